@@ -1,0 +1,60 @@
+# Semel's commands. `make test` and `make demo` install what they need first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KAFKA_VERSIONS ?= 4.3.1
+TESTS ?= tests
+WORKERS ?= auto
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+# Caches of compiled kernels stay inside the project's own environment.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
+
+.PHONY: help install peers test lint format bench campaign mission lock clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+
+install: $(VENV)/.installed ## everything installed into .venv from the committed lock
+
+$(VENV)/.installed: pyproject.toml locks/dev.txt locks/uv.txt src/semel/_version.py
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing: install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: Semel needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1); use make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "make: the venv module of $(PYTHON) is missing: install it (Debian: python3-venv)" >&2; exit 1; }
+	@$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --require-hashes --requirement locks/uv.txt
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes locks/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+peers: install ## Apache Kafka through Maven, for the tests and benchmarks beside it (skipped without Java and Maven)
+	$(BIN)/python -m semel.bench.kafka_peer install --if-possible $(KAFKA_VERSIONS)
+
+test: install peers ## the whole test suite
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+lint: install ## style, types, imports
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+bench: install peers ## measurements beside the peers, written to docs/benchmarks.md
+	$(BIN)/python -m semel.bench --write docs/benchmarks.md
+
+campaign: install ## long seeded runs, result written to docs/campaign.md
+	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md
+
+mission: install ## every row of the mission checklist with its tests and their last result
+	@$(BIN)/semel mission
+
+lock: $(VENV)/.installed ## resolve the dependencies anew
+	$(COMPILE) --group dev pyproject.toml -o locks/dev.txt
+	echo uv | $(COMPILE) --no-annotate - -o locks/uv.txt
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

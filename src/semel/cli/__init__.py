@@ -1,0 +1,1 @@
+"""The `semel` command, one file per subcommand."""

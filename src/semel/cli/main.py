@@ -1,0 +1,55 @@
+"""The `semel` command: options that hold everywhere, and the subcommands by name.
+
+Role.   The entry point. It imports a subcommand's module only when that one is called, so that
+        `semel --help` never waits for numba, Arrow or the broker.
+Rules.  Exit code 0 done, 1 failed, 2 wrong usage. Every command's help carries an example.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from semel._version import __version__
+from semel.errors import SemelError
+
+# name -> (module, one line for the list). The line stands here so that the list imports nothing.
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "mission": ("semel.cli.mission", "Every row of the mission checklist, its tests and their last result."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_module, line) in sorted(COMMANDS.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="semel", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Events that count exactly once: a Kafka-compatible log for Python and Spark.
+
+    Example: semel mission --missing
+    """
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line on standard error and exit code 1."""
+    try:
+        cli.main(prog_name="semel")
+    except SemelError as error:
+        click.echo(f"semel: {error}", err=True)
+        raise SystemExit(1) from error

@@ -1,0 +1,198 @@
+"""The header of a record batch, read in place and patched in place.
+
+Role.   Everything the broker needs of a batch without looking at its records: where it ends, which
+        offsets, producer, sequence and flags it carries, and whether its checksum holds.
+Flow.   `log.partition_log` reads a header per appended batch, `core.idempotence` judges it, recovery and
+        fetch walk batches with `headers`. Records inside a batch: `arrow` (columns) and `build`.
+Rules.  * The checksum covers everything from the attributes on, so base offset and leader epoch are
+          patched without touching it; changing attributes or timestamps means a new checksum.
+        * Nothing here copies record bytes. Callers hand in any bytes-like object and a position.
+        * Only magic 2 exists here. Kafka 4 stores nothing else.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.errors import CorruptBatchError
+from semel.types import NO_PRODUCER_ID, NO_SEQUENCE, BytesLike
+
+MAGIC: Final = 2
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = _HEADER.size  # 61 bytes
+LOG_OVERHEAD: Final = 12  # Base offset and length: what precedes the bytes that the length counts.
+SIZE_MIN: Final = HEADER_SIZE
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21  # The checksum covers the batch from here on.
+SEQUENCE_MAX: Final = 0x7FFFFFFF
+
+_BASE_OFFSET: Final = Struct(">q")
+_LEADER_EPOCH: Final = Struct(">i")
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_TIMESTAMP: Final = Struct(">q")
+_MAX_TIMESTAMP_POSITION: Final = 35
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+
+class TimestampType(IntEnum):
+    """Who set a batch's timestamps: the producer, or the broker when it appended."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records, field by field, in wire order."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header included."""
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; it wraps from 2147483647 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+    @property
+    def compression(self) -> int:
+        """The codec id: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType((self.attributes & TIMESTAMP_TYPE_BIT) >> 3)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop this batch's tombstones or markers, once it has decided that."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+
+def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
+    """The header at `position`; raises if fewer bytes than a header are there. Checks nothing else."""
+    if position < 0 or len(buffer) - position < HEADER_SIZE:
+        have = max(0, len(buffer) - position)
+        raise CorruptBatchError(f"{have} bytes at position {position}, a batch header needs {HEADER_SIZE}")
+    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+
+
+def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    """Write all fields as they are, the checksum included."""
+    _HEADER.pack_into(buffer, position, *header)
+
+
+def headers(buffer: BytesLike, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch up to `end`; stops before a batch that is cut off.
+
+    Raises on a batch that can be none: wrong magic, or a length below the smallest batch.
+    """
+    end = len(buffer) if end is None else end
+    while end - position >= HEADER_SIZE:
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        check_shape(header)
+        if header.size_bytes > end - position:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def check_shape(header: BatchHeader) -> None:
+    """Raise unless magic, length, count and offset delta can belong to a batch at all."""
+    if header.magic != MAGIC:
+        raise CorruptBatchError(f"magic {header.magic}, only {MAGIC} is stored", base_offset=header.base_offset)
+    if header.size_bytes < SIZE_MIN:
+        raise CorruptBatchError(
+            f"length {header.batch_length} is below the smallest batch ({SIZE_MIN - LOG_OVERHEAD})",
+            base_offset=header.base_offset,
+        )
+    if header.last_offset_delta < 0 or header.records_count < 0:
+        raise CorruptBatchError(
+            f"last offset delta {header.last_offset_delta} and records count {header.records_count} "
+            "must not be negative",
+            base_offset=header.base_offset,
+        )
+
+
+def computed_crc(buffer: BytesLike, position: int, size_bytes: int) -> int:
+    """The CRC-32C of a batch of `size_bytes` at `position`."""
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : position + size_bytes])
+
+
+def check_crc(buffer: BytesLike, position: int, header: BatchHeader) -> None:
+    """Raise unless the checksum in the header is that of the bytes."""
+    crc = computed_crc(buffer, position, header.size_bytes)
+    if crc != header.crc:
+        raise CorruptBatchError(
+            f"checksum {crc:#010x} of the bytes is not the header's {header.crc:#010x}",
+            base_offset=header.base_offset,
+        )
+
+
+def set_base_offset(buffer: bytearray | memoryview, position: int, base_offset: int) -> None:
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+
+
+def set_partition_leader_epoch(buffer: bytearray | memoryview, position: int, leader_epoch: int) -> None:
+    _LEADER_EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> None:
+    """Turn the batch into one stamped by the broker: flag, max timestamp and a new checksum.
+
+    The base timestamp stays, as in Kafka: readers take the max timestamp of such a batch for all records.
+    """
+    attributes = header.attributes | TIMESTAMP_TYPE_BIT
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
+    _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, now_ms)
+    set_crc(buffer, position, header.size_bytes)
+
+
+def set_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+    """Compute the checksum anew and store it."""
+    _CRC.pack_into(buffer, position + CRC_POSITION, computed_crc(buffer, position, size_bytes))

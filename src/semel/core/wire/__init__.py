@@ -1,0 +1,1 @@
+"""Bytes and messages: the schema-driven codec of Kafka's protocol."""

@@ -1,0 +1,1 @@
+"""The mission checklist: its rows, and which test decides which."""

@@ -1,0 +1,1 @@
+"""Connections: frames in order, back pressure, requests matched to replies."""

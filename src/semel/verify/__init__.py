@@ -1,0 +1,1 @@
+"""Seeded scenarios with faults, and the campaigns that run many of them."""

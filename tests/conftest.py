@@ -1,0 +1,71 @@
+"""What every test shares: the mission marks become a report; properties run the same everywhere.
+
+`@pytest.mark.mission("IDEM-21")` names the rows of the checklist a test decides. At the end of a run the
+outcome of each marked test goes to `build/mission.json`, which `semel mission` prints.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from semel.bench import kafka_peer
+from semel.mission.report import RESULTS_FILE, Outcome, TestResult, write_results
+from semel.mission.rows import known_ids
+
+ROOT = Path(__file__).parent.parent
+_PROPERTY = "mission"
+
+settings.register_profile(
+    "semel", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", parent=settings.get_profile("semel"), derandomize=False, max_examples=2000)
+settings.load_profile(os.environ.get("SEMEL_HYPOTHESIS", "semel"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    known = known_ids()
+    for item in items:
+        ids = [row_id for mark in item.iter_markers("mission") for row_id in mark.args]
+        if unknown := sorted(set(ids) - known):
+            raise pytest.UsageError(f"{item.nodeid} decides rows that do not exist: {', '.join(unknown)}")
+        if ids:
+            item.user_properties.append((_PROPERTY, sorted(set(ids))))
+
+
+class MissionRecorder:
+    """Collects the outcome of each marked test, on the process that sees all reports."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, TestResult] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        ids = next((value for name, value in report.user_properties if name == _PROPERTY), None)
+        if ids is None:
+            return
+        before = self.results.get(report.nodeid)
+        outcome: Outcome = report.outcome
+        if before is not None and (before.outcome != "passed" or outcome == "passed"):
+            return  # Setup, call and teardown report one after the other; the first that did not pass counts.
+        self.results[report.nodeid] = TestResult(test=report.nodeid, outcome=outcome, ids=tuple(ids))
+
+    def pytest_sessionfinish(self) -> None:
+        write_results(ROOT / RESULTS_FILE, self.results.values())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # The workers of xdist report to the process that started them.
+        config.pluginmanager.register(MissionRecorder(), "semel-mission")
+
+
+@pytest.fixture(scope="session")
+def kafka_home() -> Iterator[kafka_peer.KafkaHome]:
+    """Apache Kafka's jars; skips with a reason where Java or the jars are missing, fails in CI."""
+    try:
+        yield kafka_peer.find()
+    except kafka_peer.PeerMissingError as missing:
+        if os.environ.get("SEMEL_REQUIRE_PEERS"):
+            raise
+        pytest.skip(str(missing))
