@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Protocol
 
+from semel.bench.kafka_peer import PeerMissingError
 from semel.errors import SemelError
 
 PAIRS_DEFAULT: Final = 7
@@ -30,6 +31,7 @@ ROUND_SECONDS_MIN: Final = 0.05
 REPEATS_MAX: Final = 10_000_000
 CONFIDENCE: Final = 0.95
 _GB: Final = 1e9
+_MISSING: Final = (ImportError, PeerMissingError)
 
 
 class BenchError(SemelError):
@@ -45,13 +47,13 @@ class Subject:
 
 
 def peer(name: str, prepare: Callable[[], Callable[[], object]]) -> Subject:
-    """The subject that `prepare` makes; if it raises `ImportError`, one that `measure` leaves out with a note.
+    """The subject that `prepare` makes; if its library is missing, one that `measure` leaves out with a note.
 
     Imports and set-up of a peer belong into `prepare`, so that its library may be missing and none of it is timed.
     """
     try:
         return Subject(name, prepare())
-    except ImportError as error:
+    except _MISSING as error:
         reason = str(error)  # The name `error` is gone when `missing` runs.
 
         def missing() -> object:
@@ -219,7 +221,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 def coverage(count: int) -> float:
     """The probability that the interval `estimate` gives for `count` values holds the true median."""
-    outside = sum(math.comb(count, below) for below in range(_interval_rank(count) + 1)) / 2**count
+    outside = sum(math.comb(count, below) for below in range(_interval_rank(count) + 1)) / 2.0**count
     return max(0.0, 1 - 2 * outside)
 
 
@@ -230,7 +232,7 @@ def _interval_rank(count: int) -> int:
     its mirror image misses the median when at most r values lie on one side of it.
     """
     rank, outside = 0, 1.0
-    while (outside + math.comb(count, rank + 1)) * 2 / 2**count <= 1 - CONFIDENCE:
+    while (outside + math.comb(count, rank + 1)) * 2 / 2.0**count <= 1 - CONFIDENCE:
         rank += 1
         outside += math.comb(count, rank)
     return rank
@@ -243,7 +245,7 @@ def _warmed_up(comparison: Comparison) -> tuple[list[_Runner], tuple[str, ...]]:
     for index, subject in enumerate(comparison.subjects):
         try:
             subject.run()
-        except ImportError as error:
+        except _MISSING as error:
             if index == 0:
                 raise
             notes.append(f"{subject.name} was left out: {error}")

@@ -1,0 +1,100 @@
+"""`python -m semel.bench`: measure beside the peers, print, and write the page.
+
+Role.   Runs the modules named below (each has `comparisons()`), one after the other.
+Flow.   `make bench` calls it with `--write docs/benchmarks.md`; the figures are kept in docs/benchmarks.json.
+Rules.  * A page is never written from a quick run: its figures are for the eye of whoever is changing code.
+        * Exit code 0 measured, 1 failed, 2 wrong usage. A missed target is a result, not a failure.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX, ROUND_SECONDS_MIN, measure
+from semel.bench.report import Section, as_json, as_markdown, comparison_lines, environment, update
+from semel.errors import SemelError
+
+NAMES: Final = ("codec", "kernels", "runtime", "log")
+_QUICK_PAIRS: Final = 3
+_QUICK_ROUND_SECONDS: Final = 0.01
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    try:
+        _run(options)
+    except SemelError as error:
+        print(f"semel.bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    sections: list[Section] = []
+    for name in dict.fromkeys(options.names or NAMES):
+        section = _measure_section(name, options)
+        sections.append(section)
+        if options.write is not None:  # After each section: an error in a later one must not cost this one.
+            _write(options.write, section)
+    if options.json:
+        print(as_json(sections), end="")
+
+
+def _write(page: Path, section: Section) -> None:
+    merged = update(page.with_suffix(".json"), [section], NAMES)
+    page.write_text(as_markdown(merged), encoding="utf-8")
+    print(f"{section.name}: written to {page} and {page.with_suffix('.json')}", file=sys.stderr)
+
+
+def _measure_section(name: str, options: argparse.Namespace) -> Section:
+    module = importlib.import_module(f"semel.bench.{name}")
+    about = (module.__doc__ or name).strip().splitlines()[0]
+    pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
+    seconds = _QUICK_ROUND_SECONDS if options.quick else ROUND_SECONDS_MIN
+    if not options.json:
+        print(f"\n## {name}: {about}", flush=True)
+    results = []
+    for comparison in module.comparisons():
+        results.append(measure(comparison, pairs, round_seconds_min=seconds))
+        if not options.json:
+            print(comparison_lines(results[-1]), end="", flush=True)
+    again = f"python -m semel.bench {name} --pairs {pairs}" + (" --quick" if options.quick else "")
+    return Section(name=name, about=about, environment=environment(again), results=tuple(results))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m semel.bench",
+        description="Measure Semel beside its peers, in interleaved rounds.",
+        epilog="Example: python -m semel.bench kernels --pairs 15 --write docs/benchmarks.md",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(NAMES)}; all if none given"
+    )
+    parser.add_argument("--pairs", type=int, help=f"rounds per comparison, default {PAIRS_DEFAULT}")
+    parser.add_argument(
+        "--quick", action="store_true", help="few short rounds: a first look, not to be published"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the measurements as JSON instead of tables"
+    )
+    parser.add_argument(
+        "--write", type=Path, metavar="PAGE.md", help="write this page, and the figures as JSON beside it"
+    )
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in NAMES]:
+        parser.error(f"there is no benchmark {', '.join(unknown)}; choose from {', '.join(NAMES)}")
+    if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
+        parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
+    if options.write is not None and options.write.suffix != ".md":
+        parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
+    if options.quick and options.write is not None:
+        parser.error("--quick figures are not for a page; leave out --quick or --write")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
