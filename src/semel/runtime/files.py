@@ -7,6 +7,8 @@ Rules.  * A write is in the page cache when the call returns and on disk when `s
         * A file's bytes are durable after `File.sync`; its name is durable after `sync_directory` of its
           folder. A rename, create or remove that was not followed by it may be undone by a power cut.
         * `sync` and `sync_directory` block: on the event loop's thread only where nothing waits.
+        * A file closes when nobody refers to it any more: a reader or a sync that still holds a deleted
+          segment's file goes on undisturbed, and nobody else's descriptor is ever mistaken for it.
         * A write that fails may have left any part of its bytes: the caller truncates to what it knows.
 """
 
@@ -95,7 +97,10 @@ class Files(Protocol):
 
 def join(*parts: str) -> str:
     """A path of the parts; the one spelling of paths in the project."""
-    return "/".join(part.rstrip("/") if index == 0 and part != "/" else part.strip("/") for index, part in enumerate(parts))
+    return "/".join(
+        part.rstrip("/") if index == 0 and part != "/" else part.strip("/")
+        for index, part in enumerate(parts)
+    )
 
 
 def read_whole(files: Files, path: str) -> bytes:
@@ -183,6 +188,9 @@ class RealFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class RealLock:
