@@ -127,7 +127,9 @@ def write_header(buffer: bytearray | memoryview, position: int, header: BatchHea
     _HEADER.pack_into(buffer, position, *header)
 
 
-def headers(buffer: BytesLike, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+def headers(
+    buffer: BytesLike, position: int = 0, end: int | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each whole batch up to `end`; stops before a batch that is cut off.
 
     Raises on a batch that can be none: wrong magic, or a length below the smallest batch.
@@ -145,7 +147,9 @@ def headers(buffer: BytesLike, position: int = 0, end: int | None = None) -> Ite
 def check_shape(header: BatchHeader) -> None:
     """Raise unless magic, length, count and offset delta can belong to a batch at all."""
     if header.magic != MAGIC:
-        raise CorruptBatchError(f"magic {header.magic}, only {MAGIC} is stored", base_offset=header.base_offset)
+        raise CorruptBatchError(
+            f"magic {header.magic}, only {MAGIC} is stored", base_offset=header.base_offset
+        )
     if header.size_bytes < SIZE_MIN:
         raise CorruptBatchError(
             f"length {header.batch_length} is below the smallest batch ({SIZE_MIN - LOG_OVERHEAD})",
@@ -182,7 +186,9 @@ def set_partition_leader_epoch(buffer: bytearray | memoryview, position: int, le
     _LEADER_EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
 
 
-def set_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> None:
+def set_log_append_time(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int
+) -> None:
     """Turn the batch into one stamped by the broker: flag, max timestamp and a new checksum.
 
     The base timestamp stays, as in Kafka: readers take the max timestamp of such a batch for all records.

@@ -1,0 +1,113 @@
+"""Control batches: the markers that end a transaction on a partition.
+
+Role.   Build and read the one record of a control batch.
+Flow.   A transaction coordinator's decision reaches each partition's leader, which appends `build_marker`'s
+        bytes; `core.idempotence.producer_state` and every reader of committed records use `read_marker`.
+Rules.  * Key: version, type. Value of a marker: version, coordinator epoch. All big-endian, versions 0.
+        * Newer versions may add fields at the end; they are read as far as we know them, as in Kafka.
+        * Types beside abort and commit (KRaft's own) are recognised and passed over, never an error.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from semel.core.records.batch import BatchHeader
+from semel.core.records.build import RecordInput, build_batch, iter_records
+from semel.errors import CorruptBatchError
+from semel.types import NO_PARTITION_LEADER_EPOCH, BytesLike
+
+_KEY: Final = Struct(">hh")
+_MARKER_VALUE: Final = Struct(">hi")
+_VERSION: Final = 0
+
+
+class ControlType(IntEnum):
+    """What a control record says. Every other number is `UNKNOWN`."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_TYPES: Final = {int(kind): kind for kind in ControlType}
+
+
+class EndTxnMarker(NamedTuple):
+    """The end of one producer's transaction on one partition."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def build_marker(
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    commit: bool,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytearray:
+    """The control batch that ends this producer's transaction, as Kafka writes it."""
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    record = RecordInput(
+        key=_KEY.pack(_VERSION, kind),
+        value=_MARKER_VALUE.pack(_VERSION, coordinator_epoch),
+        timestamp_ms=timestamp_ms,
+    )
+    return build_batch(
+        [record],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def read_control_type(buffer: BytesLike, position: int, header: BatchHeader) -> ControlType:
+    """What the first record of a control batch says."""
+    return _read(buffer, position, header)[0]
+
+
+def read_marker(buffer: BytesLike, position: int, header: BatchHeader) -> EndTxnMarker:
+    """The marker of a control batch; raises `CorruptBatchError` if it holds no readable one.
+
+    Ask `read_control_type` first where other control batches may turn up.
+    """
+    kind, value = _read(buffer, position, header)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        raise CorruptBatchError(
+            f"control type {kind.name} ends no transaction", base_offset=header.base_offset
+        )
+    if value is None or len(value) < _MARKER_VALUE.size:
+        have = "no value" if value is None else f"a value of {len(value)} bytes"
+        raise CorruptBatchError(
+            f"marker with {have}, {_MARKER_VALUE.size} bytes are needed", base_offset=header.base_offset
+        )
+    version, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
+    if version < _VERSION:
+        raise CorruptBatchError(f"marker of version {version}", base_offset=header.base_offset)
+    return EndTxnMarker(commit=kind is ControlType.COMMIT, coordinator_epoch=coordinator_epoch)
+
+
+def _read(buffer: BytesLike, position: int, header: BatchHeader) -> tuple[ControlType, bytes | None]:
+    if not header.is_control:
+        raise CorruptBatchError("not a control batch", base_offset=header.base_offset)
+    record = next(iter_records(buffer, position, header), None)
+    if record is None or record.key is None or len(record.key) < _KEY.size:
+        raise CorruptBatchError(
+            "a control batch needs a record with a key of 4 bytes", base_offset=header.base_offset
+        )
+    version, kind = _KEY.unpack_from(record.key)
+    if version < _VERSION:
+        raise CorruptBatchError(f"control key of version {version}", base_offset=header.base_offset)
+    return _TYPES.get(kind, ControlType.UNKNOWN), record.value

@@ -1,0 +1,43 @@
+"""Kafka's variable-length numbers in plain Python: zig-zag, seven bits per byte, lowest first.
+
+Role.   What `build` and `control` write and read; the same in compiled form is in `kernels`.
+Rules.  * An int takes at most 5 bytes, a long at most 10, and both must fit their type: bits beyond it are
+          refused, not dropped.
+        * Longer spellings than necessary are accepted, as Kafka does; we never write them.
+"""
+
+from typing import Final
+
+from semel.types import BytesLike
+
+INT_BITS: Final = 32
+LONG_BITS: Final = 64
+CUT: Final = -1
+TOO_LARGE: Final = -2
+
+
+def append_varint(out: bytearray, value: int) -> None:
+    """Write a number of up to 64 bits."""
+    zigzag = (value << 1) if value >= 0 else ((-value << 1) - 1)
+    while zigzag > 0x7F:
+        out.append((zigzag & 0x7F) | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+
+
+def read_varint(data: BytesLike, position: int, end: int, bits: int) -> tuple[int, int]:
+    """(value, next position); a next position of `CUT` or `TOO_LARGE` says why there is no value."""
+    zigzag = 0
+    shift = 0
+    while shift < bits:
+        if position >= end:
+            return 0, CUT
+        byte = data[position]
+        position += 1
+        zigzag |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if zigzag >> bits:
+                return 0, TOO_LARGE
+            return (zigzag >> 1) ^ -(zigzag & 1), position
+        shift += 7
+    return 0, TOO_LARGE
