@@ -1,0 +1,284 @@
+"""The broker's memory of one producer on one partition: what makes a retry harmless.
+
+Role.   Given a batch header: append it, answer it as a duplicate, or refuse it.
+Flow.   `producer_state` finds the window of the batch's producer, calls `judge` before the write and
+        `record` after it. Recovery and followers call `record` alone, for every batch they read.
+Rules.  * Judging changes nothing; recording cannot fail.
+        * A batch already in the window gets the offsets it got the first time.
+        * A lower epoch is fenced (47); a higher one starts again at sequence 0 (else 45).
+        * A producer we do not know may start anywhere: its past may have been deleted. Under transactions v2
+          the epoch is bumped whenever the past is lost, so there it must start at 0.
+        * A gap, an overlap and a batch older than the window are refused alike (45): nothing is stored.
+        * Five batches are kept, because a client may have five requests in flight.
+Elsewhere. Which producers there are, forgetting idle ones, transactions: `producer_state`. Bytes on disk: `snapshot`.
+
+The batches are packed into one `bytes` object: a busy broker holds a hundred thousand windows, and five tuples of
+four integers each would take a kilobyte apiece and a place in every garbage collection.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from semel.core.idempotence import sequence as sequences
+from semel.core.records.batch import TRANSACTIONAL_BIT, BatchHeader
+from semel.errors import ErrorCode
+from semel.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, UNKNOWN_OFFSET
+
+WINDOW_BATCHES_MAX: Final = 5
+NO_COORDINATOR_EPOCH: Final = -1
+PRODUCER_EPOCH_MAX: Final = 32767
+
+_BATCH: Final = Struct(">iqiq")
+_WINDOW_BYTES_MAX: Final = WINDOW_BATCHES_MAX * _BATCH.size
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """It is stored already: answer with what the first copy got, store nothing."""
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Store nothing and answer `code`; `reason` names the values that disagree."""
+
+    code: ErrorCode
+    reason: str
+
+
+Verdict: TypeAlias = Append | Duplicate | Refuse
+
+APPEND: Final = Append()
+
+
+class WindowBatch(NamedTuple):
+    """What is kept of one batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return sequences.decrement(self.last_sequence, self.offset_delta)
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry(NamedTuple):
+    """A window as plain values: to show, to compare, to save and to load."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_timestamp_ms: int
+    current_txn_first_offset: int | None
+    batches: tuple[WindowBatch, ...]
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
+
+    @property
+    def offset_delta(self) -> int:
+        return self.batches[-1].offset_delta if self.batches else 0
+
+
+class ProducerWindow:
+    """One producer on one partition."""
+
+    __slots__ = (
+        "_batches",
+        "_first_sequences",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_sequence",
+        "last_timestamp_ms",
+        "last_write_ms",
+        "producer_epoch",
+    )
+
+    def __init__(self) -> None:
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_sequence = NO_SEQUENCE
+        self.last_timestamp_ms = NO_TIMESTAMP
+        self.last_write_ms = (
+            NO_TIMESTAMP  # The broker's clock, which timestamps set by clients need not follow.
+        )
+        self.current_txn_first_offset = UNKNOWN_OFFSET
+        self._first_sequences: tuple[int, ...] = ()
+        self._batches = b""
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.current_txn_first_offset >= 0
+
+    @property
+    def batches(self) -> tuple[WindowBatch, ...]:
+        """The retained batches, oldest first."""
+        return tuple(map(WindowBatch._make, _BATCH.iter_unpack(self._batches)))
+
+    def judge(
+        self,
+        header: BatchHeader,
+        *,
+        sequenced: bool = True,
+        transactions_v2: bool = False,
+        lowest_sequence: int = sequences.SEQUENCE_MAX,
+    ) -> Verdict:
+        """Append, duplicate or refuse.
+
+        `sequenced` is False for what a coordinator writes in a producer's name: such batches carry no sequence.
+        `lowest_sequence` is the lowest one waiting for the coordinator to confirm the transaction: it goes first.
+        """
+        epoch = header.producer_epoch
+        if sequenced and epoch == self.producer_epoch and header.base_sequence in self._first_sequences:
+            duplicate = self._find(header.base_sequence, header.last_sequence)
+            if duplicate is not None:
+                return duplicate
+        if epoch < self.producer_epoch:
+            return Refuse(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id}: epoch {epoch} is older than the known epoch {self.producer_epoch}",
+            )
+        if sequenced:
+            reason = self._out_of_order(epoch, header.base_sequence, transactions_v2, lowest_sequence)
+            if reason is not None:
+                return Refuse(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"producer {header.producer_id}: {reason}"
+                )
+        if self.current_txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+            return Refuse(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id}: a batch outside of transactions, while its transaction "
+                f"from offset {self.current_txn_first_offset} is open",
+            )
+        return APPEND
+
+    def _find(self, first_sequence: int, last_sequence: int) -> Duplicate | None:
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp_ms)
+        return None
+
+    def _out_of_order(
+        self, epoch: int, base_sequence: int, transactions_v2: bool, lowest_sequence: int
+    ) -> str | None:
+        """Why the sequence is not the next one; None if it is."""
+        if transactions_v2 and base_sequence != 0 and not self._batches:
+            return f"sequence {base_sequence} without state; under transactions v2 the first sequence is 0"
+        if base_sequence > lowest_sequence:
+            return f"sequence {base_sequence} before {lowest_sequence}, which waits for its transaction"
+        if self.producer_epoch == NO_PRODUCER_EPOCH:
+            return None
+        if epoch != self.producer_epoch:
+            if base_sequence == 0:
+                return None
+            return f"epoch {epoch} begins at sequence {base_sequence}, a new epoch (known: {self.producer_epoch}) at 0"
+        if sequences.in_sequence(self.last_sequence, base_sequence):
+            return None
+        return f"sequence {base_sequence} does not follow {self.last_sequence} in epoch {epoch}"
+
+    def record(self, header: BatchHeader, now_ms: int = NO_TIMESTAMP) -> None:
+        """The batch is in the log at `header.base_offset`."""
+        delta = header.last_offset_delta
+        last_sequence = header.last_sequence
+        packed = _BATCH.pack(last_sequence, header.base_offset + delta, delta, header.max_timestamp)
+        first_sequence = sequences.decrement(last_sequence, delta)
+        if header.producer_epoch != self.producer_epoch:
+            self.producer_epoch = header.producer_epoch
+            self._batches = packed
+            self._first_sequences = (first_sequence,)
+        else:
+            self._batches = (self._batches + packed)[-_WINDOW_BYTES_MAX:]
+            self._first_sequences = (*self._first_sequences, first_sequence)[-WINDOW_BATCHES_MAX:]
+        self.last_sequence = last_sequence
+        self.last_timestamp_ms = header.max_timestamp
+        self.last_write_ms = now_ms
+        if self.current_txn_first_offset < 0 and header.attributes & TRANSACTIONAL_BIT:
+            self.current_txn_first_offset = header.base_offset
+
+    def judge_marker(
+        self, producer_id: int, *, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> Append | Refuse:
+        """Whether a coordinator may end this producer's transaction.
+
+        Under transactions v2 the marker carries the bumped epoch, so an equal one belongs to the transaction before.
+        It is let through where it can only be a marker sent again: no transaction is open, or the epoch is at its end.
+        """
+        known = self.producer_epoch
+        repeated = producer_epoch == known and (not self.has_open_transaction or known == PRODUCER_EPOCH_MAX)
+        stale = (
+            producer_epoch <= known and not repeated if transaction_version >= 2 else producer_epoch < known
+        )
+        if stale:
+            must = "above" if transaction_version >= 2 else "at least"
+            return Refuse(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id}: a marker of epoch {producer_epoch}, it must be {must} the known epoch "
+                f"{known} (transaction version {transaction_version})",
+            )
+        if coordinator_epoch < self.coordinator_epoch:
+            return Refuse(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"producer {producer_id}: a marker of coordinator epoch {coordinator_epoch}, "
+                f"older than the known {self.coordinator_epoch}",
+            )
+        return APPEND
+
+    def record_marker(
+        self, *, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int, now_ms: int = NO_TIMESTAMP
+    ) -> None:
+        """A marker is in the log: the transaction is over, and a new epoch starts without batches."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.last_sequence = NO_SEQUENCE
+            self._first_sequences = ()
+            self._batches = b""
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_first_offset = UNKNOWN_OFFSET
+        self.last_timestamp_ms = timestamp_ms
+        self.last_write_ms = now_ms
+
+    def entry(self, producer_id: int) -> ProducerEntry:
+        """The window as plain values."""
+        return ProducerEntry(
+            producer_id,
+            self.producer_epoch,
+            self.coordinator_epoch,
+            self.last_timestamp_ms,
+            self.current_txn_first_offset if self.has_open_transaction else None,
+            self.batches,
+        )
+
+    @classmethod
+    def of(cls, entry: ProducerEntry) -> "ProducerWindow":
+        """The window of a saved entry."""
+        window = cls()
+        window.producer_epoch = entry.producer_epoch
+        window.coordinator_epoch = entry.coordinator_epoch
+        window.last_timestamp_ms = entry.last_timestamp_ms
+        if entry.current_txn_first_offset is not None:
+            window.current_txn_first_offset = entry.current_txn_first_offset
+        kept = entry.batches[-WINDOW_BATCHES_MAX:]
+        window.last_sequence = entry.last_sequence
+        window._first_sequences = tuple(batch.first_sequence for batch in kept)
+        window._batches = b"".join(_BATCH.pack(*batch) for batch in kept)
+        return window
