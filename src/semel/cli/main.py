@@ -10,34 +10,48 @@ from collections.abc import Mapping
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from semel._version import __version__
 from semel.errors import SemelError
 
 # name -> (module, one line for the list). The line stands here so that the list imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "mission": ("semel.cli.mission", "Every row of the mission checklist, its tests and their last result."),
+    "mission": ("semel.cli.mission", "Every row of the mission checklist, its tests and last result."),
 }
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click's, but from the table: completing a name imports no command."""
+        names = [
+            CompletionItem(name, help=line)
+            for name, (_module, line) in sorted(COMMANDS.items())
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_module, line) in sorted(COMMANDS.items())])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog='Completion: eval "$(_SEMEL_COMPLETE=bash_source semel)" (or zsh_source)',
+)
 @click.version_option(__version__, prog_name="semel", message="%(prog)s %(version)s")
 def cli() -> None:
     """Events that count exactly once: a Kafka-compatible log for Python and Spark.

@@ -6,10 +6,10 @@ Rules.  * A row passed if it has a test that passed and none that failed; a skip
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from semel.errors import SemelError
 from semel.mission.rows import Row, rows
@@ -69,8 +69,21 @@ def write_results(path: Path, results: Iterable[TestResult]) -> None:
 def read_results(path: Path) -> list[TestResult]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return [TestResult(test=d["test"], outcome=d["outcome"], ids=tuple(d["ids"])) for d in document]
+        return [_test_result(entry) for entry in document]
     except FileNotFoundError:
-        raise MissionResultsError(f"{path} is missing: run 'make test' first, or name the file with --results") from None
+        raise MissionResultsError(
+            f"{path} is missing: run 'make test' first, or name the file with --results"
+        ) from None
+    except OSError as error:
+        raise MissionResultsError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise MissionResultsError(f"{path} holds no results of a test run ({error}): run 'make test' again") from error
+        raise MissionResultsError(
+            f"{path} holds no results of a test run ({error}): run 'make test' again"
+        ) from error
+
+
+def _test_result(entry: Mapping[str, Any]) -> TestResult:
+    outcome: Outcome = entry["outcome"]
+    if outcome not in get_args(Outcome):
+        raise ValueError(f"{outcome!r} is no outcome of a test")
+    return TestResult(test=entry["test"], outcome=outcome, ids=tuple(entry["ids"]))

@@ -6,6 +6,7 @@ Flow.   `tests/conftest.py` refuses a mark with an unknown id; `report` joins ro
 Rules.  Ids are stable: never renumbered, added at the end of their group.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -24,6 +25,8 @@ PARTS: Final = (
     "security",
 )
 
+_ID: Final = re.compile(r"[A-Z]+-\d{2}")
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -40,16 +43,27 @@ class Row:
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """All rows in the order of the checklist; raises `ValueError` on a line that is none."""
-    text = resources.files("semel.mission").joinpath("rows.txt").read_text(encoding="utf-8")
+    """All rows in the order of the checklist."""
+    return parse(resources.files("semel.mission").joinpath("rows.txt").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> tuple[Row, ...]:
+    """The rows of a text in the format of `rows.txt`; raises `ValueError` naming the line that is none."""
     found: dict[str, Row] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         fields = [field.strip() for field in line.split("|")]
-        if len(fields) != 3 or not all(fields) or fields[1] not in PARTS or fields[0] in found:
-            raise ValueError(f"rows.txt line {number} is not 'ID | part | title' with a new id: {line!r}")
-        found[fields[0]] = Row(id=fields[0], part=fields[1], title=fields[2])
+        if len(fields) != 3 or not all(fields):
+            raise ValueError(f"rows.txt line {number} is not 'ID | part | title': {line!r}")
+        row = Row(*fields)
+        if not _ID.fullmatch(row.id):
+            raise ValueError(f"rows.txt line {number}: {row.id!r} is no id such as IDEM-21")
+        if row.part not in PARTS:
+            raise ValueError(f"rows.txt line {number}: {row.part!r} is no part; there are {', '.join(PARTS)}")
+        if row.id in found:
+            raise ValueError(f"rows.txt line {number}: {row.id} is already there")
+        found[row.id] = row
     return tuple(found.values())
 
 

@@ -1,0 +1,133 @@
+"""The `semel` command itself: help, version, completion, exit codes, and a start that loads nothing heavy.
+
+Method: in this process where only text matters; in a process of its own where imports and exit codes are the point.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from semel._version import __version__
+from semel.cli.main import COMMANDS, cli
+
+ENTRY = "from semel.cli.main import main; main()"
+
+
+def semel(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", ENTRY, *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | environment, timeout=60
+    )
+
+
+def test_help_lists_every_command_with_an_example() -> None:
+    for flag in ("-h", "--help"):
+        result = CliRunner().invoke(cli, [flag])
+        assert result.exit_code == 0
+        assert "Example: semel " in result.output
+        for name, (_module, line) in COMMANDS.items():
+            assert f"  {name}  {line}\n" in result.output
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    for name in COMMANDS:
+        result = CliRunner().invoke(cli, [name, "--help"])
+        assert result.exit_code == 0
+        assert f"Example: semel {name} " in result.output
+
+
+def test_help_tells_how_to_complete_in_one_line() -> None:
+    lines = CliRunner().invoke(cli, ["--help"]).output.splitlines()
+    assert '  Completion: eval "$(_SEMEL_COMPLETE=bash_source semel)" (or zsh_source)' in lines
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(cli, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"semel {__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", ["", "--help", "--version", "mission --help"])
+def test_help_loads_nothing_heavy(arguments: str) -> None:
+    """Each of these costs tenths of a second or tens of megabytes; a person at a prompt waits for none of them."""
+    script = (
+        "import sys\n"
+        "from semel.cli.main import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    pass\n"
+        "heavy = {'numba', 'numpy', 'pyarrow', 'asyncio', 'hypothesis', 'cramjam'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))\n"
+    )
+    command = [sys.executable, "-c", script, *arguments.split()]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_an_error_of_ours_is_one_line_and_exit_code_1() -> None:
+    result = semel("mission", "--results", "nowhere.json")
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr == (
+        "semel: nowhere.json is missing: run 'make test' first, or name the file with --results\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["--fly"], "No such option"),
+        (["mission", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
+        (
+            ["mission", "--group", "IDEM", "--group", "idea"],
+            "'idea' is no group of the checklist; there are MIS, IDEM, ",
+        ),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(arguments: list[str], message: str) -> None:
+    result = semel(*arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_gets_its_completion_script(shell: str) -> None:
+    result = semel(_SEMEL_COMPLETE=f"{shell}_source")
+    assert result.returncode == 0
+    assert f"_SEMEL_COMPLETE={shell}_complete" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("semel mi", ["mission"]),
+        ("semel --ver", ["--version"]),
+        ("semel mission --group r", ["REPL", "READ", "R"]),
+    ],
+)
+def test_words_are_completed(words: str, expected: list[str]) -> None:
+    result = semel(_SEMEL_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+    assert [line.partition(",")[2] for line in result.stdout.split()] == expected
+
+
+def test_completing_a_command_imports_none() -> None:
+    script = (
+        f"import sys, atexit\natexit.register(lambda: print('semel.cli.mission' in sys.modules))\n{ENTRY}"
+    )
+    environment = os.environ | {
+        "_SEMEL_COMPLETE": "bash_complete",
+        "COMP_WORDS": "semel m",
+        "COMP_CWORD": "1",
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=60,
+    )
+    assert result.stdout.split() == ["plain,mission", "False"]
