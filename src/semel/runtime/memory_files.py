@@ -8,6 +8,7 @@ Rules.  * Without faults it behaves as `files.RealFiles` does (a property test c
         * After `crash` (power cut) or `kill` (of the process) every file opened before raises `DiskCrashed`.
         * A planned crash raises `DiskCrashed` in the middle of the operation; from then on everything raises it
           until `restart`.
+        * `on_death` is told of a planned crash, so that the rest of the host dies with its disk.
         * `block` is told how long a slow sync takes: the simulated task runtime makes its caller wait.
 """
 
@@ -43,6 +44,7 @@ class MemoryDisk:
         *,
         capacity_bytes: int = _NO_LIMIT_BYTES,
         block: Callable[[float], None] | None = None,
+        on_death: Callable[[Death], None] | None = None,
     ) -> None:
         self._dice = dice
         self._capacity_bytes = capacity_bytes
@@ -55,6 +57,7 @@ class MemoryDisk:
         self._dead = False
         self._faults = DiskFaults()
         self.block = block
+        self.on_death = on_death
         self.sync_delay_seconds: tuple[float, float] = (0.0, 0.0)
 
     # Deaths.
@@ -79,8 +82,9 @@ class MemoryDisk:
 
     def restart(self) -> None:
         """Come back after a planned crash, with what survived and without further plans."""
-        self._faults.clear()
-        self._dead = False
+        if self._dead:
+            self._faults.clear()
+            self._dead = False
 
     # Faults that are no death.
 
@@ -233,8 +237,7 @@ class MemoryDisk:
         death = self._faults.starts_change()
         if death is not None:
             self._write_part(inode, position, data[: self._dice.randint(0, len(data))])
-            self._die(death)
-            raise DiskCrashed(f"the machine died writing {path}")
+            raise self._planned_death(death, f"writing {path}")
         try:
             self._check("write", path)
         except OSError:
@@ -244,8 +247,7 @@ class MemoryDisk:
         room = self._room(inode, position)
         if until_crash is not None and until_crash <= min(len(data), room):
             self._write_part(inode, position, data[:until_crash])
-            self._die(self._faults.death)
-            raise DiskCrashed(f"the machine died writing {path}")
+            raise self._planned_death(self._faults.death, f"writing {path}")
         self._write_part(inode, position, data[:room])
         if room < len(data):
             raise _error(errno.ENOSPC, path)
@@ -290,16 +292,14 @@ class MemoryDisk:
                 unnamed.linked = False
                 self._used_bytes -= len(unnamed.visible)
         if death is not None:
-            self._die(death)
-            raise DiskCrashed(f"the machine died at {change}")
+            raise self._planned_death(death, f"at {change}")
 
     def _start_change(self) -> None:
         """Count a change that either happens or does not; at a planned crash it does not."""
         self._check_alive()
         death = self._faults.starts_change()
         if death is not None:
-            self._die(death)
-            raise DiskCrashed("the machine died")
+            raise self._planned_death(death, "at a sync or truncation")
 
     def _write_part(self, inode: Inode, position: int, data: bytes) -> None:
         if inode.linked:
@@ -346,6 +346,12 @@ class MemoryDisk:
     def _check_alive(self) -> None:
         if self._dead:
             raise DiskCrashed("the machine is down; restart() brings it back")
+
+    def _planned_death(self, death: Death, where: str) -> DiskCrashed:
+        self._die(death)
+        if self.on_death is not None:
+            self.on_death(death)
+        return DiskCrashed(f"{death} {where}")
 
     def _die(self, death: Death) -> None:
         self._life += 1

@@ -1,0 +1,409 @@
+"""An asyncio event loop with virtual time: one thread, no sockets, the same run from the same seed.
+
+Role.   `SimulatedLoop` runs unmodified asyncio code (tasks, groups, timeouts, events, queues, locks). When
+        nothing is ready, the clock jumps to the next timer, so an hour of waiting costs no time.
+Flow.   `simulation.Simulation` makes it; `memory_network`, `simulated_tasks` and product code schedule on it.
+Rules.  * Callbacks run in the order of `call_soon`, as asyncio promises; timers run in order of time. What
+          asyncio leaves open, the order of timers for the same instant, comes from the seed.
+        * Tasks and futures hash by the order of their making, because asyncio keeps them in sets and the order
+          of a set must not depend on addresses.
+        * Nothing ready, nothing scheduled and the main coroutine not done is a deadlock, and an error that
+          names who waits where. Virtual time and steps are bounded.
+        * A callback belongs to the process whose context it was scheduled in. Once that process is dead, its
+          callbacks never run again: no `finally`, no handler, as after kill -9.
+"""
+
+import asyncio
+import contextvars
+import hashlib
+import heapq
+import logging
+import random
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from semel.errors import SemelError
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+_log: Final = logging.getLogger(__name__)
+
+_WAITING_SHOWN_MAX = 20
+
+
+class SimulationError(SemelError):
+    """The simulated world cannot go on."""
+
+
+class SimulationDeadlockError(SimulationError):
+    """Everybody waits and nothing will ever happen."""
+
+
+class SimulationLimitError(SimulationError):
+    """More steps or more virtual time than the bound allows."""
+
+
+class SimulatedProcess:
+    """Something that can be killed: its callbacks stop at once and for good."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dead = False
+
+
+PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
+    "PROCESS", default=None
+)
+
+
+class SimulatedFuture(asyncio.Future[_T]):
+    """A future with a hash that is the same in every run."""
+
+    def __init__(self, *, loop: "SimulatedLoop") -> None:
+        self._number = loop.next_number()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimulatedTask(asyncio.Task[_T]):
+    """A task with a hash and a name that are the same in every run."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, _T], *, loop: "SimulatedLoop", **options: Any) -> None:
+        self._number = loop.next_number()
+        context = options.get("context")
+        self.process = PROCESS.get() if context is None else context.get(PROCESS)
+        if options.get("name") is None:
+            options["name"] = f"task-{self._number}"
+        super().__init__(coroutine, loop=loop, **options)
+        loop.remember(self)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """The loop. `seed` decides everything that is left open."""
+
+    def __init__(self, seed: int, *, steps_max: int, seconds_max: float, traced: bool) -> None:
+        self._dice = random.Random(f"{seed}/loop")  # noqa: S311 - a simulation needs repeatable dice
+        self._steps_max = steps_max
+        self._seconds_max = seconds_max
+        self._now = 0.0
+        self._steps = 0
+        self._numbers = 0
+        self._ready: deque[tuple[SimulatedProcess | None, asyncio.Handle]] = deque()
+        self._timers: list[tuple[float, float, int, SimulatedProcess | None, asyncio.TimerHandle]] = []
+        self._tasks: dict[int, SimulatedTask[Any]] = {}
+        self._buried: list[SimulatedTask[Any]] = []  # Kept to the end, so that no finalizer runs before it.
+        self._cancelled_timers = 0
+        self._generators: weakref.WeakValueDictionary[int, AsyncGenerator[Any, Any]] = (
+            weakref.WeakValueDictionary()
+        )
+        self._running = False
+        self._stopping = False
+        self._closed = False
+        self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self._trace = hashlib.sha256() if traced else None
+        self.unhandled: list[dict[str, Any]] = []
+
+    # Time.
+
+    def time(self) -> float:
+        return self._now
+
+    def block(self, seconds: float) -> None:
+        """Let virtual time pass inside a callback: the whole loop stands still, as in a blocking call."""
+        self._now += seconds
+
+    @property
+    def steps(self) -> int:
+        """How many callbacks have run."""
+        return self._steps
+
+    def note(self, event: str) -> None:
+        """Add an event of the world to the trace."""
+        if self._trace is not None:
+            self._trace.update(f"{self._now!r} {event}\n".encode())
+
+    def trace_digest(self) -> str:
+        """One digest of everything that ran and was noted, in order, with its time."""
+        if self._trace is None:
+            raise SimulationError("this loop keeps no trace: make it with traced=True")
+        return self._trace.hexdigest()
+
+    # Scheduling.
+
+    def call_soon(
+        self,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        self._check_open()
+        context = contextvars.copy_context() if context is None else context
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append((context.get(PROCESS), handle))
+        return handle
+
+    # One thread: there is no other to come from.
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._check_open()
+        context = contextvars.copy_context() if context is None else context
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        tie = self._dice.random()
+        heapq.heappush(self._timers, (when, tie, self.next_number(), context.get(PROCESS), timer))
+        return timer
+
+    def _timer_handle_cancelled(self, _: asyncio.TimerHandle) -> None:
+        """Called by asyncio. A cancelled timer is dropped when its time comes, or when they are the most."""
+        self._cancelled_timers += 1
+        if self._cancelled_timers > 100 and self._cancelled_timers * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[-1].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    # Tasks and futures.
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def remember(self, task: SimulatedTask[Any]) -> None:
+        """Keep a task until it is done, so that an error can name it and no collector ends it early."""
+        number = hash(task)
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimulatedFuture(loop=self)
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        self._check_open()
+        return SimulatedTask(coro, loop=self, **options)
+
+    def unfinished_tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that are not done, oldest first."""
+        return list(self._tasks.values())
+
+    def bury(self, process: SimulatedProcess) -> None:
+        """Stop everything that runs in `process`, at once and for good."""
+        process.dead = True
+        for number, task in list(self._tasks.items()):
+            if task.process is process:
+                del self._tasks[number]
+                self._buried.append(task)
+
+    # Running.
+
+    def run_forever(self) -> None:
+        self._check_open()
+        if self._running or asyncio._get_running_loop() is not None:
+            raise RuntimeError("a loop is running in this thread already")
+        old_hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._generator_started, finalizer=self._generator_dropped)
+        self._running = True
+        asyncio._set_running_loop(self)
+        try:
+            while True:
+                self._run_turn()
+                if self._stopping:
+                    break
+        finally:
+            self._stopping = self._running = False
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(*old_hooks)
+
+    def run_until_complete(self, future: Any) -> Any:
+        self._check_open()
+        started = asyncio.ensure_future(future, loop=self)
+        started.add_done_callback(self._stop_with)
+        try:
+            self.run_forever()
+        finally:
+            started.remove_done_callback(self._stop_with)
+        if not started.done():
+            raise RuntimeError("the loop was stopped before its main coroutine was done")
+        return started.result()
+
+    def _stop_with(self, _: asyncio.Future[Any]) -> None:
+        self.stop()
+
+    def _run_turn(self) -> None:
+        """Run what is ready; with nothing ready, jump to the next timer."""
+        while self._timers and (self._timers[0][-1].cancelled() or _is_dead(self._timers[0][-2])):
+            heapq.heappop(self._timers)
+        if not self._ready and not self._stopping:
+            if not self._timers:
+                raise SimulationDeadlockError(self._deadlock_story())
+            self._now = max(self._now, self._timers[0][0])
+            if self._now > self._seconds_max:
+                raise SimulationLimitError(
+                    f"virtual time passed {self._seconds_max} s: a loop that waits for ever, or raise seconds_max"
+                )
+        while self._timers and self._timers[0][0] <= self._now:
+            *_, process, timer = heapq.heappop(self._timers)
+            self._ready.append((process, timer))
+        for _ in range(len(self._ready)):
+            process, handle = self._ready.popleft()
+            if not handle.cancelled() and not _is_dead(process):
+                self._run_one(process, handle)
+
+    def _run_one(self, process: SimulatedProcess | None, handle: asyncio.Handle) -> None:
+        self._steps += 1
+        if self._steps > self._steps_max:
+            raise SimulationLimitError(
+                f"{self._steps_max} steps at {self._now} s: a loop that never waits, or raise steps_max"
+            )
+        if self._trace is not None:
+            self.note(f"{'' if process is None else process.name} {_callback_name(handle)}")
+        handle._run()
+
+    def _deadlock_story(self) -> str:
+        waiting = [_describe(task) for task in self._tasks.values()]
+        shown = "\n  ".join(waiting[:_WAITING_SHOWN_MAX])
+        more = (
+            f"\n  and {len(waiting) - _WAITING_SHOWN_MAX} more" if len(waiting) > _WAITING_SHOWN_MAX else ""
+        )
+        return f"deadlock at {self._now} s: nothing is ready or scheduled, and these tasks wait:\n  {shown}{more}"
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        if self._running:
+            raise RuntimeError("a running loop cannot be closed")
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        for task in self._buried:
+            coroutine = task.get_coro()
+            if coroutine is not None:
+                _discard(coroutine)
+        self._buried.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+
+    # What asyncio asks of every loop.
+
+    async def shutdown_asyncgens(self) -> None:
+        for generator in list(self._generators.values()):
+            await generator.aclose()
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002 - asyncio's signature
+        return  # There is none: `Tasks.in_thread` is the only door to threads.
+
+    def run_in_executor(self, executor: Any, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:  # noqa: ARG002 - asyncio's signature
+        raise SimulationError("threads come from the runtime's Tasks.in_thread, never from the loop")
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        if enabled:
+            raise SimulationError("asyncio's debug mode measures real time; a simulated loop has none")
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def set_exception_handler(
+        self, handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None
+    ) -> None:
+        self._exception_handler = handler
+
+    def get_exception_handler(self) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None:
+        return self._exception_handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.unhandled.append(context)
+        error = context.get("exception")
+        _log.error("%s", context.get("message"), exc_info=error if isinstance(error, BaseException) else None)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._closed:
+            return  # Objects collected after the end of their world have nobody to tell.
+        if self._exception_handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._exception_handler(self, context)
+
+    def _generator_started(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[self.next_number()] = generator
+
+    def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if not self._closed:
+            self.create_task(generator.aclose())
+
+
+def new_loop(
+    seed: int, *, steps_max: int = 20_000_000, seconds_max: float = 366 * 86_400.0, traced: bool = False
+) -> SimulatedLoop:
+    """A loop for one simulated world."""
+    return SimulatedLoop(  # type: ignore[abstract]  # sockets, pipes, signals and subprocesses are not of this world
+        seed, steps_max=steps_max, seconds_max=seconds_max, traced=traced
+    )
+
+
+def _discard(coroutine: Any) -> None:
+    """End a coroutine of a dead process without telling anybody what its last words were."""
+    try:
+        coroutine.close()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        _log.debug("the last words of a dead process: %r", error)
+
+
+def _is_dead(process: SimulatedProcess | None) -> bool:
+    return process is not None and process.dead
+
+
+def _callback_name(handle: asyncio.Handle) -> str:
+    callback = handle._callback  # type: ignore[attr-defined]  # the only place where a handle tells what it runs
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        return owner.get_name()
+    return str(getattr(callback, "__qualname__", type(callback).__qualname__))
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    """A task's name and the calls that lead to where it waits, outermost first."""
+    awaited: object = task.get_coro()
+    calls = []
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if isinstance(frame, types.FrameType):
+            file_name = frame.f_code.co_filename.rpartition("/")[2]
+            calls.append(f"{frame.f_code.co_qualname} ({file_name}:{frame.f_lineno})")
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    return f"{task.get_name()}: {' > '.join(calls)}"

@@ -1,0 +1,167 @@
+"""Work that goes on at the same time: owned tasks, timers, and blocking calls on threads.
+
+Role.   `Tasks` is the only way to start a task that outlives its caller, and the only door to threads.
+        `RealTasks` has a bounded pool of threads; `simulated_tasks.SimulatedTasks` fakes them on virtual time.
+Flow.   A broker or client owns one `Tasks` and closes it last. Inside a coroutine, `asyncio.TaskGroup` and
+        `asyncio.timeout` work as they are, on the real loop and on the simulated one.
+Rules.  * A spawned task belongs to its `Tasks` until it is done; `close` cancels what is left and waits for it.
+        * A task that dies of an unexpected error is reported at once: to `on_failure`, else to the log.
+        * Calls with the same `order` run one after the other, in the order they were made: two syncs of one file
+          cannot overtake each other. Calls without one, or with different ones, may end in any order.
+        * A caller that is cancelled does not stop a call that runs; one that has not begun never begins.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+_Ts = TypeVarTuple("_Ts")
+Failure = Callable[[str, BaseException], None]
+_log: Final = logging.getLogger(__name__)
+
+
+class Tasks(Protocol):
+    """Tasks, timers and threads of one owner."""
+
+    def spawn(
+        self, coroutine: Coroutine[Any, Any, T], *, name: str, on_failure: Failure | None = None
+    ) -> asyncio.Task[T]:
+        """Start a task that this owner keeps. `on_failure(name, error)` hears of an unexpected error."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def call_later(
+        self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts
+    ) -> asyncio.TimerHandle:
+        """Call back after `seconds`, unless the handle is cancelled first."""
+
+    async def in_thread(self, function: Callable[[*_Ts], T], *args: *_Ts, order: Hashable | None = None) -> T:
+        """Run a blocking call on a thread and return what it returns."""
+
+    async def close(self) -> None:
+        """Cancel what is left, wait until it has ended, and let the threads go."""
+
+
+class OwnedTasks:
+    """What real and simulated tasks share: everything but the threads themselves."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[Any], Failure | None] = {}
+        self._lanes: dict[Hashable, deque[Call]] = {}
+
+    def spawn(
+        self, coroutine: Coroutine[Any, Any, T], *, name: str, on_failure: Failure | None = None
+    ) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks[task] = on_failure
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        on_failure = self._tasks.pop(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        if on_failure is None:
+            _log.error("task %s failed", task.get_name(), exc_info=error)
+        else:
+            on_failure(task.get_name(), error)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def call_later(
+        self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts
+    ) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback, *args)
+
+    async def in_thread(self, function: Callable[[*_Ts], T], *args: *_Ts, order: Hashable | None = None) -> T:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        call = Call(lambda: function(*args), future, order)
+        if order is None:
+            self.start_thread(call)
+        else:
+            lane = self._lanes.setdefault(order, deque())
+            lane.append(call)
+            if len(lane) == 1:
+                self.start_thread(call)
+        return await future
+
+    def start_thread(self, call: "Call") -> None:
+        """Run `call.run` beside the loop, then hand the outcome to `finish`, on the loop."""
+        raise NotImplementedError
+
+    def finish(self, call: "Call", result: object, error: BaseException | None) -> None:
+        """Hand the outcome to the caller and start the next call of the same order."""
+        if not call.future.done():
+            if error is None:
+                call.future.set_result(result)
+            else:
+                call.future.set_exception(error)
+        elif error is not None:
+            _log.error("a call on a thread failed after its caller had left", exc_info=error)
+        if call.order is None:
+            return
+        lane = self._lanes[call.order]
+        lane.popleft()
+        while lane and lane[0].future.cancelled():
+            lane.popleft()
+        if lane:
+            self.start_thread(lane[0])
+        else:
+            del self._lanes[call.order]
+
+    async def close(self) -> None:
+        closing = asyncio.current_task()
+        while tasks := [task for task in self._tasks if task is not closing]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+class Call:
+    """One blocking call, and who waits for it."""
+
+    __slots__ = ("function", "future", "order")
+
+    def __init__(
+        self, function: Callable[[], object], future: asyncio.Future[Any], order: Hashable | None
+    ) -> None:
+        self.function = function
+        self.future = future
+        self.order = order
+
+    def run(self) -> object:
+        """Make the call, on whatever plays the thread, unless nobody waits for it any more."""
+        return None if self.future.cancelled() else self.function()
+
+
+class RealTasks(OwnedTasks):
+    """Threads of this process, at most `threads_max` of them."""
+
+    def __init__(self, *, threads_max: int = 8) -> None:
+        super().__init__()
+        self._pool = ThreadPoolExecutor(max_workers=threads_max, thread_name_prefix="semel")
+
+    def start_thread(self, call: Call) -> None:
+        loop = asyncio.get_running_loop()
+
+        def done(outcome: Future[object]) -> None:
+            loop.call_soon_threadsafe(self.finish, call, *_outcome(outcome))
+
+        self._pool.submit(call.run).add_done_callback(done)
+
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.to_thread(self._pool.shutdown)
+
+
+def _outcome(future: Future[object]) -> tuple[object, BaseException | None]:
+    error = future.exception()
+    return (None, error) if error is not None else (future.result(), None)
