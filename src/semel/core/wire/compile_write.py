@@ -1,0 +1,243 @@
+"""Python source that writes one version of one message, made from its table.
+
+Role.   `compile_writer` gives a function `write(message, out)` that puts the message's pieces on a list: one
+        `struct` call per run of fixed-size fields, lengths of classic strings and arrays included.
+Flow.   `codec` calls it once per message and version, and calls the function for every message.
+Rules.  * What does not fit (a number out of range, None where it may not be, a wrong type) raises anything;
+          `codec` then asks `plain.write`, which says what is wrong.
+        * A field the version lacks is compared with its default unless it is ignorable.
+        * An empty section of tagged fields is a zero byte in the run; one with fields in it is `plain.write_tags`.
+
+What it makes, for Heartbeat v4 (`s` the bytes of a string, `V` the varints of one byte):
+
+    def write(o0, out):
+        if o0.unknown_tags: raise RareError
+        s1 = o0.group_id.encode(); k1 = len(s1) + 1
+        s2 = o0.member_id.encode(); k2 = len(s2) + 1
+        ...
+        out += (V[k1] if k1 < 128 else long_string(k1), s1, S0(o0.generation_id), V[k2] if …, s2, …, ZERO)
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from struct import Struct as Packing
+from typing import Final, TypeAlias
+
+from semel.core.wire import plain
+from semel.core.wire.primitives import STRING_SIZE_MAX, unsigned_varint
+from semel.core.wire.schema import NEVER, STRING, UUID, Field, Kind, Struct, Value, fields_of
+from semel.types import BytesLike
+
+WriteFunction: TypeAlias = Callable[[Struct, list[BytesLike]], None]
+
+
+class RareError(Exception):
+    """Something compiled code leaves to `plain.write`, or that `plain.write` will refuse with a reason."""
+
+
+def compile_writer(cls: type[Struct], *, version: int, flexible: bool) -> WriteFunction:
+    """The function that writes `cls` at `version`."""
+    source, names = writer_source(cls, version=version, flexible=flexible)
+    exec(compile(source, f"<write {cls.__name__} v{version}>", "exec"), names)  # noqa: S102  # source made from our tables only
+    function: WriteFunction = names["write"]
+    return function
+
+
+def writer_source(cls: type[Struct], *, version: int, flexible: bool) -> tuple[str, dict[str, Value]]:
+    """The source and the names it uses; apart from `compile_writer` for whoever wants to look at it."""
+    maker = _WriterSource(version, flexible)
+    maker.line("def write(o0, out):")
+    maker.depth = 1
+    maker.struct(cls, "o0")
+    maker.flush()
+    return "\n".join(maker.lines), maker.names
+
+
+def _long_string(length: int) -> bytes:
+    if length > STRING_SIZE_MAX + 1:
+        raise RareError
+    return unsigned_varint(length)
+
+
+NULL_STRUCT: Final = b"\xff"
+PRESENT_STRUCT: Final = b"\x01"
+_ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
+_ARRAYS: Final = {
+    letter: tuple(Packing(f">{count}{letter}").pack for count in range(32)) for letter in "bhiq"
+}
+
+
+def _numbers(values: list[int], letter: str) -> bytes:
+    """An array of integers in one call."""
+    if (count := len(values)) < 32:
+        return _ARRAYS[letter][count](*values)
+    return Packing(f">{count}{letter}").pack(*values)
+
+
+class _WriterSource:
+    """Lines of source, the pieces not yet put out, and the run of fixed-size values that ends them."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.lines: list[str] = []
+        self.depth = 0
+        self.pieces: list[str] = []
+        self.run: list[tuple[str, str]] = []  # (format, expression)
+        self.counter = 0
+        self.names: dict[str, Value] = {
+            "RareError": RareError,
+            "V": _ONE_BYTE,
+            "ZERO": b"\0",
+            "long_string": _long_string,
+            "long_varint": unsigned_varint,
+            "numbers": _numbers,
+            "write_tags": plain.write_tags,
+        }
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def name(self, prefix: str) -> str:
+        self.counter += 1
+        return f"{prefix}{self.counter}"
+
+    def bind(self, prefix: str, value: Value) -> str:
+        name = self.name(prefix)
+        self.names[name] = value
+        return name
+
+    def put(self, letter: str, expression: str) -> None:
+        """One more value of the run; packed together with its neighbours."""
+        self.run.append((letter, expression))
+
+    def piece(self, expression: str) -> None:
+        self.end_run()
+        self.pieces.append(expression)
+
+    def end_run(self) -> None:
+        if self.run:
+            letters = "".join(letter for letter, _ in self.run)
+            values = ", ".join(expression for _, expression in self.run if expression)
+            self.pieces.append(
+                "ZERO" if letters == "x" else f"{self.bind('S', Packing('>' + letters).pack)}({values})"
+            )
+            self.run.clear()
+
+    def flush(self) -> None:
+        self.end_run()
+        if len(self.pieces) == 1:
+            self.line(f"out.append({self.pieces[0]})")
+        elif self.pieces:
+            self.line(f"out += ({', '.join(self.pieces)})")
+        self.pieces.clear()
+
+    def struct(self, cls: type[Struct], source: str) -> None:
+        """Write the fields of the object called `source`; the last pieces stay open."""
+        fields = fields_of(cls)
+        for field in fields:
+            if self.version not in field.versions and not field.ignorable:
+                self.line(f"if {self.differs(field, source)}: raise RareError")
+        for field in fields:
+            if field.tag is None and self.version in field.versions:
+                self.field(field, f"{source}.{field.name}")
+        tagged = [field for field in fields if field.tag is not None and self.version in field.versions]
+        if not self.flexible or not tagged:
+            self.line(f"if {source}.unknown_tags: raise RareError")
+        if self.flexible and not tagged:
+            self.put("x", "")
+        elif self.flexible:
+            self.flush()
+            present = " or ".join(
+                [f"{source}.unknown_tags", *(self.differs(field, source) for field in tagged)]
+            )
+            self.line(f"if {present}: out += write_tags({source}, {self.version})")
+            self.line("else: out.append(ZERO)")
+
+    def differs(self, field: Field, source: str) -> str:
+        """An expression that is true where the field may not be left out; may be true where it may."""
+        value, default = f"{source}.{field.name}", field.new_default()
+        if default is None:
+            return f"{value} is not None"
+        if isinstance(default, bool | list) or default in (0, ""):
+            return f"{value}" if not default else f"not {value}"
+        if isinstance(default, Struct):
+            return f"{value} != {self.bind('D', default)}"
+        return f"{value} != {default!r}"
+
+    def field(self, field: Field, value: str) -> None:
+        nullable = self.version in field.null
+        if field.is_array:
+            self.array(field, value, nullable=nullable)
+        elif field.kind is None:
+            self.nested(field, value, nullable=nullable)
+        elif field.kind.format:
+            self.fixed(field.kind, value)
+        else:
+            self.sized(field.kind, value, nullable=nullable)
+
+    def fixed(self, kind: Kind, value: str) -> None:
+        if kind is UUID:  # `struct` would pad or cut what is not 16 bytes.
+            self.line(f"if len({value}) != 16: raise RareError")
+        self.put(kind.format, value)
+
+    def nested(self, field: Field, value: str, *, nullable: bool) -> None:
+        if field.struct is None:
+            raise TypeError(field.name)
+        inner = self.name("o")
+        self.line(f"{inner} = {value}")
+        if nullable:
+            self.flush()
+            self.line(f"if {inner} is None: out.append({NULL_STRUCT!r})")
+            self.line("else:")
+            self.depth += 1
+            self.piece(repr(PRESENT_STRUCT))
+        self.struct(field.struct, inner)
+        if nullable:
+            self.flush()
+            self.depth -= 1
+
+    def length(self, length: str, *, short: bool) -> None:
+        """A length whose value is in `length`, one more if compact."""
+        if self.flexible:
+            more = "long_string" if short else "long_varint"
+            self.piece(f"V[{length}] if {length} < 128 else {more}({length})")
+        else:
+            self.put("h" if short else "i", length)
+
+    def sized(self, kind: Kind, value: str, *, nullable: bool) -> None:
+        raw, length = self.name("s"), self.name("k")
+        null, excess = ("0", " + 1") if self.flexible else ("-1", "")
+        encoded = f"{raw} = {raw}.encode(); " if kind is STRING else ""
+        self.line(f"{raw} = {value}")
+        if nullable:
+            self.line(f"if {raw} is None: {raw} = b''; {length} = {null}")
+            self.line(f"else: {encoded}{length} = len({raw}){excess}")
+        else:
+            self.line(f"{encoded}{length} = len({raw}){excess}")
+        self.length(length, short=kind is STRING)
+        self.piece(raw)
+
+    def array(self, field: Field, value: str, *, nullable: bool) -> None:
+        values, length = self.name("l"), self.name("k")
+        null, excess = ("0", " + 1") if self.flexible else ("-1", "")
+        self.line(f"{values} = {value}")
+        if nullable:
+            self.line(f"if {values} is None: {values} = (); {length} = {null}")
+            self.line(f"else: {length} = len({values}){excess}")
+        else:
+            self.line(f"{length} = len({values}){excess}")
+        self.length(length, short=False)
+        if field.kind is not None and field.kind.format in ("b", "h", "i", "q"):
+            self.piece(f"numbers({values}, {field.kind.format!r})")
+            return
+        self.flush()
+        element = self.name("o")
+        self.line(f"for {element} in {values}:")
+        self.depth += 1
+        if field.struct is not None:
+            self.struct(field.struct, element)
+        else:
+            self.field(replace(field, is_array=False, null=NEVER), element)
+        self.flush()
+        self.depth -= 1

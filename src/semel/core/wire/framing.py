@@ -1,0 +1,212 @@
+"""Frames on a connection: a length, a header, a message.
+
+Role.   `FrameReader` cuts a stream of bytes into frames; the functions put headers on messages and take them off.
+Flow.   `net.listener` and `net.connection` feed a `FrameReader` as an asyncio `BufferedProtocol` does: `get_buffer`,
+        then `buffer_updated`, which returns the frames that are complete.
+Rules.  * A length below zero or above `socket.request.max.bytes` is refused when its four bytes are there, before
+          anything is kept for it.
+        * A frame is a `bytearray` of its own: record batches are patched in it and slices of it stay good.
+        * A large frame is received straight into its buffer. What a peer merely announces costs at most
+          `TRUSTED_FRAME_BYTES` or twice what it has sent, whichever is more.
+        * After an error the reader is done: the connection must be closed.
+"""
+
+from struct import Struct as Packing
+from typing import Final, NamedTuple, NoReturn
+
+from semel.core.wire import registry
+from semel.core.wire.message import Message
+from semel.core.wire.plain import read_tag_section
+from semel.core.wire.primitives import Reader
+from semel.errors import FrameTooLargeError, WireError
+from semel.types import BytesLike
+
+SOCKET_REQUEST_MAX_BYTES: Final = 104_857_600  # Kafka's default of socket.request.max.bytes.
+TRUSTED_FRAME_BYTES: Final = 1 << 20
+RECEIVE_BUFFER_BYTES: Final = 16 << 10  # Per connection, so not more.
+_LENGTH: Final = Packing(">i")
+_REQUEST_START: Final = Packing(">hhih")  # API key, version, correlation id, length of the client id.
+_FRAMED_REQUEST_START: Final = Packing(">ihhih")
+_FRAMED_RESPONSE: Final = Packing(">ii")
+_FRAMED_RESPONSE_FLEXIBLE: Final = Packing(">iix")
+
+
+class RequestHeader(NamedTuple):
+    """What precedes a request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+
+def read_request_header(frame: BytesLike) -> tuple[RequestHeader, int]:
+    """The header, and where the request begins. Raises for an unknown API: without it the header has no end."""
+    if len(frame) < _REQUEST_START.size:
+        raise WireError(f"request header: {len(frame)} bytes, at least {_REQUEST_START.size} are needed")
+    api_key, api_version, correlation_id, size = _REQUEST_START.unpack_from(frame, 0)
+    flexible = registry.api(api_key).request_header(api_version) == registry.REQUEST_HEADER_FLEXIBLE
+    position = _REQUEST_START.size + max(size, 0)
+    if size < 0 or position > len(frame) or (flexible and (position == len(frame) or frame[position])):
+        return _read_request_header(frame, flexible=flexible)
+    try:
+        client_id = str(frame[_REQUEST_START.size : position], "utf-8")
+    except UnicodeDecodeError:
+        return _read_request_header(frame, flexible=flexible)
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position + (1 if flexible else 0)
+
+
+def _read_request_header(frame: BytesLike, *, flexible: bool) -> tuple[RequestHeader, int]:
+    """The same, slowly: a null client id, tagged fields, or the reason why it is no header."""
+    reader = Reader(frame, title="request header")
+    api_key, api_version, correlation_id = reader.int16(), reader.int16(), reader.int32()
+    reader.path.append("client_id")
+    client_id = reader.string(compact=False, nullable=True)
+    if flexible:
+        read_tag_section(reader)
+    return RequestHeader(api_key, api_version, correlation_id, client_id), reader.position
+
+
+def read_response_header(frame: BytesLike, header_version: int) -> tuple[int, int]:
+    """The correlation id, and where the response begins."""
+    if header_version == registry.RESPONSE_HEADER and len(frame) >= _LENGTH.size:
+        return _LENGTH.unpack_from(frame, 0)[0], _LENGTH.size
+    reader = Reader(frame, title="response header")
+    correlation_id = reader.int32()
+    if header_version == registry.RESPONSE_HEADER_FLEXIBLE:
+        read_tag_section(reader)
+    return correlation_id, reader.position
+
+
+def request_frame(header: RequestHeader, request: Message) -> bytes:
+    """Length, header and request."""
+    key, version, correlation_id, client_id = header
+    body = request.encode(version)
+    client = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(client)
+    flexible = registry.api(key).request_header(version) == registry.REQUEST_HEADER_FLEXIBLE
+    length = _REQUEST_START.size + len(client) + flexible + len(body)
+    start = _FRAMED_REQUEST_START.pack(length, key, version, correlation_id, size)
+    return b"".join((start, client, b"\0" if flexible else b"", body))
+
+
+def response_frame(correlation_id: int, response: Message, version: int) -> bytes:
+    """Length, header and response."""
+    body = response.encode(version)
+    if registry.api(response.schema.api_key).response_header(version) == registry.RESPONSE_HEADER:
+        return _FRAMED_RESPONSE.pack(4 + len(body), correlation_id) + body
+    return _FRAMED_RESPONSE_FLEXIBLE.pack(5 + len(body), correlation_id) + body
+
+
+def response_frame_parts(correlation_id: int, response: Message, version: int) -> list[BytesLike]:
+    """The same in pieces, record bytes as they were given; see `Message.encode_parts`."""
+    parts = response.encode_parts(version)
+    size = sum(map(len, parts))
+    if registry.api(response.schema.api_key).response_header(version) == registry.RESPONSE_HEADER:
+        start = _FRAMED_RESPONSE.pack(4 + size, correlation_id)
+    else:
+        start = _FRAMED_RESPONSE_FLEXIBLE.pack(5 + size, correlation_id)
+    parts.insert(0, start)
+    return parts
+
+
+class FrameReader:
+    """Frames out of a stream, however it is cut."""
+
+    __slots__ = (
+        "_buffer",
+        "_filled",
+        "_frame",
+        "_frame_filled",
+        "_frame_size",
+        "_view",
+        "frame_max_bytes",
+        "peer",
+    )
+
+    def __init__(self, frame_max_bytes: int = SOCKET_REQUEST_MAX_BYTES, *, peer: str = "a peer") -> None:
+        self.frame_max_bytes = frame_max_bytes
+        self.peer = peer
+        self._buffer = bytearray(
+            RECEIVE_BUFFER_BYTES
+        )  # Lengths, small frames and the beginnings of large ones.
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._frame: bytearray | None = None  # A frame larger than what had come of it, received in place.
+        self._frame_size = 0
+        self._frame_filled = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return self._filled if self._frame is None else self._frame_filled
+
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Where the next bytes go; never empty."""
+        del sizehint  # asyncio's hint; the frame's own length is the better one.
+        if self._frame is None:
+            return self._view[self._filled :]
+        if self._frame_filled == len(self._frame):
+            grown = bytearray(min(self._frame_size, 2 * self._frame_filled))
+            grown[: self._frame_filled] = self._frame
+            self._frame = grown
+        return memoryview(self._frame)[self._frame_filled :]
+
+    def buffer_updated(self, count: int) -> list[bytearray]:
+        """`count` bytes were put into the buffer; the frames that are complete now, without their lengths."""
+        if self._frame is None:
+            self._filled += count
+            return self._cut()
+        self._frame_filled += count
+        if self._frame_filled < self._frame_size:
+            return []
+        frame, self._frame = self._frame, None
+        return [frame]
+
+    def feed(self, data: BytesLike) -> list[bytearray]:
+        """The frames that are complete after `data`; for callers that have bytes and no buffer."""
+        frames: list[bytearray] = []
+        rest = memoryview(data)
+        while rest:
+            buffer = self.get_buffer()
+            count = min(len(buffer), len(rest))
+            buffer[:count] = rest[:count]
+            rest = rest[count:]
+            frames += self.buffer_updated(count)
+        return frames
+
+    def _cut(self) -> list[bytearray]:
+        frames: list[bytearray] = []
+        position, filled = 0, self._filled
+        while filled - position >= _LENGTH.size:
+            size: int = _LENGTH.unpack_from(self._buffer, position)[0]
+            if not 0 <= size <= self.frame_max_bytes:
+                self._refuse(size)
+            start = position + _LENGTH.size
+            position = start + size
+            if position > filled:
+                if _LENGTH.size + size <= RECEIVE_BUFFER_BYTES:
+                    position = start - _LENGTH.size  # It will fit: wait for the rest of it here.
+                    break
+                self._begin_frame(size, start, filled)
+                filled = position = 0
+                break
+            frames.append(self._buffer[start:position])
+        if position:
+            self._view[: filled - position] = self._view[position:filled]
+        self._filled = filled - position
+        return frames
+
+    def _begin_frame(self, size: int, start: int, filled: int) -> None:
+        came = filled - start
+        self._frame = bytearray(min(size, max(TRUSTED_FRAME_BYTES, 2 * came)))
+        self._frame[:came] = self._view[start:filled]
+        self._frame_size = size
+        self._frame_filled = came
+
+    def _refuse(self, size: int) -> NoReturn:
+        if size < 0:
+            raise WireError(f"{self.peer} announced a frame of {size} bytes: this is no Kafka connection")
+        raise FrameTooLargeError(
+            f"{self.peer} announced a frame of {size} bytes, socket.request.max.bytes allows {self.frame_max_bytes}"
+        )

@@ -1,0 +1,141 @@
+"""Requests and responses: encode and decode at a version, by code compiled on first use.
+
+Role.   The base classes of everything in `messages/`, and the only door to the codecs.
+Flow.   `registry` hands out the classes; handlers and the client construct them; `framing` adds header and length.
+Rules.  * `decode` takes all of the buffer from `position` on; `encode` gives bytes that `decode` takes.
+        * Compiled code decides whether bytes or values are good, `plain` says why they are not. If the two ever
+          disagree, that is an `InvariantError`, not an answer.
+        * Record bytes are not copied: decoded they are slices of the buffer, and `encode_parts` gives them back as
+          the caller's own objects (anything with a length, so that a range of a file can stand in their place).
+"""
+
+from typing import ClassVar, Final, Generic, Self, TypeVar, cast
+
+from semel.core.wire import plain
+from semel.core.wire.compile_read import ReadFunction, compile_reader, has_records
+from semel.core.wire.compile_write import RareError, WriteFunction, compile_writer
+from semel.core.wire.schema import Struct, Versions
+from semel.errors import InvariantError, UnsupportedVersionError, WireError
+from semel.types import BytesLike
+
+R_co = TypeVar("R_co", bound="Response", covariant=True)
+NO_API_KEY: Final = -1
+SMALL_PART_BYTES: Final = 4096  # Joined with its neighbours: cheaper than one more buffer to send.
+
+
+class Schema:
+    """What is known of a message beside its fields, and its compiled codecs."""
+
+    __slots__ = ("api_key", "cls", "flexible", "in_place", "readers", "versions", "writers")
+
+    def __init__(self, cls: type["Message"], api_key: int, versions: str, flexible: str) -> None:
+        self.cls = cls
+        self.api_key = api_key
+        self.versions = Versions.of(versions)
+        self.flexible = Versions.of(flexible)
+        self.in_place: bool | None = None
+        self.readers: dict[int, ReadFunction] = {}
+        self.writers: dict[int, WriteFunction] = {}
+
+    def reader(self, version: int) -> ReadFunction:
+        """Compiled now; `decode` looks into `readers` first."""
+        self.check(version)
+        self.in_place = has_records(self.cls)
+        made = self.readers[version] = compile_reader(
+            self.cls, version=version, flexible=version in self.flexible
+        )
+        return made
+
+    def writer(self, version: int) -> WriteFunction:
+        self.check(version)
+        made = self.writers[version] = compile_writer(
+            self.cls, version=version, flexible=version in self.flexible
+        )
+        return made
+
+    def check(self, version: int) -> None:
+        if version not in self.versions:
+            raise UnsupportedVersionError(
+                f"{self.cls.__name__} has versions {self.versions}, version {version} was asked for"
+            )
+
+
+class Message(Struct):
+    """A whole message. `schema` says which versions it has."""
+
+    schema: ClassVar[Schema]
+
+    def __init_subclass__(
+        cls, *, key: int = NO_API_KEY, versions: str = "none", flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__()
+        cls.schema = Schema(cls, key, versions, flexible)
+
+    @classmethod
+    def decode(cls, data: BytesLike, version: int, position: int = 0) -> Self:
+        """The message that fills `data` from `position` on. Raises `WireError` if that is not one."""
+        schema = cls.schema
+        reader = schema.readers.get(version) or schema.reader(version)
+        if not schema.in_place and type(data) is not bytes:
+            data = bytes(data)
+        try:
+            return cast("Self", reader(data, position))
+        except Exception as fault:
+            plain.read(cls, data, position, version=version, flexible=version in schema.flexible)
+            raise InvariantError(
+                f"{cls.__name__} v{version}: compiled code refused what the table accepts"
+            ) from fault
+
+    def encode(self, version: int) -> bytes:
+        """The message's bytes. Raises `WireError` or `UnsupportedVersionError` naming the field that does not fit."""
+        schema = self.schema
+        writer = schema.writers.get(version) or schema.writer(version)
+        out: list[BytesLike] = []
+        try:
+            writer(self, out)
+            return b"".join(out)
+        except Exception as fault:
+            return b"".join(self._written_plainly(version, fault))
+
+    def encode_parts(self, version: int) -> list[BytesLike]:
+        """The same bytes in pieces: what stands in a `records` field comes back as it is, as one of them."""
+        schema = self.schema
+        writer = schema.writers.get(version) or schema.writer(version)
+        out: list[BytesLike] = []
+        try:
+            writer(self, out)
+        except Exception as fault:
+            out = self._written_plainly(version, fault)
+        parts: list[BytesLike] = []
+        small: list[BytesLike] = []
+        for part in out:
+            if type(part) is bytes and len(part) < SMALL_PART_BYTES:
+                small.append(part)
+            else:
+                if small:
+                    parts.append(b"".join(small))
+                    small.clear()
+                parts.append(part)
+        if small:
+            parts.append(b"".join(small))
+        return parts
+
+    def _written_plainly(self, version: int, fault: Exception) -> list[BytesLike]:
+        parts = plain.write(self, version=version, flexible=version in self.schema.flexible)
+        if not all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
+            raise WireError(
+                f"{type(self).__name__} v{version}: its records are not bytes, use encode_parts"
+            ) from fault
+        if not isinstance(fault, RareError):
+            raise InvariantError(
+                f"{type(self).__name__} v{version}: compiled code refused what the table accepts"
+            ) from fault
+        return parts
+
+
+class Response(Message):
+    """An answer."""
+
+
+class Request(Message, Generic[R_co]):
+    """A question; the type parameter is its answer, so that a client's `send` knows what it returns."""

@@ -1,0 +1,252 @@
+"""A message's table walked field by field: the reference codec, slow and precise.
+
+Role.   What the compiled codecs must agree with byte for byte. It also does the work they leave out (tagged
+        sections that are not empty) and explains what they refuse.
+Flow.   `codec` calls `read` and `write` when compiled code failed; compiled code calls `read_tags` and
+        `write_tags` for a section with tagged fields in it.
+Rules.  * Every failure is a `WireError` that names message, version, field, byte and values.
+        * Reading accepts exactly one way to write a value, as Kafka writes it, except that varints may be long
+          and a tagged field may be written out though it is at its default.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from semel.core.wire.primitives import Reader, Writer
+from semel.core.wire.schema import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    Field,
+    Kind,
+    Struct,
+    Value,
+    fields_of,
+    size_min,
+)
+from semel.errors import InvariantError, UnsupportedVersionError
+from semel.types import BytesLike
+
+_READ: Final[dict[Kind, Callable[[Reader], Value]]] = {
+    INT8: Reader.int8,
+    INT16: Reader.int16,
+    INT32: Reader.int32,
+    INT64: Reader.int64,
+    FLOAT64: Reader.float64,
+    BOOL: Reader.boolean,
+    UUID: Reader.uuid,
+}
+_READ_SIZED: Final[dict[Kind, Callable[..., Value]]] = {
+    STRING: Reader.string,
+    BYTES: Reader.bytes_,
+    RECORDS: Reader.records,
+}
+_WRITE: Final[dict[Kind, Callable[[Writer, Value], None]]] = {
+    INT8: Writer.int8,
+    INT16: Writer.int16,
+    INT32: Writer.int32,
+    INT64: Writer.int64,
+    FLOAT64: Writer.float64,
+    BOOL: Writer.boolean,
+    UUID: Writer.uuid,
+}
+_WRITE_SIZED: Final[dict[Kind, Callable[..., None]]] = {
+    STRING: Writer.string,
+    BYTES: Writer.bytes_,
+    RECORDS: Writer.records,
+}
+
+
+def read(cls: type[Struct], data: BytesLike, position: int, *, version: int, flexible: bool) -> Struct:
+    """The message that fills `data` from `position` to its end."""
+    reader = Reader(data, position, title=f"{cls.__name__} v{version}")
+    message = _read_struct(reader, cls, version, flexible)
+    if reader.position != reader.end:
+        reader.fail(f"{reader.end - reader.position} bytes are left over")
+    return message
+
+
+def read_tags(target: Struct, data: BytesLike, position: int, count: int, version: int) -> int:
+    """The tagged fields of a struct whose other fields are read; the position after them."""
+    reader = Reader(data, position, title=f"{type(target).__name__} v{version}")
+    _read_tags(reader, target, count, version)
+    return reader.position
+
+
+def write(message: Struct, *, version: int, flexible: bool) -> list[BytesLike]:
+    """The message as pieces to be joined; record bytes are pieces of their own, as the caller gave them."""
+    writer = Writer(title=f"{type(message).__name__} v{version}")
+    _write_struct(writer, message, version, flexible)
+    return writer.parts
+
+
+def write_tags(source: Struct, version: int) -> list[BytesLike]:
+    """The section of tagged fields that ends a struct in a flexible version."""
+    writer = Writer(title=f"{type(source).__name__} v{version}")
+    _write_tags(writer, source, version)
+    return writer.parts
+
+
+def _read_struct(reader: Reader, cls: type[Struct], version: int, flexible: bool) -> Struct:
+    values: dict[str, Value] = {}
+    for field in fields_of(cls):
+        if version in field.versions and field.tag is None:
+            reader.path.append(f".{field.name}")
+            values[field.name] = _read_field(reader, field, version, flexible)
+            reader.path.pop()
+    message = cls(**values)
+    if flexible:
+        reader.path.append(".tags")
+        count = reader.unsigned_varint()
+        reader.path.pop()
+        _read_tags(reader, message, count, version)
+    return message
+
+
+def read_tag_section(reader: Reader) -> tuple[tuple[int, bytes], ...]:
+    """A section of tagged fields none of which we know, as in headers."""
+    nothing = Struct()
+    _read_tags(reader, nothing, reader.unsigned_varint(), 0)
+    return nothing.unknown_tags
+
+
+def _read_tags(reader: Reader, target: Struct, count: int, version: int) -> None:
+    known = {field.tag: field for field in fields_of(type(target)) if version in field.versions}
+    unknown: list[tuple[int, bytes]] = []
+    last = -1
+    for _ in range(count):
+        reader.path.append(".tags")
+        tag = reader.unsigned_varint()
+        if tag <= last:
+            reader.fail(f"tag {tag} follows tag {last}, tags must rise")
+        last = tag
+        reader.path[-1] = f".tag {tag}"
+        size = reader.unsigned_varint()
+        if size > reader.end - reader.position:
+            reader.fail(f"tagged field of {size} bytes, {reader.end - reader.position} are left")
+        start = reader.position
+        if (field := known.get(tag)) is None:
+            unknown.append((tag, bytes(reader.slice(size, "tagged field"))))
+        else:
+            reader.path[-1] = f".{field.name}"
+            setattr(target, field.name, _read_field(reader, field, version, True))
+            if reader.position - start != size:
+                reader.fail(f"tagged field takes {reader.position - start} bytes, its size says {size}")
+        reader.path.pop()
+    if unknown:
+        target.unknown_tags = tuple(unknown)
+
+
+def _read_field(reader: Reader, field: Field, version: int, flexible: bool) -> Value:
+    nullable = version in field.null
+    if not field.is_array:
+        return _read_value(reader, field, version, flexible, nullable=nullable)
+    least = size_min(field, flexible=flexible, version=version)
+    count = reader.count(compact=flexible, nullable=nullable, size_min=least)
+    if count < 0:
+        return None
+    values = []
+    for index in range(count):
+        reader.path.append(f"[{index}]")
+        values.append(_read_value(reader, field, version, flexible, nullable=False))
+        reader.path.pop()
+    return values
+
+
+def _read_value(reader: Reader, field: Field, version: int, flexible: bool, *, nullable: bool) -> Value:
+    if field.kind is not None:
+        if (read_fixed := _READ.get(field.kind)) is not None:
+            return read_fixed(reader)
+        return _READ_SIZED[field.kind](reader, compact=flexible, nullable=nullable)
+    if field.struct is None:
+        raise InvariantError(f"{field.name} has neither a kind nor a struct")
+    if nullable:
+        present = reader.int8()
+        if present == -1:
+            return None
+        if present != 1:
+            reader.fail(f"a nullable struct starts with 1 or -1, not {present}", position=reader.position - 1)
+    return _read_struct(reader, field.struct, version, flexible)
+
+
+def _write_struct(writer: Writer, message: Struct, version: int, flexible: bool) -> None:
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        writer.path.append(f".{field.name}")
+        if version not in field.versions:
+            if not field.ignorable and not field.is_default(value):
+                where = "".join(writer.path).lstrip(".")
+                raise UnsupportedVersionError(
+                    f"{writer.title}: {where} exists in versions {field.versions} only and is {value!r}, "
+                    f"not its default {field.new_default()!r}: leave it out or use another version"
+                )
+        elif field.tag is None:
+            _write_field(writer, field, value, version, flexible)
+        writer.path.pop()
+    if flexible:
+        _write_tags(writer, message, version)
+    elif message.unknown_tags:
+        writer.fail(
+            f"unknown tags {[tag for tag, _ in message.unknown_tags]} in a version without tagged fields"
+        )
+
+
+def _write_tags(writer: Writer, source: Struct, version: int) -> None:
+    sections: dict[int, list[BytesLike]] = {tag: [raw] for tag, raw in source.unknown_tags}
+    for field in fields_of(type(source)):
+        value = getattr(source, field.name)
+        if field.tag is None or version not in field.versions or field.is_default(value):
+            continue
+        if field.tag in sections:
+            writer.fail(f"tag {field.tag} is {field.name} and among the unknown tags too")
+        inner = Writer(title=writer.title)
+        inner.path = [*writer.path, f".{field.name}"]
+        _write_field(inner, field, value, version, True)
+        sections[field.tag] = inner.parts
+    writer.unsigned_varint(len(sections))
+    for tag, parts in sorted(sections.items()):
+        writer.unsigned_varint(tag)
+        writer.unsigned_varint(sum(map(len, parts)))
+        writer.parts += parts
+
+
+def _write_field(writer: Writer, field: Field, value: Value, version: int, flexible: bool) -> None:
+    nullable = version in field.null
+    if not field.is_array:
+        _write_value(writer, field, value, version, flexible, nullable=nullable)
+    elif value is None:
+        writer.null(compact=flexible, nullable=nullable)
+    elif not isinstance(value, list | tuple):
+        writer.fail(f"{value!r} is no list")
+    else:
+        writer.length(len(value), compact=flexible)
+        for index, element in enumerate(value):
+            writer.path.append(f"[{index}]")
+            _write_value(writer, field, element, version, flexible, nullable=False)
+            writer.path.pop()
+
+
+def _write_value(
+    writer: Writer, field: Field, value: Value, version: int, flexible: bool, *, nullable: bool
+) -> None:
+    if field.kind is not None:
+        if (write_fixed := _WRITE.get(field.kind)) is not None:
+            write_fixed(writer, value)
+        else:
+            _WRITE_SIZED[field.kind](writer, value, compact=flexible, nullable=nullable)
+        return
+    if nullable:
+        writer.int8(-1 if value is None else 1)
+        if value is None:
+            return
+    if type(value) is not field.struct:
+        name = "nothing" if field.struct is None else field.struct.__name__
+        writer.fail(f"{value!r} is no {name}")
+    _write_struct(writer, value, version, flexible)
