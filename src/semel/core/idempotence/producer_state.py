@@ -304,17 +304,20 @@ class ProducerState:
     def expire(self, now_ms: int) -> int:
         """Forget producers idle for `producer.id.expiration.ms`; how many."""
         before_ms = now_ms - self.producer_id_expiration_ms
-        expired = [
+        self._verifications.expire(before_ms)
+        return self._forget_idle(before_ms)
+
+    def _forget_idle(self, before_ms: int) -> int:
+        idle = [
             producer_id
             for producer_id, window in self._producers.items()
             if window.last_timestamp_ms <= before_ms
             and window.last_write_ms <= before_ms
             and window.current_txn_first_offset < 0
         ]
-        for producer_id in expired:
+        for producer_id in idle:
             del self._producers[producer_id]
-        self._verifications.expire(before_ms)
-        return len(expired)
+        return len(idle)
 
     def has_late_transaction(self, now_ms: int, *, transaction_timeout_max_ms: int) -> bool:
         """Whether the oldest open transaction has outlived the longest timeout there is: it hangs."""
@@ -340,7 +343,7 @@ class ProducerState:
         for entry in entries:
             self._producers[entry.producer_id] = ProducerWindow.of(entry)
         if now_ms is not None:
-            self.expire(now_ms)
+            self._forget_idle(now_ms - self.producer_id_expiration_ms)
         opened = sorted(
             (window.current_txn_first_offset, producer_id)
             for producer_id, window in self._producers.items()

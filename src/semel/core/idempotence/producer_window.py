@@ -149,8 +149,9 @@ class ProducerWindow:
         `lowest_sequence` is the lowest one waiting for the coordinator to confirm the transaction: it goes first.
         """
         epoch = header.producer_epoch
-        if sequenced and epoch == self.producer_epoch and header.base_sequence in self._first_sequences:
-            duplicate = self._find(header.base_sequence, header.last_sequence)
+        base_sequence = header.base_sequence
+        if sequenced and base_sequence in self._first_sequences and epoch == self.producer_epoch:
+            duplicate = self._find(base_sequence, header.last_sequence)
             if duplicate is not None:
                 return duplicate
         if epoch < self.producer_epoch:
@@ -158,8 +159,13 @@ class ProducerWindow:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id}: epoch {epoch} is older than the known epoch {self.producer_epoch}",
             )
-        if sequenced:
-            reason = self._out_of_order(epoch, header.base_sequence, transactions_v2, lowest_sequence)
+        if sequenced and not (  # The next batch of a known producer, which is nearly every batch, ends here.
+            base_sequence == self.last_sequence + 1
+            and epoch == self.producer_epoch
+            and base_sequence <= lowest_sequence
+            and self._batches
+        ):
+            reason = self._out_of_order(epoch, base_sequence, transactions_v2, lowest_sequence)
             if reason is not None:
                 return Refuse(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"producer {header.producer_id}: {reason}"

@@ -1,0 +1,416 @@
+"""The producer's end of idempotence: up to five batches in flight per partition, stored once and in order.
+
+Role.   Decides which batch of a partition leaves next and under which (producer id, epoch, sequence), and what an
+        answer, a lost connection or a timeout means for it.
+Flow.   The sender calls `enqueue`, asks `send` whenever a connection is free, and reports each outcome as an event to
+        `handle`, which gives decisions: settle, fail, retry, a bumped epoch, a producer id to fetch, an abort.
+Rules.  * A sequence is assigned when a batch leaves for the first time and kept for all its retries.
+        * A retried batch goes back to its place by sequence. While one is pending, the partition has one batch on its
+          way at a time, the lowest; other partitions are not slowed.
+        * The first batch of an epoch travels alone: a broker takes any first sequence from a producer it does not
+          know, so a second batch could be stored before the first. The same after a long rest.
+        * A batch is sent under another sequence or epoch only if every attempt was refused for certain. What may be
+          stored is sent again as it was until that is known, or fails; it is never stored twice.
+        * A missing sequence means a new epoch, taken once the partition has nothing unsettled. An epoch belongs to a
+          partition: the others go on under theirs and move when they are idle.
+        * A duplicate's answer is a success, with its first offset (or 46: without one).
+Elsewhere. Events and decisions: `delivery`. What the broker does with all this: `producer_window`. Batching,
+        time-outs, back-off, requests: the client.
+
+    a batch:  queued ──send──> sent ──answer──> settled | failed
+                 ^              │ retriable, or lost
+                 │              v
+                 └──new epoch── waiting ──send──> sent
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Generic
+
+from semel.core.idempotence import sequence as sequences
+from semel.core.idempotence.delivery import (
+    NO_IDENTITY,
+    NOT_STORED,
+    Answered,
+    Decision,
+    EpochBumped,
+    Event,
+    Expired,
+    Fail,
+    Identity,
+    Lost,
+    NeedAbort,
+    NeedProducerId,
+    PartitionT,
+    Retry,
+    Send,
+    Settle,
+)
+from semel.core.idempotence.producer_window import PRODUCER_EPOCH_MAX, WINDOW_BATCHES_MAX
+from semel.errors import ConfigError, ErrorCode, InvariantError
+from semel.types import NO_SEQUENCE, NO_TIMESTAMP, UNKNOWN_OFFSET
+
+IN_FLIGHT_MAX: Final = WINDOW_BATCHES_MAX
+REST_MS: Final = 600_000
+
+_OUT_OF_SEQUENCE: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+class _Place(Enum):
+    QUEUED = "queued"  # Has no sequence: never sent, or to be sent under a new epoch.
+    SENT = "sent"
+    WAITING = "waiting"  # Was sent, has its sequence, is to be sent again.
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    batch_id: int
+    records_count: int
+    order: int  # The place in the partition's order of sending; unlike a sequence it never wraps or starts again.
+    place: _Place = _Place.QUEUED
+    base_sequence: int = NO_SEQUENCE
+    attempts: int = 0
+    maybe_stored: bool = False
+    expired: bool = (
+        False  # The user was told; the batch stays until the broker's answer tells where the gap is.
+    )
+
+    @property
+    def last_sequence(self) -> int:
+        return sequences.increment(self.base_sequence, self.records_count - 1)
+
+
+def _order(batch: _Batch) -> int:
+    return batch.order
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """One partition."""
+
+    identity: Identity = NO_IDENTITY
+    queue: deque[_Batch] = field(default_factory=deque)
+    unsettled: list[_Batch] = field(default_factory=list)  # Sent or waiting, by sequence; at most five.
+    outcasts: list[_Batch] = field(default_factory=list)  # Refused for certain; they wait for the new epoch.
+    enqueued: int = 0
+    next_sequence: int = 0
+    last_acked_sequence: int = NO_SEQUENCE
+    last_acked_ms: int = NO_TIMESTAMP
+    gap: int | None = (
+        None  # The first batch whose sequence was given out and will never be stored, by its order.
+    )
+    unresolved: bool = False  # A batch is gone of which nobody knows whether it is stored.
+
+    def has_gap_before(self, batch: _Batch) -> bool:
+        return self.gap is not None and self.gap < batch.order
+
+    def lose(self, batch: _Batch) -> None:
+        """The batch is gone, and its sequence with it; whether it is stored may remain open."""
+        if batch.maybe_stored:
+            self.unresolved = True
+        elif self.gap is None or batch.order < self.gap:
+            self.gap = batch.order
+
+    def batches(self) -> Iterator[_Batch]:
+        yield from self.unsettled
+        yield from self.outcasts
+        yield from self.queue
+
+
+class InFlight(Generic[PartitionT]):
+    """What one producer has on its way, per partition."""
+
+    __slots__ = (
+        "_abort_needed",
+        "_in_flight_max",
+        "_lanes",
+        "_rest_ms",
+        "idempotent",
+        "identity",
+        "transactional",
+    )
+
+    def __init__(
+        self,
+        *,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        idempotent: bool = True,
+        transactional: bool = False,
+        rest_ms: int = REST_MS,
+    ) -> None:
+        if in_flight_max < 1 or (idempotent and in_flight_max > IN_FLIGHT_MAX):
+            raise ConfigError(
+                f"max.in.flight.requests.per.connection={in_flight_max}: with enable.idempotence={idempotent} it is "
+                f"at least 1{f' and at most {IN_FLIGHT_MAX}, or set enable.idempotence=false' if idempotent else ''}"
+            )
+        if transactional and not idempotent:
+            raise ConfigError(
+                "transactional.id is set and enable.idempotence=false: a transaction needs idempotence"
+            )
+        self.idempotent = idempotent
+        self.transactional = transactional
+        self.identity = NO_IDENTITY
+        self._in_flight_max = in_flight_max
+        self._rest_ms = rest_ms
+        self._lanes: dict[PartitionT, _Lane] = {}
+        self._abort_needed = False
+
+    def use_identity(self, producer_id: int, producer_epoch: int) -> None:
+        """What InitProducerId (or EndTxn, under transactions v2) gave; partitions take it up when they are idle."""
+        self.identity = Identity(producer_id, producer_epoch)
+        self._abort_needed = False
+        for lane in self._lanes.values():
+            if lane.gap is not None and not lane.unsettled:
+                self._take_up(lane)
+
+    def enqueue(self, partition: PartitionT, batch_id: int, records_count: int) -> None:
+        """A finished batch, to be sent after all that were queued for the partition before it."""
+        if records_count < 1:
+            raise InvariantError(f"batch {batch_id} for {partition} has {records_count} records")
+        lane = self._lanes.setdefault(partition, _Lane())
+        lane.queue.append(_Batch(batch_id, records_count, lane.enqueued))
+        lane.enqueued += 1
+
+    def partitions(self) -> Iterator[PartitionT]:
+        """Partitions with anything queued or unsettled."""
+        return (
+            partition for partition, lane in self._lanes.items() if next(lane.batches(), None) is not None
+        )
+
+    def send(self, partition: PartitionT, now_ms: int) -> Send[PartitionT] | None:
+        """The batch that may leave now, counted as sent; None while the partition must wait."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            return None
+        batch = self._next(lane, now_ms) if self.idempotent else self._next_unordered(lane)
+        if batch is None:
+            return None
+        batch.place = _Place.SENT
+        batch.attempts += 1
+        return Send(partition, batch.batch_id, lane.identity, batch.base_sequence, batch.attempts)
+
+    def _next(self, lane: _Lane, now_ms: int) -> _Batch | None:
+        if any(batch.attempts > 1 or batch.place is _Place.WAITING for batch in lane.unsettled):
+            first = lane.unsettled[0]
+            return first if first.place is _Place.WAITING else None
+        if not lane.queue or lane.gap is not None or lane.unresolved or self._abort_needed:
+            return None
+        if not lane.unsettled and lane.identity != self.identity:
+            self._take_up(lane)
+        if lane.identity == NO_IDENTITY:
+            return None
+        if len(lane.unsettled) >= (1 if self._must_probe(lane, now_ms) else self._in_flight_max):
+            return None
+        batch = lane.queue.popleft()
+        batch.base_sequence = lane.next_sequence
+        lane.next_sequence = sequences.increment(lane.next_sequence, batch.records_count)
+        lane.unsettled.append(batch)
+        return batch
+
+    def _must_probe(self, lane: _Lane, now_ms: int) -> bool:
+        """Whether the broker may not know the producer on this partition."""
+        return lane.last_acked_sequence == NO_SEQUENCE or now_ms - lane.last_acked_ms > self._rest_ms
+
+    def _next_unordered(self, lane: _Lane) -> _Batch | None:
+        """Without idempotence whatever is first leaves: a retry of an earlier batch may come after later ones."""
+        if not lane.queue or len(lane.unsettled) >= self._in_flight_max:
+            return None
+        lane.unsettled.append(lane.queue.popleft())
+        return lane.unsettled[-1]
+
+    def handle(self, event: Event[PartitionT], now_ms: int) -> list[Decision[PartitionT]]:
+        """What the event means for its batch and its partition."""
+        lane = self._lanes.get(event.partition)
+        batch = (
+            next((one for one in lane.batches() if one.batch_id == event.batch_id), None) if lane else None
+        )
+        if lane is None or batch is None:
+            raise InvariantError(f"{event}: no such batch is unsettled")
+        decisions: list[Decision[PartitionT]] = []
+        match event:
+            case Expired():
+                self._on_expired(event.partition, lane, batch, decisions)
+            case Answered() | Lost():
+                if batch.place is not _Place.SENT:
+                    raise InvariantError(f"{event}: the batch is {batch.place.value}, not sent")
+                if isinstance(event, Lost):
+                    self._on_error(event, lane, batch, ErrorCode.NETWORK_EXCEPTION, decisions)
+                elif event.code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._on_stored(event, lane, batch, now_ms, decisions)
+                else:
+                    self._on_error(event, lane, batch, event.code, decisions)
+        if self.idempotent:
+            self._after(lane, decisions)
+        return decisions
+
+    def abandon(self, code: ErrorCode) -> list[Decision[PartitionT]]:
+        """Fail everything that is not on its way, as when a transaction is aborted."""
+        decisions: list[Decision[PartitionT]] = []
+        for partition, lane in self._lanes.items():
+            for batch in [one for one in lane.batches() if one.place is not _Place.SENT]:
+                self._fail(partition, lane, batch, code, decisions)
+            if self.idempotent:
+                self._after(lane, decisions)
+        return decisions
+
+    def _on_stored(
+        self,
+        event: Answered[PartitionT],
+        lane: _Lane,
+        batch: _Batch,
+        now_ms: int,
+        decisions: list[Decision[PartitionT]],
+    ) -> None:
+        lane.unsettled.remove(batch)
+        if self.idempotent:
+            last = batch.last_sequence
+            if (
+                lane.last_acked_sequence == NO_SEQUENCE
+                or sequences.distance(lane.last_acked_sequence, last) > 0
+            ):
+                lane.last_acked_sequence = last
+            lane.last_acked_ms = now_ms
+        if not batch.expired:
+            known = event.code is ErrorCode.NONE
+            decisions.append(
+                Settle(event.partition, batch.batch_id, event.base_offset if known else UNKNOWN_OFFSET)
+            )
+
+    def _on_error(
+        self,
+        event: Answered[PartitionT] | Lost[PartitionT],
+        lane: _Lane,
+        batch: _Batch,
+        code: ErrorCode,
+        decisions: list[Decision[PartitionT]],
+    ) -> None:
+        batch.maybe_stored = batch.maybe_stored or code not in NOT_STORED
+        batch.place = _Place.WAITING
+        if batch.expired:
+            self._remove(lane, batch)
+        elif not self.idempotent and code.retriable and event.retries_left:
+            lane.unsettled.remove(batch)
+            batch.place = _Place.QUEUED
+            lane.queue.appendleft(batch)
+            decisions.append(Retry(event.partition, batch.batch_id, code))
+        elif code in _OUT_OF_SEQUENCE and self.idempotent:
+            self._on_out_of_sequence(event.partition, lane, batch, code, decisions)
+        elif code.retriable and event.retries_left:
+            decisions.append(Retry(event.partition, batch.batch_id, code))
+        else:
+            self._fail(event.partition, lane, batch, code, decisions)
+
+    def _on_out_of_sequence(
+        self,
+        partition: PartitionT,
+        lane: _Lane,
+        batch: _Batch,
+        code: ErrorCode,
+        decisions: list[Decision[PartitionT]],
+    ) -> None:
+        """45 (or 59 from old brokers): this sequence is not the one the broker waits for."""
+        acked = lane.last_acked_sequence
+        if batch is not lane.unsettled[0]:
+            decisions.append(Retry(partition, batch.batch_id, code))  # Those before it are not through yet.
+        elif sequences.in_sequence(acked, batch.base_sequence):
+            # All before it is acknowledged, so the broker has lost something, or no longer knows this batch.
+            self._fail(partition, lane, batch, code, decisions)
+        elif acked != NO_SEQUENCE and sequences.distance(batch.base_sequence, acked) >= 0:
+            # Later ones are acknowledged: stored now, it would be out of order.
+            self._fail(partition, lane, batch, code, decisions)
+        elif lane.has_gap_before(batch) or not batch.maybe_stored:
+            # One that failed before it left the gap, and this one is not stored: it goes with the next epoch.
+            self._cast_out(lane, batch)
+            decisions.append(Retry(partition, batch.batch_id, code))
+        else:
+            self._fail(partition, lane, batch, code, decisions)
+
+    def _on_expired(
+        self, partition: PartitionT, lane: _Lane, batch: _Batch, decisions: list[Decision[PartitionT]]
+    ) -> None:
+        if batch.expired:
+            raise InvariantError(f"batch {batch.batch_id} for {partition} expired twice")
+        if batch.place is not _Place.SENT:
+            self._fail(partition, lane, batch, ErrorCode.REQUEST_TIMED_OUT, decisions)
+            return
+        batch.expired = True
+        decisions.append(Fail(partition, batch.batch_id, ErrorCode.REQUEST_TIMED_OUT, maybe_stored=True))
+
+    def _fail(
+        self,
+        partition: PartitionT,
+        lane: _Lane,
+        batch: _Batch,
+        code: ErrorCode,
+        decisions: list[Decision[PartitionT]],
+    ) -> None:
+        decisions.append(Fail(partition, batch.batch_id, code, batch.maybe_stored))
+        self._remove(lane, batch)
+
+    def _remove(self, lane: _Lane, batch: _Batch) -> None:
+        """Take the batch out; if it had a sequence in use, that one is missing now, or may be."""
+        if batch.place is _Place.QUEUED:
+            lane.queue.remove(batch)
+        elif batch in lane.outcasts:
+            lane.outcasts.remove(batch)
+        else:
+            lane.unsettled.remove(batch)
+            lane.lose(batch)
+
+    def _cast_out(self, lane: _Lane, batch: _Batch) -> None:
+        """The batch is not stored and cannot be in this epoch any more: it waits for the next."""
+        batch.maybe_stored = False
+        lane.unsettled.remove(batch)
+        lane.lose(batch)
+        insort(lane.outcasts, batch, key=_order)
+
+    def _after(self, lane: _Lane, decisions: list[Decision[PartitionT]]) -> None:
+        """Settle what can be settled about the partition's sequences."""
+        for batch in list(lane.unsettled):
+            if batch.place is _Place.WAITING and not batch.maybe_stored and lane.has_gap_before(batch):
+                self._cast_out(lane, batch)
+        lane.unresolved = lane.unresolved or any(batch.expired for batch in lane.unsettled)
+        if lane.unresolved and not lane.unsettled:
+            # Nothing is on its way: either the last sequence was acknowledged, so all before it are stored, or not.
+            if lane.gap is None and not sequences.in_sequence(lane.last_acked_sequence, lane.next_sequence):
+                lane.gap = -1  # Before all that is queued.
+            lane.unresolved = False
+        if lane.gap is None:
+            return
+        if self.transactional and not self._abort_needed:
+            self._abort_needed = True
+            codes = (one.code for one in decisions if isinstance(one, Fail))
+            decisions.append(NeedAbort(next(codes, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)))
+        if not lane.unsettled:
+            self._renew(lane, decisions)
+
+    def _renew(self, lane: _Lane, decisions: list[Decision[PartitionT]]) -> None:
+        """A new epoch for the partition: one the producer has already, or the next."""
+        if lane.identity != self.identity:
+            if self.identity != NO_IDENTITY:
+                self._take_up(lane)
+        elif self.transactional:
+            return  # Only the coordinator bumps the epoch of a transactional producer.
+        elif self.identity.producer_epoch < PRODUCER_EPOCH_MAX:
+            self.identity = Identity(self.identity.producer_id, self.identity.producer_epoch + 1)
+            decisions.append(EpochBumped(self.identity))
+            self._take_up(lane)
+        else:
+            self.identity = NO_IDENTITY
+            decisions.append(NeedProducerId())
+
+    def _take_up(self, lane: _Lane) -> None:
+        """Start at sequence 0 under the current identity, with the outcasts first."""
+        lane.identity = self.identity
+        lane.next_sequence = 0
+        lane.last_acked_sequence = NO_SEQUENCE
+        lane.gap = None
+        for batch in reversed(lane.outcasts):
+            batch.place = _Place.QUEUED
+            batch.base_sequence = NO_SEQUENCE
+            batch.attempts = 0
+            lane.queue.appendleft(batch)
+        lane.outcasts.clear()
