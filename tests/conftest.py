@@ -17,11 +17,14 @@ from semel.mission.rows import known_ids
 
 ROOT = Path(__file__).parent.parent
 _PROPERTY = "mission"
+_SEVERITY: tuple[Outcome, ...] = ("passed", "skipped", "failed")
 
 settings.register_profile(
     "semel", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("search", parent=settings.get_profile("semel"), derandomize=False, max_examples=2000)
+settings.register_profile(
+    "search", parent=settings.get_profile("semel"), derandomize=False, max_examples=2000
+)
 settings.load_profile(os.environ.get("SEMEL_HYPOTHESIS", "semel"))
 
 
@@ -36,27 +39,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class MissionRecorder:
-    """Collects the outcome of each marked test, on the process that sees all reports."""
+    """Collects the outcome of each marked test, on the process that sees all reports.
+
+    Setup, call and teardown report one after the other, and the worst of them counts. A test has passed once its
+    teardown has: one that was interrupted, or died with its worker, has not.
+    """
 
     def __init__(self) -> None:
         self.results: dict[str, TestResult] = {}
+        self.finished: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        ids = next((value for name, value in report.user_properties if name == _PROPERTY), None)
+        before = self.results.get(report.nodeid)
+        marked = dict(report.user_properties).get(_PROPERTY)
+        ids = tuple(str(row_id) for row_id in marked) if isinstance(marked, list) else None
+        if ids is None and before is not None:
+            ids = before.ids  # The report xdist makes up for a dead worker carries no properties.
         if ids is None:
             return
-        before = self.results.get(report.nodeid)
-        outcome: Outcome = report.outcome
-        if before is not None and (before.outcome != "passed" or outcome == "passed"):
-            return  # Setup, call and teardown report one after the other; the first that did not pass counts.
-        self.results[report.nodeid] = TestResult(test=report.nodeid, outcome=outcome, ids=tuple(ids))
+        outcomes: list[Outcome] = [report.outcome, before.outcome if before is not None else "passed"]
+        self.results[report.nodeid] = TestResult(
+            test=report.nodeid, outcome=max(outcomes, key=_SEVERITY.index), ids=ids
+        )
+        if report.when == "teardown":
+            self.finished.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        write_results(ROOT / RESULTS_FILE, self.results.values())
+        decided = [r for r in self.results.values() if r.outcome != "passed" or r.test in self.finished]
+        write_results(ROOT / RESULTS_FILE, decided)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # The workers of xdist report to the process that started them.
+    # The workers of xdist report to the process that started them; collecting alone runs nothing to record.
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
         config.pluginmanager.register(MissionRecorder(), "semel-mission")
 
 

@@ -21,6 +21,7 @@ Rules.  * A message names the thing, the value and the limit or the two values t
         * `code` is what a broker would answer for it.
 """
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final
 
@@ -206,6 +207,14 @@ RETRIABLE: Final = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """An expected refusal, as a value: the code to answer and the reason a person reads."""
+
+    code: ErrorCode
+    reason: str
 
 
 class SemelError(Exception):

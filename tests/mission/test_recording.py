@@ -45,6 +45,7 @@ def run(
         ("def test_x():\n    pytest.skip('no Java')\n", "skipped"),
         ("def test_x(breaks_before):\n    pass\n", "failed"),
         ("def test_x(breaks_after):\n    pass\n", "failed"),
+        ("def test_x(breaks_after):\n    pytest.skip('no Java')\n", "failed"),
         ("@pytest.mark.skip(reason='never')\ndef test_x():\n    pass\n", "skipped"),
         ("@pytest.mark.xfail(reason='known')\ndef test_x():\n    assert False\n", "skipped"),
     ],
@@ -79,3 +80,23 @@ def test_workers_report_to_the_process_that_started_them(suite: pytest.Pytester)
     )
     _result, written = run(suite, body, "-n", "2")
     assert written == {f"test_x[{n}]": ("passed", ["LOG-10"]) for n in range(4)}
+
+
+def test_a_test_that_kills_its_worker_has_failed(suite: pytest.Pytester) -> None:
+    body = "import os\n\n@pytest.mark.mission('LOG-10')\ndef test_x():\n    os._exit(3)\n"
+    _result, written = run(suite, body, "-n", "1")
+    assert written == {"test_x": ("failed", ["LOG-10"])}
+
+
+def test_an_interrupted_test_has_not_passed(suite: pytest.Pytester) -> None:
+    _result, written = run(
+        suite, "@pytest.mark.mission('LOG-10')\ndef test_x():\n    pytest.exit('stopped')\n"
+    )
+    assert written == {}
+
+
+def test_collecting_alone_keeps_the_results_of_the_last_run(suite: pytest.Pytester) -> None:
+    body = "@pytest.mark.mission('LOG-10')\ndef test_x():\n    pass\n"
+    _result, before = run(suite, body)
+    _result, after = run(suite, body, "--collect-only")
+    assert before == after == {"test_x": ("passed", ["LOG-10"])}

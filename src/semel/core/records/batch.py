@@ -199,6 +199,14 @@ def set_log_append_time(
     set_crc(buffer, position, header.size_bytes)
 
 
+def set_max_timestamp(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+) -> None:
+    """Correct the largest timestamp, and with it the checksum."""
+    _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    set_crc(buffer, position, header.size_bytes)
+
+
 def set_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
     """Compute the checksum anew and store it."""
     _CRC.pack_into(buffer, position + CRC_POSITION, computed_crc(buffer, position, size_bytes))

@@ -1,0 +1,189 @@
+"""What a leader demands of a batch before it takes it: Kafka's checks, in Kafka's order, with Kafka's codes.
+
+Role.   Given the bytes of one partition in a Produce request: a batch ready to be numbered, or a refusal.
+Flow.   `log.partition_log.append` calls `validate` first. Sequence and epoch are judged after it
+        (`core.idempotence`); a replica's fetched batches do not come here, their leader has checked them.
+Rules.  * A client sends exactly one batch, magic 2, numbered from 0, without control records.
+        * The checksum and every record must fit the header, compressed or not.
+        * The largest timestamp in the header is corrected if the records say otherwise.
+        * Where the topic stores another codec than the producer used, the records are recompressed and the
+          size limit is applied to the result too.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from semel.core.records import batch, build, compression
+from semel.core.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    TimestampType,
+)
+from semel.errors import CorruptBatchError, ErrorCode, Refuse, UnsupportedCompressionError
+from semel.types import NO_TIMESTAMP
+
+_LONG_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRules:
+    """The settings of a topic that a batch is held against."""
+
+    max_message_bytes: int
+    segment_bytes: int
+    timestamp_type: TimestampType
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    compression_type: int | None
+    keys_required: bool
+
+
+class ValidBatch(NamedTuple):
+    """A batch that may be appended. `data` is the caller's buffer unless it had to be recompressed."""
+
+    data: bytearray | memoryview
+    header: BatchHeader
+
+
+def validate(
+    data: bytearray | memoryview, rules: BatchRules, now_ms: int, *, from_client: bool = True
+) -> ValidBatch | Refuse:
+    """Check one batch for appending; `from_client` is False for what the broker itself writes."""
+    try:
+        header = batch.read_header(data)
+        refused = _check_header(len(data), header, rules, from_client)
+        if refused is not None:
+            return refused
+        batch.check_crc(data, 0, header)
+    except CorruptBatchError as error:
+        return Refuse(ErrorCode.CORRUPT_MESSAGE, str(error))
+    try:
+        largest = build.check_records(data, 0, header)
+    except CorruptBatchError as error:
+        return Refuse(ErrorCode.INVALID_RECORD, str(error))
+    except UnsupportedCompressionError as error:
+        return Refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error))
+    if from_client:
+        refused = _check_records(data, header, rules, now_ms, largest)
+        if refused is not None:
+            return refused
+    if (
+        rules.compression_type is not None
+        and rules.compression_type != header.compression
+        and not header.is_control
+    ):
+        data, header = _recompress(data, header, rules.compression_type)
+        if header.size_bytes > rules.max_message_bytes:
+            return _too_large(header.size_bytes, rules, "after recompression ")
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        batch.set_log_append_time(data, 0, header, now_ms)
+        header = batch.read_header(data)
+    elif largest != header.max_timestamp:
+        batch.set_max_timestamp(data, 0, header, largest)
+        header = batch.read_header(data)
+    return ValidBatch(data, header)
+
+
+def _check_header(size: int, header: BatchHeader, rules: BatchRules, from_client: bool) -> Refuse | None:
+    if header.magic != MAGIC:
+        return _invalid(f"magic {header.magic} is not served: only message format {MAGIC} is")
+    batch.check_shape(header)
+    if header.size_bytes > size:
+        return Refuse(
+            ErrorCode.CORRUPT_MESSAGE, f"the batch announces {header.size_bytes} bytes, {size} are there"
+        )
+    if header.size_bytes < size:
+        return _invalid(
+            f"{size - header.size_bytes} bytes follow the batch: exactly one per partition is allowed"
+        )
+    if header.size_bytes > rules.max_message_bytes:
+        return _too_large(header.size_bytes, rules)
+    if header.size_bytes > rules.segment_bytes:
+        return Refuse(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {header.size_bytes} bytes, a segment holds {rules.segment_bytes} (segment.bytes)",
+        )
+    if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
+        return _invalid(
+            f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}"
+        )
+    return _check_client_header(header) if from_client else None
+
+
+def _check_client_header(header: BatchHeader) -> Refuse | None:
+    if header.base_offset != 0:
+        return _invalid(f"base offset {header.base_offset}: a producer numbers its batch from 0")
+    if header.is_control:
+        return _invalid("control records are written by brokers only")
+    if header.has_producer_id and header.base_sequence < 0:
+        return _invalid(f"base sequence {header.base_sequence} of producer {header.producer_id} is negative")
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return Refuse(
+            ErrorCode.INVALID_TIMESTAMP,
+            "the batch claims the broker's append time: producers send create time",
+        )
+    return None
+
+
+def _check_records(
+    data: bytearray | memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, largest: int
+) -> Refuse | None:
+    if rules.timestamp_type is TimestampType.CREATE_TIME and largest != NO_TIMESTAMP:
+        if largest - now_ms > rules.timestamp_after_max_ms:
+            return Refuse(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {largest} is more than {rules.timestamp_after_max_ms} ms ahead of the broker's clock "
+                f"{now_ms} (message.timestamp.after.max.ms)",
+            )
+        if rules.timestamp_before_max_ms != _LONG_MAX:
+            smallest = min(
+                (
+                    r.timestamp_ms
+                    for r in build.iter_records(data, 0, header)
+                    if r.timestamp_ms != NO_TIMESTAMP
+                ),
+                default=now_ms,
+            )
+            if now_ms - smallest > rules.timestamp_before_max_ms:
+                return Refuse(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"timestamp {smallest} is more than {rules.timestamp_before_max_ms} ms before the broker's "
+                    f"clock {now_ms} (message.timestamp.before.max.ms)",
+                )
+    if rules.keys_required:
+        for record in build.iter_records(data, 0, header):
+            if record.key is None:
+                return _invalid(
+                    f"record {record.offset - header.base_offset} has no key: a compacted topic needs one"
+                )
+    return None
+
+
+def _recompress(
+    data: bytearray | memoryview, header: BatchHeader, codec: int
+) -> tuple[bytearray, BatchHeader]:
+    """The same records in another codec: record bytes do not change, only how their section is packed."""
+    section = compression.compress(codec, build.records_section(data, 0, header))
+    size_bytes = HEADER_SIZE + len(section)
+    header = header._replace(
+        batch_length=size_bytes - LOG_OVERHEAD, attributes=(header.attributes & ~COMPRESSION_MASK) | codec
+    )
+    packed = bytearray(HEADER_SIZE)
+    batch.write_header(packed, 0, header)
+    packed += section
+    batch.set_crc(packed, 0, size_bytes)
+    return packed, batch.read_header(packed)
+
+
+def _too_large(size_bytes: int, rules: BatchRules, when: str = "") -> Refuse:
+    return Refuse(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"the batch has {size_bytes} bytes {when}and the topic takes {rules.max_message_bytes} (max.message.bytes)",
+    )
+
+
+def _invalid(reason: str) -> Refuse:
+    return Refuse(ErrorCode.INVALID_RECORD, reason)

@@ -1,0 +1,221 @@
+"""One data directory: its lock, its identity, the logs of its partitions and what is known of them at rest.
+
+Role.   Owns everything below `--data-dir`. The broker asks it for logs; nobody else opens one.
+Flow.   `open` locks, checks identity, loads every partition. `checkpoint` is called from time to time,
+        `close` at the end.
+Rules.  * The mark of a clean stop is removed before anything is read and written after everything is synced:
+          it can only be there if all logs were closed in order.
+        * Checkpoints are hints that save work, never the only copy: a lost recovery point means reading more.
+          The log start offset is the exception: `delete_records` writes it down before it answers.
+        * A directory that is being deleted first gets a name no start takes for a partition.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from semel.errors import ConfigError, CorruptLogError, LogError
+from semel.log import checkpoints, names
+from semel.log.config import LogConfig
+from semel.log.partition_log import PartitionLog
+from semel.log.recovery import Opening, open_log
+from semel.runtime.files import Files, Lock, join
+from semel.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+_META_VERSION: Final = "1"
+_NOT_OURS: Final = ("-stray", "-future")
+
+
+class LogDirectory:
+    """A locked data directory and its logs."""
+
+    def __init__(
+        self, files: Files, path: str, lock: Lock, config_for: Callable[[TopicPartition], LogConfig]
+    ) -> None:
+        self._files = files
+        self.path = path
+        self._lock = lock
+        self._config_for = config_for
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self.directory_id: str | None = None
+        self._doomed: list[str] = []
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        path: str,
+        *,
+        now_ms: int,
+        node_id: int,
+        cluster_id: str,
+        directory_id: str,
+        config_for: Callable[[TopicPartition], LogConfig],
+    ) -> "LogDirectory":
+        """Lock the directory, check that it is this node's, and load every log in it.
+
+        `cluster_id` and `directory_id` are written into a new directory; an old one keeps its own.
+        """
+        files.make_directory(path)
+        lock = files.lock(join(path, checkpoints.LOCK))
+        directory = cls(files, path, lock, config_for)
+        try:
+            directory._identify(node_id, cluster_id, directory_id)
+            clean_mark = join(path, checkpoints.CLEAN_SHUTDOWN)
+            clean = files.exists(clean_mark)
+            if clean:
+                files.remove(clean_mark)
+                files.sync_directory(path)
+            directory._load(clean, now_ms)
+        except BaseException:
+            lock.release()
+            raise
+        return directory
+
+    def _identify(self, node_id: int, cluster_id: str, directory_id: str) -> None:
+        path = join(self.path, checkpoints.META_PROPERTIES)
+        found = checkpoints.read_meta_properties(self._files, path)
+        if not found:
+            found = {
+                "version": _META_VERSION,
+                "cluster.id": cluster_id,
+                "node.id": str(node_id),
+                "directory.id": directory_id,
+            }
+            checkpoints.write_meta_properties(self._files, path, found)
+        owner = found.get("node.id", found.get("broker.id"))
+        if owner != str(node_id):
+            raise ConfigError(
+                f"{self.path} belongs to broker {owner}, this is broker {node_id}: use its --broker-id or another --data-dir"
+            )
+        self.directory_id = found.get("directory.id")
+
+    def _load(self, clean: bool, now_ms: int) -> None:
+        recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
+        start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
+        high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
+        for name in self._files.list_directory(self.path):
+            path = join(self.path, name)
+            if not self._files.is_directory(path):
+                continue
+            if name.endswith(names.DELETED_DIRECTORY):
+                self._files.remove_tree(path)
+                continue
+            topic_partition = parse_directory_name(name)
+            if topic_partition is None or name.endswith(_NOT_OURS):
+                _logger.warning("%s is no partition's directory and is left alone", path)
+                continue
+            log = open_log(
+                self._files,
+                Opening(
+                    topic_partition=topic_partition,
+                    directory=path,
+                    config=self._config_for(topic_partition),
+                    now_ms=now_ms,
+                    clean=clean,
+                    recovery_point=recovery_points.get(topic_partition, 0),
+                    log_start_offset=start_offsets.get(topic_partition, 0),
+                ),
+            )
+            log.advance_high_watermark(high_watermarks.get(topic_partition, 0))
+            self.logs[topic_partition] = log
+            topic_id = checkpoints.read_topic_id(self._files, join(path, names.PARTITION_METADATA))
+            if topic_id is not None:
+                self.topic_ids[topic_partition] = topic_id
+
+    def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        path = join(self.path, name)
+        try:
+            return checkpoints.read_offsets(self._files, path)
+        except CorruptLogError as error:
+            _logger.warning("%s is damaged and taken as empty: %s", path, error)
+            return {}
+
+    def create(self, topic_partition: TopicPartition, topic_id: uuid.UUID, now_ms: int) -> PartitionLog:
+        """A new, empty log."""
+        if topic_partition in self.logs:
+            raise LogError(f"{topic_partition} is in {self.path} already")
+        path = join(self.path, str(topic_partition))
+        log = open_log(
+            self._files,
+            Opening(
+                topic_partition=topic_partition,
+                directory=path,
+                config=self._config_for(topic_partition),
+                now_ms=now_ms,
+                clean=True,
+            ),
+        )
+        checkpoints.write_topic_id(self._files, join(path, names.PARTITION_METADATA), topic_id)
+        self._files.sync_directory(self.path)
+        self.logs[topic_partition] = log
+        self.topic_ids[topic_partition] = topic_id
+        return log
+
+    def delete(self, topic_partition: TopicPartition, unique: str) -> None:
+        """Take a partition out; its files go with `remove_deleted`. `unique` keeps two deletions of a name apart."""
+        log = self.logs.pop(topic_partition)
+        self.topic_ids.pop(topic_partition, None)
+        doomed = join(self.path, f"{topic_partition}.{unique}{names.DELETED_DIRECTORY}")
+        self._files.rename(log.directory, doomed)
+        self._files.sync_directory(self.path)
+        self._doomed.append(doomed)
+        self.checkpoint()
+
+    def delete_records(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
+        """Forget the records below `offset`, for good: the new start is on disk when this returns. Blocks.
+
+        What lies below it is synced first: a start above everything a power cut leaves would cost the producers.
+        """
+        log = self.logs[topic_partition]
+        log.advance_log_start(offset)
+        if offset > log.recovery_point:
+            log.flush(now_ms)
+        self.checkpoint()
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove the files of deleted partitions and of segments deleted long enough ago."""
+        while self._doomed:
+            self._files.remove_tree(self._doomed.pop())
+        for log in self.logs.values():
+            log.remove_deleted_files(now_ms)
+
+    def checkpoint(self) -> None:
+        """Write down recovery points, log starts and high watermarks."""
+        logs = self.logs
+        self._write(checkpoints.RECOVERY_POINTS, ((tp, log.recovery_point) for tp, log in logs.items()))
+        self._write(
+            checkpoints.LOG_START_OFFSETS,
+            (
+                (tp, log.log_start_offset)
+                for tp, log in logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            ),
+        )
+        self._write(checkpoints.HIGH_WATERMARKS, ((tp, log.high_watermark) for tp, log in logs.items()))
+
+    def _write(self, name: str, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
+        checkpoints.write_offsets(self._files, join(self.path, name), dict(offsets))
+
+    def close(self, now_ms: int) -> None:
+        """Close every log and, if all could be, leave the mark of a clean stop."""
+        clean = True
+        for log in self.logs.values():
+            log.close(now_ms)
+            clean = clean and log.offline is None
+        self.checkpoint()
+        if clean:
+            checkpoints.write_clean_shutdown(self._files, join(self.path, checkpoints.CLEAN_SHUTDOWN))
+        self._lock.release()
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition a directory's name stands for, or None."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isdecimal():
+        return None
+    return TopicPartition(topic, int(partition))

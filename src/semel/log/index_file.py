@@ -1,0 +1,149 @@
+"""A file of fixed-size entries, sorted by their first field: what offset and time indexes are made of.
+
+Role.   The bytes of an index: appended to while its segment is active, searched at any time.
+Flow.   `offset_index` and `time_index` say what the two fields mean. `segment` owns one of each.
+Rules.  * While the segment grows, the entries live in memory exactly as they will be in the file; `flush`
+          writes the part that is not there yet. Losing that part is harmless: an index above the recovery
+          point is rebuilt from the log.
+        * A sealed index holds no memory: a look-up reads the few entries its binary search touches.
+        * Entries are never changed, only added at the end or cut off from it.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from semel.errors import CorruptLogError
+from semel.runtime.files import File, Files
+
+
+class IndexFile:
+    """Entries of one index, in memory while they grow, on disk once sealed."""
+
+    __slots__ = ("_content", "_count", "_entry", "_files", "_flushed_bytes", "path")
+
+    def __init__(self, files: Files, path: str, entry: Struct) -> None:
+        self.path = path
+        self._files = files
+        self._entry = entry
+        self._content: bytearray | None = None
+        self._flushed_bytes = 0
+        self._count = 0
+
+    @classmethod
+    def empty(cls, files: Files, path: str, entry: Struct) -> "IndexFile":
+        """A new index; whatever a file of that name held is thrown away."""
+        index = cls(files, path, entry)
+        index._content = bytearray()
+        index._overwrite()
+        return index
+
+    @classmethod
+    def open(cls, files: Files, path: str, entry: Struct) -> "IndexFile":
+        """An index written earlier; raises `CorruptLogError` if its size cannot be."""
+        index = cls(files, path, entry)
+        size = files.size(path)
+        if size % entry.size:
+            raise CorruptLogError(f"{path}: {size} bytes are no whole number of {entry.size}-byte entries")
+        index._count = size // entry.size
+        index._flushed_bytes = size
+        return index
+
+    def __len__(self) -> int:
+        return self._count
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """The entry at `number`, counted from 0."""
+        if self._content is not None:
+            first, second = self._entry.unpack_from(self._content, number * self._entry.size)
+            return first, second
+        file = self._files.open(self.path, read_only=True)
+        try:
+            return self._read_entry(file, number)
+        finally:
+            file.close()
+
+    def append(self, first: int, second: int) -> None:
+        """Add an entry; the caller keeps the first field rising."""
+        self._loaded().extend(self._entry.pack(first, second))
+        self._count += 1
+
+    def floor(self, wanted: int) -> tuple[int, int] | None:
+        """The last entry whose first field is at most `wanted`."""
+        number = self.count_up_to(wanted)
+        return self.entry(number - 1) if number else None
+
+    def count_up_to(self, wanted: int, *, field: int = 0) -> int:
+        """How many entries have a field of at most `wanted`; either field, since both rise."""
+        if self._content is not None:
+            content, size, unpack = self._content, self._entry.size, self._entry.unpack_from
+            return _bisect(self._count, lambda number: unpack(content, number * size)[field] <= wanted)
+        file = self._files.open(self.path, read_only=True)
+        try:
+            return _bisect(self._count, lambda number: self._read_entry(file, number)[field] <= wanted)
+        finally:
+            file.close()
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count >= self._count:
+            return
+        content = self._loaded()
+        del content[count * self._entry.size :]
+        self._count = count
+        self._overwrite()
+
+    def flush(self) -> None:
+        """Write the entries that are only in memory. Not a sync."""
+        if self._content is None or self._flushed_bytes == len(self._content):
+            return
+        file = self._files.open(self.path)
+        try:
+            # A copy of the tail: writing through a view would pin the bytearray against growing.
+            file.write_at(self._flushed_bytes, bytes(self._content[self._flushed_bytes :]))
+        finally:
+            file.close()
+        self._flushed_bytes = len(self._content)
+
+    def seal(self) -> None:
+        """The segment is closed: keep nothing in memory."""
+        self.flush()
+        self._content = None
+
+    def rename(self, path: str) -> None:
+        self._files.rename(self.path, path)
+        self.path = path
+
+    def _loaded(self) -> bytearray:
+        if self._content is None:
+            file = self._files.open(self.path, read_only=True)
+            try:
+                self._content = bytearray(file.read_at(0, self._count * self._entry.size))
+            finally:
+                file.close()
+        return self._content
+
+    def _overwrite(self) -> None:
+        content = self._loaded()
+        file = self._files.open(self.path, create=True)
+        try:
+            file.truncate(len(content))
+            file.write_at(0, bytes(content))
+        finally:
+            file.close()
+        self._flushed_bytes = len(content)
+
+    def _read_entry(self, file: File, number: int) -> tuple[int, int]:
+        first, second = self._entry.unpack(file.read_at(number * self._entry.size, self._entry.size))
+        return first, second
+
+
+def _bisect(count: int, is_below: Callable[[int], bool]) -> int:
+    """How many of the sorted numbers 0..count-1 are below."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if is_below(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,485 @@
+"""The log of one partition: the only door to its segments, indexes, producers and epochs.
+
+Role.   Append a batch exactly once, read from an offset, know how far readers may see, keep what must stay.
+Flow.   `broker/partitions` owns one per partition. `recovery.open_log` builds it from a directory.
+        append:  validate -> judge the producer -> roll if needed -> write -> indexes -> record the producer.
+Rules.  * Deciding, writing and recording are one step without waiting: order in the file is order of offsets.
+        * A duplicate leaves after the judgement with its first offset; a refusal leaves nothing behind.
+        * A write that fails leaves the log as it was; if even that cannot be restored, the log is offline and
+          refuses everything until it is loaded again.
+        * log start <= last stable <= high watermark <= log end, and none of the last three moves back except
+          by truncation.
+        * Nothing here waits or syncs on the append path. `begin_flush` hands out what to sync, a thread syncs
+          it, `finish_flush` moves the recovery point: what lies below it survives a power cut.
+Elsewhere. What is read from where: `reading`. When to delete: `retention`. After a crash: `recovery`.
+"""
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from semel.core.idempotence.producer_state import ProducerState
+from semel.core.idempotence.producer_window import Append, Duplicate
+from semel.core.records import batch, control
+from semel.core.records.batch import BatchHeader, TimestampType
+from semel.core.records.validation import BatchRules, validate
+from semel.errors import ErrorCode, LogError, OffsetOutOfRangeError, Refuse
+from semel.log.config import LogConfig
+from semel.log.leader_epochs import LeaderEpochs
+from semel.log.producers import record_batch, replay
+from semel.log.retention import SegmentFacts, expired_prefix
+from semel.log.segment import Segment
+from semel.log.snapshots import Snapshots
+from semel.runtime.files import File, Files
+from semel.types import NO_TIMESTAMP, TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+
+class Appended(NamedTuple):
+    """A batch is in the log."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """The broker's time where the topic is stamped by it, else -1."""
+
+
+AppendResult: TypeAlias = Appended | Duplicate | Refuse
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """What one sync covers. `run` blocks and may run on a thread; it touches nothing but these files."""
+
+    end_offset: int
+    truncations: int
+    files: list[File]
+    paths: list[str]
+    directory: str | None
+    _files: Files = field(repr=False)
+
+    def run(self) -> None:
+        """Sync data before names, so that a durable name never points at bytes that are not."""
+        for file in self.files:
+            file.sync()
+        for path in self.paths:
+            if self._files.exists(path):
+                file = self._files.open(path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+        if self.directory is not None:
+            self._files.sync_directory(self.directory)
+
+
+class PartitionLog:
+    """One partition's log."""
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: list[Segment],
+        producers: ProducerState,
+        snapshots: Snapshots,
+        leader_epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self._files = files
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.segments = segments
+        self.producers = producers
+        self.snapshots = snapshots
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = recovery_point
+        self.duplicates_dropped = 0
+        self.offline: str | None = None
+        self._names_changed = True  # New files whose names no sync has made durable yet.
+        self._unflushed_records = 0
+        self._flushed_ms = NO_TIMESTAMP
+        self._truncations = 0
+        self._deleted: list[tuple[int, list[str]]] = []
+        self.config = config
+        self._rules: BatchRules = config.batch_rules()
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Use other settings from now on."""
+        self.config = config
+        self._rules = config.batch_rules()
+        for segment in self.segments:
+            segment.config = config
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see offsets below this: no open transaction begins before it."""
+        first_unstable = self.producers.first_unstable_offset
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.log_start_offset)
+
+    # Appending
+
+    def append(
+        self,
+        data: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        from_client: bool = True,
+        transactions_v2: bool = False,
+    ) -> AppendResult:
+        """Take one batch as the leader: number it and write it, or answer why not.
+
+        The buffer is patched in place with the offset it got. `from_client` is False for what the broker's own
+        coordinators write.
+        """
+        if self.offline is not None:
+            return Refuse(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
+        valid = validate(data, self._rules, now_ms, from_client=from_client)
+        if isinstance(valid, Refuse):
+            return valid
+        data, header = valid
+        if header.has_producer_id:
+            verdict = self.producers.judge(
+                header, by_coordinator=not from_client, transactions_v2=transactions_v2
+            )
+            if not isinstance(verdict, Append):
+                if isinstance(verdict, Duplicate):
+                    self.duplicates_dropped += 1
+                return verdict
+        base_offset = self.log_end_offset
+        batch.set_base_offset(data, 0, base_offset)
+        batch.set_partition_leader_epoch(data, 0, leader_epoch)
+        header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
+        refused = self._write(data, header, now_ms)
+        if refused is not None:
+            return refused
+        stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return Appended(base_offset, header.last_offset, now_ms if stamped else NO_TIMESTAMP)
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> Appended | Refuse:
+        """End a producer's transaction on this partition."""
+        if self.offline is not None:
+            return Refuse(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
+        verdict = self.producers.judge_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+        if not isinstance(verdict, Append):
+            return verdict
+        data = control.build_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            commit=commit,
+            timestamp_ms=now_ms,
+            base_offset=self.log_end_offset,
+            partition_leader_epoch=leader_epoch,
+        )
+        header = batch.read_header(data)
+        refused = self._write(data, header, now_ms)
+        return refused or Appended(header.base_offset, header.last_offset, NO_TIMESTAMP)
+
+    def append_as_follower(self, data: bytearray | memoryview | bytes, now_ms: int) -> Refuse | None:
+        """Take the whole batches in `data` as the leader numbered them; a cut-off last one is left out."""
+        if self.offline is not None:
+            return Refuse(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
+        view = memoryview(data)
+        for position, header in batch.headers(view):
+            batch.check_crc(view, position, header)
+            if header.base_offset < self.log_end_offset:
+                raise LogError(
+                    f"{self.topic_partition}: the leader sent offset {header.base_offset}, "
+                    f"this replica's log ends at {self.log_end_offset}"
+                )
+            refused = self._write(view[position : position + header.size_bytes], header, now_ms)
+            if refused is not None:
+                return refused
+        return None
+
+    def _write(self, data: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Refuse | None:
+        """Put a numbered batch at the end of the log and record it everywhere."""
+        segment = self.active
+        try:
+            if header.partition_leader_epoch != self.leader_epochs.latest:
+                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if segment.should_roll(len(data), header.last_offset, header.max_timestamp, now_ms):
+                segment = self.roll(now_ms, base_offset=header.base_offset)
+            segment.append(data, header)
+        except OSError as error:
+            return self._write_failed(error, segment)
+        self.log_end_offset = header.next_offset
+        self._unflushed_records += header.last_offset_delta + 1
+        if header.has_producer_id:
+            record_batch(self.producers, header, data, segment.txn_index, now_ms)
+        return None
+
+    def _write_failed(self, error: OSError, segment: Segment) -> Refuse:
+        """The disk refused. The segment has cut itself back, or the file's end is unknown: then stop."""
+        _logger.error("%s: append failed: %s", self.topic_partition, error)
+        try:
+            intact = segment.file.size() == segment.size_bytes
+        except OSError:
+            intact = False
+        if not intact:
+            self.offline = (
+                f"an append failed and its bytes could not be removed ({error}); load the log again"
+            )
+        return Refuse(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: the disk refused the append: {error}"
+        )
+
+    def roll(self, now_ms: int, *, base_offset: int | None = None) -> Segment:
+        """Close the active segment and begin a new one at the log's end."""
+        base_offset = self.log_end_offset if base_offset is None else base_offset
+        if self.active.size_bytes == 0 and self.active.base_offset == base_offset:
+            return self.active
+        self.snapshots.save(self.producers, base_offset)
+        self.active.seal()
+        self.segments.append(Segment.create(self._files, self.directory, base_offset, self.config, now_ms))
+        self._names_changed = True
+        return self.active
+
+    # How far readers may see
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Every in-sync replica has everything below `offset`; whether anything became visible."""
+        before = (self.high_watermark, self.last_stable_offset)
+        self.high_watermark = max(self.high_watermark, min(offset, self.log_end_offset))
+        self.producers.on_high_watermark(self.high_watermark)
+        return before != (self.high_watermark, self.last_stable_offset)
+
+    def advance_log_start(self, offset: int) -> None:
+        """Forget everything below `offset` (DeleteRecords); files follow with the next retention pass."""
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition}: records can be deleted up to the high watermark {self.high_watermark}, "
+                f"not up to {offset}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    # Durability
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a sync now."""
+        if not self._unflushed_records:
+            return False
+        return (
+            self._unflushed_records >= self.config.flush_messages
+            or now_ms - self._flushed_ms >= self.config.flush_ms
+        )
+
+    def begin_flush(self) -> FlushJob:
+        """What to sync so that everything appended so far survives a power cut.
+
+        Indexes of the active segment are left out: it is scanned again after a crash. So the segment that ends at
+        the recovery point may have been active when it got there, and its indexes are still to be synced.
+        """
+        files: list[File] = []
+        paths: list[str] = []
+        first = self._segment_index(self.recovery_point - 1)
+        for segment in self.segments[first:]:
+            files.append(segment.file)
+            if segment is not self.active:
+                segment.flush_indexes()
+                paths.extend(segment.index_paths())
+        base_offsets = {segment.base_offset for segment in self.segments[first:]}
+        paths.extend(
+            self.snapshots.path(offset) for offset in self.snapshots.offsets if offset in base_offsets
+        )
+        directory = self.directory if self._names_changed else None
+        self._names_changed = False
+        self._unflushed_records = 0
+        return FlushJob(self.log_end_offset, self._truncations, files, paths, directory, self._files)
+
+    def finish_flush(self, job: FlushJob, now_ms: int) -> None:
+        """The job ran without an error: what it covered is durable, unless it was cut off meanwhile."""
+        if job.truncations != self._truncations:
+            return
+        self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
+        self._flushed_ms = now_ms
+
+    def flush_failed(self, error: OSError) -> None:
+        """A sync failed: the system may have dropped the bytes, so nothing unsynced can be trusted any more."""
+        self.offline = f"a sync failed ({error}); load the log again to see what is on disk"
+        _logger.error("%s: sync failed: %s", self.topic_partition, error)
+
+    def flush(self, now_ms: int) -> None:
+        """Sync everything now. Blocks; for close, truncation and tests."""
+        job = self.begin_flush()
+        try:
+            job.run()
+        except OSError as error:
+            self.flush_failed(error)
+            raise
+        self.finish_flush(job, now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """Leave the log so that the next start can trust everything."""
+        if self.offline is None:
+            self.active.note_largest_timestamp()
+            self.active.flush_indexes()
+            self.snapshots.save(self.producers, self.log_end_offset)
+            self._names_changed = True
+            job = self.begin_flush()
+            job.paths.extend([*self.active.index_paths(), self.snapshots.path(self.log_end_offset)])
+            job.run()
+            self.finish_flush(job, now_ms)
+        for segment in self.segments:
+            segment.close()
+
+    # Keeping and removing
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Apply retention; how many segments went. Their files follow after `file.delete.delay.ms`."""
+        first_unstable = self.producers.first_unstable_offset
+        limit = self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
+        facts = [
+            SegmentFacts(
+                end_offset=following.base_offset if following else self.log_end_offset,
+                size_bytes=segment.size_bytes,
+                largest_timestamp=segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms,
+            )
+            for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True)
+        ]
+        count = expired_prefix(
+            facts, self.config, now_ms=now_ms, log_start_offset=self.log_start_offset, limit_offset=limit
+        )
+        if count == len(self.segments):
+            if self.active.size_bytes == 0:
+                count -= 1  # An empty active segment is no burden, and a log needs one.
+            else:
+                self.roll(now_ms)
+        if count == 0:
+            return 0
+        # What the deleted batches said of their producers must outlive them: in the snapshot where the log begins.
+        start = self.segments[count].base_offset
+        producers = ProducerState(producer_id_expiration_ms=self.config.producer_id_expiration_ms)
+        self._restore(producers, start, now_ms)
+        self.snapshots.save(
+            producers, start
+        )  # Written anew: a power cut may have torn the one that is there.
+        self.snapshots.sync(start)
+        # The start moves first: a crash in between leaves files below the start, never a start without files.
+        if start > self.log_start_offset:
+            self.log_start_offset = start
+            self.leader_epochs.truncate_from_start(start)
+        self._drop(self.segments[:count], now_ms)
+        del self.segments[:count]
+        return count
+
+    def _drop(self, segments: list[Segment], now_ms: int) -> None:
+        """Take segments out of the log. Readers that hold their files finish undisturbed."""
+        for segment in segments:
+            self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment.mark_deleted()))
+        newest = self.snapshots.offsets[-1:]
+        bases = {segment.base_offset for segment in segments} - set(newest)
+        self.snapshots.remove(sorted(bases))
+        self._files.sync_directory(self.directory)
+
+    def remove_deleted_files(self, now_ms: int) -> None:
+        """Remove the files of segments deleted long enough ago."""
+        due = [paths for at_ms, paths in self._deleted if at_ms <= now_ms]
+        self._deleted = [(at_ms, paths) for at_ms, paths in self._deleted if at_ms > now_ms]
+        for paths in due:
+            for path in paths:
+                self._files.remove(path)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Forget every batch that holds records at or above `offset`: a new leader has others there."""
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return
+        # Snapshots first: one above the new end would describe batches that never were.
+        self.snapshots.remove_above(offset)
+        keep = self._segment_index(offset) + 1
+        if self.segments[keep - 1].base_offset == offset:
+            keep -= 1
+        self._drop(self.segments[keep:], now_ms)
+        del self.segments[keep:]
+        self.active.truncate_to(offset)
+        self.log_end_offset = offset
+        self._after_truncation(now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Forget everything; the log goes on, empty, at `offset`."""
+        self.snapshots.remove(list(self.snapshots.offsets))
+        self._drop(self.segments, now_ms)
+        self.segments[:] = [Segment.create(self._files, self.directory, offset, self.config, now_ms)]
+        self.log_start_offset = self.log_end_offset = offset
+        self._after_truncation(now_ms)
+
+    def _after_truncation(self, now_ms: int) -> None:
+        end = self.log_end_offset
+        self._truncations += 1
+        self.active.file.sync()
+        self._names_changed = True
+        self.recovery_point = min(self.recovery_point, end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.leader_epochs.truncate_from_end(end)
+        self.reload_producers(now_ms)
+
+    def reload_producers(self, now_ms: int) -> None:
+        """Rebuild the producers' state from the newest snapshot and the log behind it."""
+        self._restore(self.producers, self.log_end_offset, now_ms)
+        self.producers.on_high_watermark(self.high_watermark)
+
+    def _restore(self, producers: ProducerState, up_to: int, now_ms: int) -> None:
+        """Give `producers` the state of this log's producers when it ended at `up_to`."""
+        producers.clear()
+        start = self.snapshots.load_newest(producers, up_to, now_ms)
+        from_offset = self.segments[0].base_offset if start is None else start
+        replay(
+            producers,
+            self.segments[self._segment_index(from_offset) :],
+            now_ms,
+            from_offset=from_offset,
+            up_to=up_to,
+        )
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers silent for `producer.id.expiration.ms`; how many."""
+        return self.producers.expire(now_ms)
+
+    def segment_at(self, offset: int) -> Segment:
+        """The segment that would hold `offset`."""
+        return self.segments[self._segment_index(offset)]
+
+    def _segment_index(self, offset: int) -> int:
+        return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)

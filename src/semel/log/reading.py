@@ -1,0 +1,143 @@
+"""Reading a log: a slice of a file from an offset, aborted transactions, offsets by time.
+
+Role.   What Fetch and ListOffsets ask of a partition's log. Nothing here changes it.
+Rules.  * A read returns a place in a file, not bytes: the network sends it from there without a copy.
+        * A slice begins with the batch that holds the offset, which may begin before it; it ends at the size
+          limit, in the middle of a batch if need be, but the first batch is whole, however large.
+        * Nothing at or above `upper_bound` is in a slice: the high watermark, the last stable offset, or the log
+          end for a replica.
+"""
+
+from typing import NamedTuple
+
+from semel.core.records import build
+from semel.core.records.batch import BatchHeader, TimestampType
+from semel.errors import OffsetOutOfRangeError
+from semel.log.partition_log import PartitionLog
+from semel.log.segment import Segment
+from semel.log.txn_index import AbortedTxn
+from semel.runtime.files import File
+
+
+class LogSlice(NamedTuple):
+    """Bytes of whole batches (but perhaps the last) in a segment's file."""
+
+    file: File
+    position: int
+    size_bytes: int
+    base_offset: int
+    """The offset of its first batch, at or before the one asked for."""
+    end_offset: int
+    """An offset its records stay below: how far aborted transactions matter for it."""
+
+    def read(self) -> bytes:
+        return self.file.read_at(self.position, self.size_bytes)
+
+
+class TimestampOffset(NamedTuple):
+    """A record by its time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+def read(
+    log: PartitionLog, offset: int, *, max_bytes: int, upper_bound: int, whole_first_batch: bool = True
+) -> LogSlice | None:
+    """What to send for a fetch at `offset`; None if nothing below `upper_bound` is there (or it does not fit).
+
+    Raises `OffsetOutOfRangeError` below the log start or above the log end.
+    """
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        raise OffsetOutOfRangeError(
+            f"{log.topic_partition}: offset {offset} is outside of [{log.log_start_offset}, {log.log_end_offset}]"
+        )
+    upper_bound = min(upper_bound, log.log_end_offset)
+    if offset >= upper_bound:
+        return None
+    first = log.segments.index(log.segment_at(offset))
+    for index in range(first, len(log.segments)):
+        segment = log.segments[index]
+        found = segment.locate(offset)
+        if found is None:
+            continue  # Compaction can leave a segment without records at or above the offset.
+        position, header = found
+        if header.base_offset >= upper_bound:
+            return None
+        end_offset = (
+            log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.log_end_offset
+        )
+        return _slice(
+            segment, position, header, max_bytes, min(upper_bound, end_offset), end_offset, whole_first_batch
+        )
+    return None
+
+
+def _slice(
+    segment: Segment,
+    position: int,
+    header: BatchHeader,
+    max_bytes: int,
+    upper_bound: int,
+    segment_end_offset: int,
+    whole_first_batch: bool,
+) -> LogSlice | None:
+    end_position = segment.size_bytes
+    if upper_bound < segment_end_offset:
+        bound = segment.locate(upper_bound)
+        end_position = segment.size_bytes if bound is None else bound[0]
+    wanted = max(max_bytes, header.size_bytes) if whole_first_batch else max_bytes
+    size_bytes = min(wanted, end_position - position)
+    if size_bytes <= 0:
+        return None
+    end_offset = upper_bound
+    if position + size_bytes < end_position:
+        end_offset = min(upper_bound, segment.offset_index.offset_after(position + size_bytes) or upper_bound)
+    return LogSlice(segment.file, position, size_bytes, header.base_offset, end_offset)
+
+
+def aborted_transactions(log: PartitionLog, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
+    """The aborted transactions with records in [fetch_offset, upper_bound), those begun before it included."""
+    aborted: list[AbortedTxn] = []
+    for segment in log.segments[log.segments.index(log.segment_at(fetch_offset)) :]:
+        for entry in segment.txn_index.collect(fetch_offset, upper_bound):
+            if entry is None:
+                return aborted
+            aborted.append(entry)
+    return aborted
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampOffset | None:
+    """The first record at or after a time, by offset; None if every record is older."""
+    for segment in log.segments:
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        start = segment.offset_index.position_before(segment.time_index.offset_before(timestamp_ms - 1))
+        for position, header in segment.walk(start):
+            if header.max_timestamp < timestamp_ms or header.last_offset < log.log_start_offset:
+                continue
+            found = _first_record(segment, position, header, timestamp_ms, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, log_start_offset: int
+) -> TimestampOffset | None:
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        offset = max(header.base_offset, log_start_offset)
+        return TimestampOffset(header.max_timestamp, offset, header.partition_leader_epoch)
+    for record in build.iter_records(segment.read_batch(position, header), 0, header):
+        if record.timestamp_ms >= timestamp_ms and record.offset >= log_start_offset:
+            return TimestampOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
+    """The first record with the log's largest timestamp; None if no record has one."""
+    newest = max(log.segments, key=lambda segment: segment.max_timestamp)
+    if newest.max_timestamp < 0:
+        return None
+    return offset_for_timestamp(log, newest.max_timestamp)

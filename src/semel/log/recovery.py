@@ -1,0 +1,355 @@
+"""From a partition's directory to its log: after a clean stop, after kill -9, after a power cut.
+
+Role.   `open_log` is the only way a `PartitionLog` comes to be.
+Flow.   leftovers of deletions and compactions are settled -> segments are opened, indexes checked or rebuilt ->
+        after an unclean stop everything from the recovery point on is read, checked and cut at the first flaw ->
+        producers and epochs are brought to the log's end.
+Rules.  * What was synced below the recovery point is trusted; everything above it is checked byte by byte.
+        * The log ends before the first batch that is torn, damaged or out of order: what follows a hole was never
+          promised to anyone. Segments behind a cut go.
+        * Snapshots above the end, and damaged ones, go before anything is appended.
+        * An index that is missing or unfit is rebuilt from the log, with the content it had.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from semel.core.idempotence.producer_state import ProducerState
+from semel.core.records import batch
+from semel.core.records.batch import BatchHeader
+from semel.errors import CorruptBatchError, CorruptLogError
+from semel.log import names
+from semel.log.config import LogConfig
+from semel.log.leader_epochs import LeaderEpochs
+from semel.log.partition_log import PartitionLog
+from semel.log.producers import record_batch, replay
+from semel.log.segment import RELATIVE_OFFSET_MAX, Segment
+from semel.log.snapshots import Snapshots
+from semel.runtime.files import Files, join
+from semel.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is known of a log before it is opened."""
+
+    topic_partition: TopicPartition
+    directory: str
+    config: LogConfig
+    now_ms: int
+    clean: bool
+    """Whether the last owner closed the log in order."""
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+def open_log(files: Files, opening: Opening) -> PartitionLog:
+    """Open the log in a directory, making an empty one if nothing is there."""
+    files.make_directory(opening.directory)
+    _settle_leftovers(files, opening.directory)
+    snapshots = Snapshots(files, opening.directory)
+    opened = _open_segments(files, opening)
+    recovered = _Recovery(files, opening, snapshots, opened).run()
+    log = PartitionLog(
+        files=files,
+        directory=opening.directory,
+        topic_partition=opening.topic_partition,
+        config=opening.config,
+        segments=recovered.segments,
+        producers=recovered.producers,
+        snapshots=snapshots,
+        leader_epochs=_open_leader_epochs(files, opening.directory),
+        log_start_offset=recovered.log_start_offset,
+        log_end_offset=recovered.log_end_offset,
+        recovery_point=recovered.recovery_point,
+    )
+    snapshots.remove_above(log.log_end_offset)
+    if not recovered.checked:
+        log.reload_producers(opening.now_ms)
+    snapshots.remove_strays(segment.base_offset for segment in log.segments)
+    log.leader_epochs.truncate_from_end(log.log_end_offset)
+    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    if recovered.checked:
+        # The next crash may come at once: leave it a snapshot, and synced files, to start from.
+        snapshots.save(log.producers, log.log_end_offset)
+        log.flush(opening.now_ms)
+    return log
+
+
+@dataclass(slots=True)
+class _Opened:
+    """The segments as found: which of them have indexes that cannot be used."""
+
+    segments: list[Segment]
+    unindexed: set[int]
+
+
+@dataclass(slots=True)
+class _Recovered:
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    producers: ProducerState
+    checked: bool
+    """Whether the log was gone through, which has brought the producers to its end as well."""
+
+
+def _settle_leftovers(files: Files, directory: str) -> None:
+    """Finish or undo what a crash interrupted: deletions, cleanings, swaps of cleaned segments."""
+    found = [(name, names.parse(name)) for name in files.list_directory(directory)]
+    for name, parsed in found:
+        if name.endswith((names.DELETED, names.TEMPORARY)) or (
+            parsed and parsed.suffix.endswith(names.CLEANED)
+        ):
+            files.remove(join(directory, name))
+    swaps = [(name, parsed) for name, parsed in found if parsed and parsed.suffix == names.SWAP]
+    for name, parsed in swaps:
+        if parsed.kind == names.LOG:
+            _finish_swap(files, directory, name, parsed.base_offset)
+    for name, parsed in swaps:
+        if files.exists(join(directory, name)):
+            files.rename(
+                join(directory, name), join(directory, names.file_name(parsed.base_offset, parsed.kind))
+            )
+    present = set(files.list_directory(directory))
+    for name in sorted(present):
+        parsed = names.parse(name)
+        if (
+            parsed
+            and parsed.kind in names.SEGMENT_KINDS
+            and names.file_name(parsed.base_offset, names.LOG) not in present
+        ):
+            files.remove(join(directory, name))  # An index whose log is gone.
+
+
+def _finish_swap(files: Files, directory: str, swap_name: str, base_offset: int) -> None:
+    """A cleaned segment stands in for the ones it was made of: remove those, then let it take its name."""
+    swap_path = join(directory, swap_name)
+    file = files.open(swap_path, read_only=True)
+    try:
+        content = file.read_at(0, file.size())
+    finally:
+        file.close()
+    end_offset = max(
+        (header.next_offset for _position, header in batch.headers(content)), default=base_offset + 1
+    )
+    for name in files.list_directory(directory):
+        parsed = names.parse(name)
+        if (
+            parsed
+            and not parsed.suffix
+            and parsed.kind in names.SEGMENT_KINDS
+            and base_offset <= parsed.base_offset < end_offset
+        ):
+            files.remove(join(directory, name))
+    files.rename(swap_path, join(directory, names.file_name(base_offset, names.LOG)))
+
+
+def _open_segments(files: Files, opening: Opening) -> _Opened:
+    segments: list[Segment] = []
+    unindexed: set[int] = set()
+    for name in files.list_directory(opening.directory):
+        parsed = names.parse(name)
+        if parsed is None or parsed.kind != names.LOG or parsed.suffix:
+            continue
+        base_offset = parsed.base_offset
+        try:
+            segment = Segment.open(files, opening.directory, base_offset, opening.config, opening.now_ms)
+        except (CorruptLogError, FileNotFoundError) as error:
+            _logger.warning(
+                "%s: indexes of segment %d are rebuilt: %s", opening.topic_partition, base_offset, error
+            )
+            segment = Segment.open_without_indexes(
+                files, opening.directory, base_offset, opening.config, opening.now_ms
+            )
+            unindexed.add(base_offset)
+        segments.append(segment)
+    return _Opened(segments, unindexed)
+
+
+def _open_leader_epochs(files: Files, directory: str) -> LeaderEpochs:
+    path = join(directory, names.LEADER_EPOCHS)
+    try:
+        return LeaderEpochs.open(files, path)
+    except CorruptLogError as error:
+        # Epochs can be read off the batches again; without them replicas compare by high watermark.
+        _logger.warning("%s is damaged and starts empty: %s", path, error)
+        return LeaderEpochs(files, path, [])
+
+
+class _Recovery:
+    """Brings the segments of one log to an end everyone can trust."""
+
+    def __init__(self, files: Files, opening: Opening, snapshots: Snapshots, opened: _Opened) -> None:
+        self._files = files
+        self._opening = opening
+        self._snapshots = snapshots
+        self._segments = opened.segments
+        self._unindexed = opened.unindexed
+        self._first_checked_offset = 0
+        self._producers = ProducerState(producer_id_expiration_ms=opening.config.producer_id_expiration_ms)
+
+    def run(self) -> _Recovered:
+        opening = self._opening
+        first_unsure = self._first_unsure()
+        if first_unsure is not None:
+            self._check_from(first_unsure)
+        if not self._segments:
+            self._start_empty(opening.log_start_offset)
+        end_offset = self._end_offset()
+        if end_offset < opening.log_start_offset:
+            # The start was moved past everything that is left: nothing below it may show again.
+            _logger.warning(
+                "%s: the log ends at %d, below its start %d: it begins anew there",
+                opening.topic_partition,
+                end_offset,
+                opening.log_start_offset,
+            )
+            self._drop_segments(self._segments)
+            self._start_empty(opening.log_start_offset)
+            self._producers.clear(end_offset := opening.log_start_offset)
+        start_offset = max(opening.log_start_offset, self._segments[0].base_offset)
+        recovery_point = end_offset
+        if first_unsure is not None:
+            # What was rebuilt is to be synced again, even if the log below the old recovery point was fine.
+            recovery_point = min(opening.recovery_point, self._first_checked_offset, end_offset)
+        return _Recovered(
+            segments=self._segments,
+            log_start_offset=start_offset,
+            log_end_offset=end_offset,
+            recovery_point=recovery_point,
+            producers=self._producers,
+            checked=first_unsure is not None,
+        )
+
+    def _first_unsure(self) -> int | None:
+        """The index of the first segment whose bytes or indexes must be gone through."""
+        unsure = [i for i, segment in enumerate(self._segments) if segment.base_offset in self._unindexed]
+        if not self._opening.clean:
+            # The segment that ends at the recovery point was perhaps active then: its indexes were not synced.
+            below = [i for i, s in enumerate(self._segments) if s.base_offset < self._opening.recovery_point]
+            unsure.append(below[-1] if below else 0)
+        return min(unsure, default=None) if self._segments else None
+
+    def _check_from(self, first: int) -> None:
+        """Go through every segment from `first` on; stop and cut at the first flaw."""
+        base_offset = self._first_checked_offset = self._segments[first].base_offset
+        now_ms = self._opening.now_ms
+        start = self._snapshots.load_newest(self._producers, base_offset, now_ms)
+        # Up to the first segment that is unsure, the log is trusted.
+        trusted = self._segments[:first]
+        replay(self._producers, trusted, now_ms, from_offset=0 if start is None else start, up_to=base_offset)
+        next_offset = base_offset
+        for index in range(first, len(self._segments)):
+            segment = self._segments[index]
+            if segment.base_offset < next_offset:
+                raise CorruptLogError(
+                    f"{self._opening.directory}: segment {segment.base_offset} begins below {next_offset}, where the "
+                    "one before it ends; two logs are mixed up in this directory"
+                )
+            if index > first and self._lost_before(segment, next_offset):
+                self._cut(index, f"offsets {next_offset} to {segment.base_offset - 1} are missing before it")
+                return
+            segment = self._segments[index] = self._without_indexes(segment)
+            next_offset, intact = self._check_segment(segment, next_offset)
+            if not intact:
+                self._cut(index + 1, "the log was cut before it")
+                return
+
+    def _lost_before(self, segment: Segment, next_offset: int) -> bool:
+        """Whether offsets between two segments were lost: a power cut may keep the later file and not the earlier.
+
+        Compaction leaves such gaps too, so in a compacted log they prove nothing.
+        """
+        above_recovery_point = segment.base_offset > self._opening.recovery_point
+        return (
+            segment.base_offset > next_offset
+            and above_recovery_point
+            and not self._opening.config.cleanup_compact
+        )
+
+    def _cut(self, index: int, why: str) -> None:
+        """Remove the segments from `index` on."""
+        gone = self._segments[index:]
+        for segment in gone:
+            _logger.warning(
+                "%s: segment %d is removed: %s", self._opening.topic_partition, segment.base_offset, why
+            )
+        self._drop_segments(gone)
+        del self._segments[index:]
+
+    def _without_indexes(self, segment: Segment) -> Segment:
+        segment.close()
+        opening = self._opening
+        return Segment.open_without_indexes(
+            self._files, opening.directory, segment.base_offset, opening.config, opening.now_ms
+        )
+
+    def _check_segment(self, segment: Segment, next_offset: int) -> tuple[int, bool]:
+        """Check every batch and rebuild the indexes; the offset after the last good one, and whether all were."""
+        next_offset = max(next_offset, segment.base_offset)
+        good_bytes = 0
+        flaw = "it is cut off"
+        for position, header, data in segment.scan():
+            try:
+                _check_batch(segment, header, data, next_offset)
+                if header.has_producer_id:
+                    record_batch(self._producers, header, data, segment.txn_index, self._opening.now_ms)
+            except CorruptBatchError as error:
+                flaw = str(error)
+                break
+            segment.note(position, header)
+            next_offset = header.next_offset
+            good_bytes = position + header.size_bytes
+        intact = good_bytes == segment.size_bytes
+        if not intact:
+            _logger.warning(
+                "%s: %d bytes from position %d of %s are removed, the log ends at offset %d: %s",
+                self._opening.topic_partition,
+                segment.size_bytes - good_bytes,
+                good_bytes,
+                segment.file.path,
+                next_offset,
+                flaw,
+            )
+            segment.file.truncate(good_bytes)
+            segment.size_bytes = good_bytes
+            segment.file.sync()
+        segment.seal()
+        return next_offset, intact
+
+    def _end_offset(self) -> int:
+        last = self._segments[-1]
+        position = last.offset_index.position_before(last.base_offset + RELATIVE_OFFSET_MAX)
+        end_offset = last.base_offset
+        for _position, header in last.walk(position):
+            end_offset = header.next_offset
+        return end_offset
+
+    def _start_empty(self, offset: int) -> None:
+        opening = self._opening
+        self._segments = [
+            Segment.create(self._files, opening.directory, offset, opening.config, opening.now_ms)
+        ]
+
+    def _drop_segments(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            for path in segment.mark_deleted():
+                self._files.remove(path)
+        if segments:
+            self._files.sync_directory(self._opening.directory)
+
+
+def _check_batch(segment: Segment, header: BatchHeader, data: memoryview, next_offset: int) -> None:
+    """Raise `CorruptBatchError` unless the batch is whole and the next one in the log."""
+    batch.check_shape(header)
+    batch.check_crc(data, 0, header)
+    if header.base_offset < next_offset:
+        raise CorruptBatchError(f"it follows offset {next_offset - 1}", base_offset=header.base_offset)
+    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        raise CorruptBatchError(
+            f"too far from its segment's first offset {segment.base_offset}", base_offset=header.base_offset
+        )

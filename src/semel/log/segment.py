@@ -1,0 +1,305 @@
+"""One segment of a log: a run of batches in a file, with the indexes that find them.
+
+Role.   Append batches that are already judged and numbered; find the batch of an offset or a time.
+Flow.   Only `partition_log` and `recovery` hold segments.
+Rules.  * The file's name is the offset of its first record; offsets inside fit 32 bits above it.
+        * One synchronous write puts a batch into the page cache; indexes follow in memory (`index_file`).
+        * A write that fails leaves the segment as it was: the file is cut back to the size it had.
+        * `size_bytes` is what we wrote; nothing behind it is ever read.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from semel.core.records import batch
+from semel.core.records.batch import HEADER_SIZE, BatchHeader
+from semel.errors import CorruptBatchError
+from semel.log import names
+from semel.log.config import LogConfig
+from semel.log.offset_index import ENTRY as OFFSET_ENTRY
+from semel.log.offset_index import OffsetIndex
+from semel.log.time_index import ENTRY as TIME_ENTRY
+from semel.log.time_index import TimeIndex
+from semel.log.txn_index import TxnIndex
+from semel.runtime.files import File, Files, join
+from semel.types import NO_TIMESTAMP, BytesLike
+
+RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
+_WALK_BYTES: Final = 16 * 1024  # Headers are read ahead in pieces of this size when walking a segment.
+_SCAN_BYTES: Final = 4 * 1024 * 1024  # Whole batches are read in pieces of this size when scanning one.
+
+
+class Segment:
+    """A segment open for reading, and for appending while it is the last one."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_files",
+        "_first_timestamp",
+        "base_offset",
+        "config",
+        "created_ms",
+        "file",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        base_offset: int,
+        file: File,
+        size_bytes: int,
+        offset_index: OffsetIndex,
+        time_index: TimeIndex,
+        txn_index: TxnIndex,
+        config: LogConfig,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self.base_offset = base_offset
+        self.file = file
+        self.size_bytes = size_bytes
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.txn_index = txn_index
+        self.config = config
+        self.created_ms = now_ms
+        self._bytes_since_index = 0
+        self._first_timestamp: int | None = None
+        self.max_timestamp, self.max_timestamp_offset = time_index.last or (NO_TIMESTAMP, base_offset)
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int
+    ) -> "Segment":
+        """A new, empty segment; leftovers of that name are thrown away."""
+        path = _paths(directory, base_offset)
+        file = files.open(path[names.LOG], create=True)
+        file.truncate(0)
+        return cls(
+            files=files,
+            base_offset=base_offset,
+            file=file,
+            size_bytes=0,
+            offset_index=OffsetIndex.empty(files, path[names.OFFSET_INDEX], base_offset),
+            time_index=TimeIndex.empty(files, path[names.TIME_INDEX], base_offset),
+            txn_index=TxnIndex.empty(files, path[names.TXN_INDEX]),
+            config=config,
+            now_ms=now_ms,
+        )
+
+    @classmethod
+    def open(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int
+    ) -> "Segment":
+        """A segment with the indexes on disk; raises `CorruptLogError` or `FileNotFoundError` if they are unfit."""
+        path = _paths(directory, base_offset)
+        file = files.open(path[names.LOG])
+        size_bytes = file.size()
+        return cls(
+            files=files,
+            base_offset=base_offset,
+            file=file,
+            size_bytes=size_bytes,
+            offset_index=OffsetIndex.open(files, path[names.OFFSET_INDEX], base_offset, size_bytes),
+            time_index=TimeIndex.open(files, path[names.TIME_INDEX], base_offset),
+            txn_index=TxnIndex.open(files, path[names.TXN_INDEX]),
+            config=config,
+            now_ms=now_ms,
+        )
+
+    @classmethod
+    def open_without_indexes(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int
+    ) -> "Segment":
+        """A segment whose indexes are to be rebuilt: they start empty, over the log as it is."""
+        path = _paths(directory, base_offset)
+        file = files.open(path[names.LOG])
+        return cls(
+            files=files,
+            base_offset=base_offset,
+            file=file,
+            size_bytes=file.size(),
+            offset_index=OffsetIndex.empty(files, path[names.OFFSET_INDEX], base_offset),
+            time_index=TimeIndex.empty(files, path[names.TIME_INDEX], base_offset),
+            txn_index=TxnIndex.empty(files, path[names.TXN_INDEX]),
+            config=config,
+            now_ms=now_ms,
+        )
+
+    # Appending
+
+    def append(self, data: BytesLike, header: BatchHeader) -> None:
+        """Write one batch whose header (with its final offset) is `header` at the end."""
+        position = self.size_bytes
+        try:
+            self.file.write_at(position, data)
+        except OSError:
+            self.file.truncate(position)
+            raise
+        self.size_bytes = position + len(data)
+        self.note(position, header)
+
+    def note(self, position: int, header: BatchHeader) -> None:
+        """Let the indexes know of a batch that stands at `position`. Recovery calls it for what is there."""
+        if position == 0:
+            self._first_timestamp = header.max_timestamp
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if self._bytes_since_index > self.config.index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._bytes_since_index = 0
+        self._bytes_since_index += header.size_bytes
+
+    def should_roll(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether the next batch must go to a new segment."""
+        config = self.config
+        return (
+            self.size_bytes > config.segment_bytes - size_bytes
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or (len(self.offset_index.file) + 1) * OFFSET_ENTRY.size > config.segment_index_bytes
+            or (len(self.time_index.file) + 2) * TIME_ENTRY.size > config.segment_index_bytes
+            or (self.size_bytes > 0 and self._waited_ms(max_timestamp, now_ms) > config.segment_ms)
+        )
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """How long the segment has been open: in record time where records have one, else by the clock."""
+        if self._first_timestamp is None and self.size_bytes >= HEADER_SIZE:
+            self._first_timestamp = self.header_at(0).max_timestamp
+        if self._first_timestamp is not None and self._first_timestamp >= 0 and max_timestamp >= 0:
+            return max_timestamp - self._first_timestamp
+        return now_ms - self.created_ms
+
+    def seal(self) -> None:
+        """No more batches come: complete the time index and let go of the indexes' memory."""
+        self.note_largest_timestamp()
+        self.offset_index.file.seal()
+        self.time_index.file.seal()
+        self.txn_index.flush()
+
+    def note_largest_timestamp(self) -> None:
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+
+    def flush_indexes(self) -> None:
+        """Write what the indexes hold in memory. Not a sync."""
+        self.offset_index.file.flush()
+        self.time_index.file.flush()
+        self.txn_index.flush()
+
+    def index_paths(self) -> list[str]:
+        """The index files that exist."""
+        paths = [self.offset_index.file.path, self.time_index.file.path, self.txn_index.path]
+        return [path for path in paths if self._files.exists(path)]
+
+    # Reading
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch that begins at `position`."""
+        return batch.read_header(self.file.read_at(position, HEADER_SIZE))
+
+    def walk(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position` on, reading little more than the headers."""
+        start, window = position, b""
+        while self.size_bytes - position >= HEADER_SIZE:
+            at = position - start
+            if at + HEADER_SIZE > len(window):
+                start, at = position, 0
+                window = self.file.read_at(position, min(_WALK_BYTES, self.size_bytes - position))
+            header = batch.read_header(window, at)
+            batch.check_shape(header)
+            if position + header.size_bytes > self.size_bytes:
+                raise CorruptBatchError(
+                    f"{self.file.path}: {header.size_bytes} bytes at position {position} exceed the segment's "
+                    f"{self.size_bytes}",
+                    base_offset=header.base_offset,
+                )
+            yield position, header
+            position += header.size_bytes
+
+    def scan(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """(position, header, bytes) of each whole batch from `position` on; reads everything, checks nothing.
+
+        Ends where a batch is cut off by the end of the file or has a length no batch can have.
+        """
+        while self.size_bytes - position >= HEADER_SIZE:
+            wanted = min(_SCAN_BYTES, self.size_bytes - position)
+            window = memoryview(self.file.read_at(position, wanted))
+            at = 0
+            while len(window) - at >= HEADER_SIZE:
+                header = batch.read_header(window, at)
+                size = header.size_bytes
+                if size < HEADER_SIZE or size > self.size_bytes - position:
+                    return
+                if at + size > len(window):
+                    break
+                yield position, header, window[at : at + size]
+                at += size
+                position += size
+            if at == 0:  # A batch larger than the window: fetch it whole.
+                size = batch.read_header(window).size_bytes
+                whole = memoryview(self.file.read_at(position, size))
+                if len(whole) < size:
+                    return
+                yield position, batch.read_header(whole), whole
+                position += size
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch whose last offset is at or above `offset`."""
+        for position, header in self.walk(self.offset_index.position_before(offset)):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        return self.file.read_at(position, header.size_bytes)
+
+    # Cutting and removing
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch that holds records at or above `offset`."""
+        found = self.locate(offset)
+        if found is not None:
+            self.cut(found[0], offset)
+
+    def cut(self, position: int, offset: int) -> None:
+        """Drop the bytes from `position` on; `offset` is the first offset they held."""
+        self.file.truncate(position)
+        self.size_bytes = position
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self._bytes_since_index = 0
+        if position == 0:
+            self._first_timestamp = None
+        # The largest timestamp may have stood behind the last entry that is left: look at the rest of the log.
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last or (
+            NO_TIMESTAMP,
+            self.base_offset,
+        )
+        for _position, header in self.walk(self.offset_index.position_before(self.max_timestamp_offset)):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files so that no start takes them for a segment; returns the new names, to be removed."""
+        renamed = []
+        for path in [*self.index_paths(), self.file.path]:
+            if self._files.exists(path):
+                self._files.rename(path, path + names.DELETED)
+                renamed.append(path + names.DELETED)
+        return renamed
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _paths(directory: str, base_offset: int) -> dict[str, str]:
+    return {kind: join(directory, names.file_name(base_offset, kind)) for kind in names.SEGMENT_KINDS}

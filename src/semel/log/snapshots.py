@@ -1,0 +1,96 @@
+"""The producer snapshots of one partition: which there are, which can be trusted, which must go.
+
+Role.   Files `<offset>.snapshot`: what the partition knew of its producers when its log ended at that offset.
+Flow.   `partition_log` saves one on roll and on close, `recovery` starts from the newest fit one.
+Rules.  * A snapshot is written in place and guarded by its checksum: a torn one is found damaged, removed, and
+          an older one plus the log takes its place.
+        * A snapshot above the log's end describes batches that are gone. It must be gone for good before new
+          batches take their offsets, so removals are synced.
+        * A snapshot stays while its segment stays; the newest one always does.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from semel.core.idempotence import snapshot as snapshot_bytes
+from semel.core.idempotence.producer_state import ProducerState
+from semel.errors import CorruptSnapshotError
+from semel.log import names
+from semel.runtime.files import Files, join, read_whole
+
+_logger = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """The snapshot files in one partition's directory."""
+
+    __slots__ = ("_directory", "_files", "offsets")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        parsed = map(names.parse, files.list_directory(directory))
+        self.offsets = sorted(
+            n.base_offset for n in parsed if n and n.kind == names.SNAPSHOT and not n.suffix
+        )
+
+    def path(self, offset: int) -> str:
+        return join(self._directory, names.file_name(offset, names.SNAPSHOT))
+
+    def save(self, state: ProducerState, offset: int) -> None:
+        """Write what is known at the log end `offset`. Not a sync."""
+        file = self._files.open(self.path(offset), create=True)
+        try:
+            content = snapshot_bytes.encode(state.entries(), keep_windows=True)
+            file.truncate(0)
+            file.write_at(0, content)
+        finally:
+            file.close()
+        if offset not in self.offsets:
+            self.offsets = sorted([*self.offsets, offset])
+
+    def sync(self, offset: int) -> None:
+        """Return once the snapshot at `offset` survives a power cut. Blocks."""
+        file = self._files.open(self.path(offset))
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._files.sync_directory(self._directory)
+
+    def load_newest(self, state: ProducerState, offset_max: int, now_ms: int) -> int | None:
+        """Load the newest fit snapshot at or below `offset_max` into `state`; its offset, or None.
+
+        Damaged ones met on the way are removed.
+        """
+        for offset in reversed([offset for offset in self.offsets if offset <= offset_max]):
+            try:
+                entries = snapshot_bytes.decode(read_whole(self._files, self.path(offset)))
+            except CorruptSnapshotError as error:
+                _logger.warning(
+                    "%s is damaged and removed, older state and the log replace it: %s",
+                    self.path(offset),
+                    error,
+                )
+                self.remove([offset])
+                continue
+            state.load(entries, map_end_offset=offset, now_ms=now_ms)
+            return offset
+        return None
+
+    def remove(self, offsets: Iterable[int]) -> None:
+        """Remove for good."""
+        gone = [offset for offset in offsets if offset in self.offsets]
+        for offset in gone:
+            self._files.remove(self.path(offset))
+        if gone:
+            self._files.sync_directory(self._directory)
+            self.offsets = [offset for offset in self.offsets if offset not in gone]
+
+    def remove_above(self, log_end_offset: int) -> None:
+        self.remove([offset for offset in self.offsets if offset > log_end_offset])
+
+    def remove_strays(self, segment_base_offsets: Iterable[int]) -> None:
+        """Keep the newest and those that stand at the beginning of a segment."""
+        kept = {*segment_base_offsets, *self.offsets[-1:]}
+        self.remove([offset for offset in self.offsets if offset not in kept])

@@ -1,0 +1,70 @@
+"""From a time to an offset: 12-byte entries (timestamp, relative offset).
+
+Role.   An entry (t, o) says: no record of this segment up to offset o is later than t. The last entry of a
+        sealed segment names its largest timestamp, which decides its retention.
+Rules.  Timestamps rise strictly from entry to entry; an append that does not raise them is left out.
+"""
+
+from struct import Struct
+from typing import Final
+
+from semel.errors import CorruptLogError
+from semel.log.index_file import IndexFile
+from semel.runtime.files import Files
+
+ENTRY: Final = Struct(">qi")
+
+
+class TimeIndex:
+    """The time index of one segment."""
+
+    __slots__ = ("base_offset", "file")
+
+    def __init__(self, base_offset: int, file: IndexFile) -> None:
+        self.base_offset = base_offset
+        self.file = file
+
+    @classmethod
+    def empty(cls, files: Files, path: str, base_offset: int) -> "TimeIndex":
+        return cls(base_offset, IndexFile.empty(files, path, ENTRY))
+
+    @classmethod
+    def open(cls, files: Files, path: str, base_offset: int) -> "TimeIndex":
+        """An index written earlier; raises `CorruptLogError` if its last entries cannot be."""
+        index = cls(base_offset, IndexFile.open(files, path, ENTRY))
+        if count := len(index.file):
+            timestamp, relative = index.file.entry(count - 1)
+            before = index.file.entry(count - 2)[0] if count > 1 else -1
+            if relative < 0 or timestamp <= before:
+                raise CorruptLogError(
+                    f"{path}: last entry (timestamp {timestamp}, offset {base_offset + relative}) "
+                    f"does not follow timestamp {before}"
+                )
+        return index
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The largest timestamp and its offset, or None if nothing is indexed."""
+        count = len(self.file)
+        if not count:
+            return None
+        timestamp, relative = self.file.entry(count - 1)
+        return timestamp, self.base_offset + relative
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Note the largest timestamp so far, if it is larger than the last one noted."""
+        count = len(self.file)
+        if timestamp >= 0 and (not count or timestamp > self.file.entry(count - 1)[0]):
+            self.file.append(timestamp, offset - self.base_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset up to which no record is later than `timestamp`: where a search by time starts."""
+        found = self.file.floor(timestamp)
+        return self.base_offset if found is None else self.base_offset + found[1]
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries at or above `offset`."""
+        count = len(self.file)
+        while count and self.base_offset + self.file.entry(count - 1)[1] >= offset:
+            count -= 1
+        self.file.truncate(count)
