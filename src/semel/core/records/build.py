@@ -236,24 +236,62 @@ def _taken(data: BytesLike, start: int, length: int) -> bytes | None:
     return None if length < 0 else bytes(data[start : start + length])
 
 
+class RecordFacts(NamedTuple):
+    """What a scan of a batch's records learns beside that they are sound; -1 where there is no such record."""
+
+    largest_timestamp: int  # For CREATE_TIME this is what the header's max timestamp must be.
+    smallest_timestamp: int  # Among the records that have one.
+    first_without_key: int  # An index.
+
+
 def check_records(buffer: BytesLike, position: int, header: BatchHeader, *, gaps: bool = False) -> int:
-    """Raise `CorruptBatchError` unless the records are exactly what the header says.
+    """Raise `CorruptBatchError` unless the records are exactly what the header says; their largest timestamp.
 
     Looks at lengths, offset deltas, header counts and that nothing is left over; the checksum is
-    `batch.check_crc`'s. Returns the largest timestamp the records carry (-1 without records), which for
-    CREATE_TIME is what the header's max timestamp must be.
+    `batch.check_crc`'s.
     """
-    data = records_section(buffer, position, header)
-    return scan_in_python(data, header, gaps)
+    return survey_records(buffer, position, header, gaps=gaps).largest_timestamp
 
 
-def scan_in_python(data: BytesLike, header: BatchHeader, gaps: bool) -> int:
-    """`check_records` on plain records without kernels."""
-    largest: int | None = None
-    for record in parse(data, header, gaps=gaps):
-        if largest is None or record.timestamp_delta > largest:
-            largest = record.timestamp_delta
-    return NO_TIMESTAMP if largest is None else header.base_timestamp + largest
+def survey_records(
+    buffer: BytesLike, position: int, header: BatchHeader, *, gaps: bool = False
+) -> RecordFacts:
+    """As `check_records`, with all it learned."""
+    return _survey(records_section(buffer, position, header), header, gaps)
+
+
+def survey_in_python(data: BytesLike, header: BatchHeader, gaps: bool) -> RecordFacts:
+    """The survey of plain records without kernels."""
+    largest = smallest = first_without_key = -1
+    for index, record in enumerate(parse(data, header, gaps=gaps)):
+        timestamp = header.base_timestamp + record.timestamp_delta
+        if index == 0 or timestamp > largest:
+            largest = timestamp
+        if timestamp != NO_TIMESTAMP and (smallest == NO_TIMESTAMP or timestamp < smallest):
+            smallest = timestamp
+        if first_without_key < 0 and record.key[1] < 0:
+            first_without_key = index
+    return RecordFacts(largest, smallest, first_without_key)
+
+
+_survey = survey_in_python
+
+
+def load_kernels() -> None:
+    """Load the compiled scan (compile it where no cache has it), and use it from now on.
+
+    Takes from half a second to many; safe to call on a thread, and more than once.
+    """
+    global _survey  # noqa: PLW0603  # One process, one set of kernels: the switch is the module's.
+    from semel.core.records import kernels
+
+    kernels.scan_kernel()
+    _survey = kernels.survey
+
+
+def kernels_loaded() -> bool:
+    """Whether `check_records` runs compiled."""
+    return _survey is not survey_in_python
 
 
 def parse(data: BytesLike, header: BatchHeader, *, gaps: bool) -> Iterator[ParsedRecord]:
