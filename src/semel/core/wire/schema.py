@@ -165,6 +165,7 @@ class Field:
         return bool(value == self.new_default())
 
 
+@dataclass_transform(kw_only_default=True)
 class _StructType(type):
     """Turns a class body of fields into a class with slots."""
 
@@ -213,7 +214,6 @@ def _init_source(cls: type["Struct"]) -> tuple[str, dict[str, Value]]:
     return f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), names
 
 
-@dataclass_transform(kw_only_default=True)
 class Struct(metaclass=_StructType):
     """A part of a message. Equality and text are by value."""
 
