@@ -6,9 +6,13 @@ Role.   One table of the codes a response may carry, and the exceptions of the l
     ├── ConfigError                 a setting that cannot be: names the key, the value and the way out
     ├── WireError                   bytes that are no message of the protocol
     │   └── FrameTooLargeError      a frame above socket.request.max.bytes
+    ├── DisconnectedError           a connection that ended before the answer came
+    │   └── RequestTimedOutError    an answer that did not come in time; its connection is closed
     ├── UnsupportedVersionError     an API or version this side does not speak
     ├── CorruptBatchError           a record batch that is not what its header says
     ├── UnsupportedCompressionError a codec id nobody defined
+    ├── InvalidRecordError          a record that cannot be written as it is
+    │   └── RecordTooLargeError     one that is longer than a batch can be
     ├── LogError                    a log that cannot go on
     │   ├── CorruptLogError         bytes on disk that recovery could not make sense of
     │   ├── CorruptSnapshotError    a producer snapshot to be thrown away and rebuilt
@@ -239,6 +243,18 @@ class FrameTooLargeError(WireError):
     """A frame longer than `socket.request.max.bytes`, refused before a byte of it is buffered."""
 
 
+class DisconnectedError(SemelError):
+    """A connection that ended before the answer came: whether the request was carried out is unknown."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class RequestTimedOutError(DisconnectedError):
+    """An answer that did not come in time. Its connection is closed: later answers would come behind it."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
 class UnsupportedVersionError(SemelError):
     """An API key or version this side does not speak."""
 
@@ -261,6 +277,18 @@ class UnsupportedCompressionError(SemelError):
     """A compression id nobody defined, or one the request's version may not carry."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class InvalidRecordError(SemelError):
+    """A record that cannot be written: the text names the row or column and what is wrong with it."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class RecordTooLargeError(InvalidRecordError):
+    """Records that are longer than a batch can be."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class LogError(SemelError):

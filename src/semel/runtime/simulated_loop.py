@@ -7,6 +7,7 @@ Rules.  * Callbacks run in the order of `call_soon`, as asyncio promises; timers
           asyncio leaves open, the order of timers for the same instant, comes from the seed.
         * Tasks and futures hash by the order of their making, because asyncio keeps them in sets and the order
           of a set must not depend on addresses.
+        * A turn of the loop with something ready takes a microsecond, so that who waits by yielding gets on, too.
         * Nothing ready, nothing scheduled and the main coroutine not done is a deadlock, and an error that
           names who waits where. Virtual time and steps are bounded.
         * A callback belongs to the process whose context it was scheduled in. Once that process is dead, its
@@ -32,7 +33,8 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _log: Final = logging.getLogger(__name__)
 
-_WAITING_SHOWN_MAX = 20
+_WAITING_SHOWN_MAX: Final = 20
+TURN_SECONDS: Final = 1e-6
 
 
 class SimulationError(SemelError):
@@ -255,7 +257,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Run what is ready; with nothing ready, jump to the next timer."""
         while self._timers and (self._timers[0][-1].cancelled() or _is_dead(self._timers[0][-2])):
             heapq.heappop(self._timers)
-        if not self._ready and not self._stopping:
+        if self._ready:
+            self._now += TURN_SECONDS
+        elif not self._stopping:
             if not self._timers:
                 raise SimulationDeadlockError(self._deadlock_story())
             self._now = max(self._now, self._timers[0][0])

@@ -1,0 +1,287 @@
+"""The broker's end of one client connection: frames in, handled in order, replies out in the same order.
+
+Role.   A `BufferedProtocol` that receives each frame once into its own buffer, calls the handler for each, and
+        keeps the replies in the order of the requests even when handlers finish in another.
+Flow.   The transport fills the buffer of `core.wire.framing.FrameReader`; complete frames go to the handler, which
+        answers at once or later; replies that are ready leave through the `Outbox` together.
+Rules.  * Handlers start in the order of requests. A reply waits until all earlier ones are on their way.
+        * At most `in_flight_max` requests and about `in_flight_bytes_max` of their bytes are being handled; beyond
+          that, and while the client does not read its replies, nothing more is read from it.
+        * Bytes that are no frame, and a handler that raises, close this connection and no other: earlier replies
+          are still sent, later requests are dropped, and one line in the log says why.
+        * A client that has closed its half still gets the replies it is owed.
+        * Handlers go on when their client leaves; they may ask `is_lost` and register `on_lost`.
+Elsewhere. Limits, idle connections, start and stop: `listener`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from semel.core.wire.framing import FrameReader
+from semel.errors import WireError
+from semel.net.outbox import HIGH_WATER_BYTES, Outbox
+from semel.net.reply import Reply
+
+if TYPE_CHECKING:
+    from semel.net.listener import Listener
+
+_log: Final = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[bytearray, "InboundConnection"], Reply | Awaitable[Reply]]
+_AT_ONCE: Final = (bytes, list, type(None), bytearray, memoryview)
+
+
+class _Turn:
+    """One request's place in the order of replies."""
+
+    __slots__ = ("error", "frame_bytes", "is_done", "reply")
+
+    def __init__(self, frame_bytes: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.is_done = False
+        self.reply: Reply = None
+        self.error: BaseException | None = None
+
+
+class InboundConnection(asyncio.BufferedProtocol):
+    """One client. Made by the listener for every connection it accepts."""
+
+    def __init__(self, listener: "Listener") -> None:
+        self._listener = listener
+        self._config = listener.config
+        self._handler = listener.handler
+        self._monotonic = listener.runtime.clock.monotonic
+        self._reader = FrameReader(listener.config.request_max_bytes)
+        self.get_buffer = self._reader.get_buffer  # type: ignore[method-assign]  # one call less for every read
+        self._waiting: deque[bytearray] = deque()  # Frames that were read with others and exceed the bounds.
+        self._turns: deque[_Turn] = deque()
+        self._turns_bytes = 0
+        self._reading = True
+        self._ending = False  # No more requests; close once what is owed has been sent.
+        self._flush_scheduled = False
+        self._lost_callbacks: list[Callable[[], None]] = []
+        self.is_lost = False
+        self.last_active = self._monotonic()
+        self.peer = "an unknown peer"
+        self.session: Any = None  # Whatever the handlers keep per connection: who the client is, its quotas.
+
+    # From the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError(f"{transport!r} is no stream")
+        self._transport = transport
+        self.peer = _address_text(transport.get_extra_info("peername"))
+        self._reader.peer = self.peer
+        self._outbox = Outbox(self._listener.runtime.network, transport)
+        self._listener.opened(self)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._monotonic()
+        if self._ending:
+            return
+        try:
+            frames = self._reader.buffer_updated(nbytes)
+        except WireError as error:
+            self._refuse(error)
+            return
+        if frames:
+            self._waiting.extend(frames)
+            self._handle_waiting()
+
+    def eof_received(self) -> bool:
+        if self._reader.pending_bytes and not self._ending:
+            _log.info(
+                "%s closed inside a frame, %d bytes of it had come", self.peer, self._reader.pending_bytes
+            )
+        self.end()
+        return not self._transport.is_closing()
+
+    def pause_writing(self) -> None:
+        self._outbox.paused = True
+        self._set_reading()
+
+    def resume_writing(self) -> None:
+        self._outbox.paused = False
+        self.last_active = self._monotonic()
+        self._handle_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        self._waiting.clear()
+        self._outbox.clear()
+        self._listener.closed(self)
+        if exc is not None:
+            _log.info("connection of %s broke: %s", self.peer, exc)
+        for callback in self._lost_callbacks:
+            callback()
+
+    # From the listener and the handlers.
+
+    def end(self) -> None:
+        """Take no more requests; close when the replies owed have been sent."""
+        self._ending = True
+        self._waiting.clear()
+        self._set_reading()
+        self._close_if_done()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call back when the client is gone; at once if it is."""
+        if self.is_lost:
+            callback()
+        else:
+            self._lost_callbacks.append(callback)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being handled."""
+        return bool(self._turns)
+
+    # Requests.
+
+    def _handle_waiting(self) -> None:
+        """Hand frames to the handler as far as the bounds allow, then send what is ready."""
+        waiting, config = self._waiting, self._config
+        while waiting and not self._ending and not self._outbox.paused:
+            if len(self._turns) >= config.in_flight_max or self._turns_bytes >= config.in_flight_bytes_max:
+                break
+            self._handle(waiting.popleft())
+            if self._outbox.waiting_bytes >= HIGH_WATER_BYTES:
+                self._flush()  # Many small requests may ask for much: see after each whether the client keeps up.
+        self._flush()
+        self._set_reading()
+
+    def _handle(self, frame: bytearray) -> None:
+        self._listener.counters.requests += 1
+        try:
+            answer = self._handler(frame, self)
+        except Exception as error:
+            turn = self._take_turn(0)
+            turn.error = error
+            turn.is_done = True
+            self._settle()
+            self.end()
+            return
+        if not isinstance(answer, _AT_ONCE):
+            turn = self._take_turn(len(frame))
+            self._listener.runtime.tasks.spawn(self._await(turn, answer), name=f"request of {self.peer}")
+        elif not self._turns:
+            self._outbox.put(answer)
+        else:
+            turn = self._take_turn(0)
+            turn.reply = answer
+            turn.is_done = True
+
+    def _take_turn(self, frame_bytes: int) -> _Turn:
+        turn = _Turn(frame_bytes)
+        self._turns.append(turn)
+        self._turns_bytes += frame_bytes
+        return turn
+
+    async def _await(self, turn: _Turn, answer: Awaitable[Reply]) -> None:
+        try:
+            turn.reply = await answer
+        except Exception as error:
+            turn.error = error
+        except asyncio.CancelledError as error:  # The broker is stopping.
+            turn.error = error
+            self._finish(turn)
+            raise
+        self._finish(turn)
+
+    def _finish(self, turn: _Turn) -> None:
+        turn.is_done = True
+        self.last_active = (
+            self._monotonic()
+        )  # Idle time begins when the answer leaves, not when its request came.
+        self._settle()
+        if not self._flush_scheduled and not self.is_lost:
+            self._flush_scheduled = (
+                True  # Replies that become ready in the same turn of the loop leave together.
+            )
+            asyncio.get_running_loop().call_soon(self._flush_later)
+
+    # Replies.
+
+    def _settle(self) -> None:
+        """Move the replies whose turn has come to the outbox."""
+        turns = self._turns
+        while turns and turns[0].is_done:
+            turn = turns.popleft()
+            self._turns_bytes -= turn.frame_bytes
+            if turn.error is not None:
+                turns.clear()
+                self._turns_bytes = 0
+                self._refuse(turn.error)
+            elif not self.is_lost:
+                self._outbox.put(turn.reply)
+
+    def _flush_later(self) -> None:
+        self._flush_scheduled = False
+        if not self.is_lost:
+            self._handle_waiting()
+
+    def _flush(self) -> None:
+        try:
+            done = self._outbox.flush()
+        except (
+            OSError,
+            EOFError,
+        ) as error:  # A file that cannot be read: half a reply is on its way already.
+            _log.error(
+                "closing the connection of %s: its reply cannot be read from disk: %s", self.peer, error
+            )
+            self._outbox.clear()
+            self._ending = True
+            self._transport.abort()
+            return
+        if not done and not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush_later)
+        if self._ending:
+            self._close_if_done()
+
+    def _set_reading(self) -> None:
+        wanted = not (
+            self._waiting
+            or self._ending
+            or self._outbox.paused
+            or len(self._turns) >= self._config.in_flight_max
+            or self._turns_bytes >= self._config.in_flight_bytes_max
+        )
+        if wanted != self._reading and not self._transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    # The end.
+
+    def _refuse(self, error: BaseException) -> None:
+        """Close because of what this client sent, or because its request could not be handled."""
+        if self.is_lost:
+            return
+        if isinstance(error, WireError):
+            _log.warning("closing the connection of %s: %s", self.peer, error)
+        elif isinstance(error, Exception):
+            _log.error("closing the connection of %s: its request failed", self.peer, exc_info=error)
+        self.end()
+
+    def _close_if_done(self) -> None:
+        if not self._turns and self._outbox.is_empty():
+            self._transport.close()
+
+
+def _address_text(address: object) -> str:
+    match address:
+        case (str(host), int(port), *_):
+            return f"{host}:{port}"
+        case _:
+            return str(address)

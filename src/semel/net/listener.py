@@ -1,0 +1,138 @@
+"""A listening port: accepts clients, bounds them, and ends them.
+
+Role.   `Listener` opens a port on the runtime's network and makes an `inbound.InboundConnection` per client.
+Flow.   The broker gives it a handler of frames and starts it; `close` stops accepting, lets requests that are being
+        handled finish, and then ends the connections.
+Rules.  * It runs unchanged on asyncio, on uvloop and in a simulation.
+        * A client beyond `max.connections` is turned away with a line in the log.
+        * A connection on which nothing moves for `connections.max.idle.ms`, and for which nobody works, is closed.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from semel.core.wire.framing import SOCKET_REQUEST_MAX_BYTES
+from semel.errors import ConfigError
+from semel.net.inbound import Handler, InboundConnection
+from semel.runtime.bundle import Runtime
+from semel.runtime.network import Server
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """Kafka's settings for connections, and our bounds on what one of them may hold."""
+
+    request_max_bytes: int = SOCKET_REQUEST_MAX_BYTES  # socket.request.max.bytes
+    connections_max: int = 2**31 - 1  # max.connections
+    idle_max_ms: int = 600_000  # connections.max.idle.ms
+    in_flight_max: int = 64  # Requests of one connection that are handled at a time.
+    in_flight_bytes_max: int = 64 * 1024 * 1024  # Their bytes: one more request may start below this.
+    backlog: int = 128  # socket.listen.backlog.size
+
+    def __post_init__(self) -> None:
+        for name in ("request_max_bytes", "idle_max_ms", "in_flight_max", "in_flight_bytes_max", "backlog"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ConfigError(f"{name} is {value}, it must be at least 1")
+        if self.connections_max < 0:
+            raise ConfigError(f"connections_max is {self.connections_max}, it must be at least 0")
+
+
+@dataclass(slots=True)
+class ListenerCounters:
+    """What a listener has seen."""
+
+    accepted: int = 0
+    turned_away: int = 0
+    idle_closed: int = 0
+    requests: int = 0
+
+
+class Listener:
+    """A port and its clients."""
+
+    def __init__(self, runtime: Runtime, handler: Handler, config: ListenerConfig | None = None) -> None:
+        self.runtime = runtime
+        self.handler = handler
+        self.config = config or ListenerConfig()
+        self.counters = ListenerCounters()
+        self._connections: dict[
+            int, InboundConnection
+        ] = {}  # By age; a set's order would differ between runs.
+        self._server: Server | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; the address, with the port that was chosen if 0 was asked for."""
+        self._server = await self.runtime.network.listen(
+            lambda: InboundConnection(self), host, port, backlog=self.config.backlog
+        )
+        self._schedule_sweep()
+        return self._server.addresses[0]
+
+    async def close(self, *, grace_seconds: float = 5.0) -> None:
+        """Accept no more, finish what is being handled within `grace_seconds`, and end every connection."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections.values()):
+            connection.end()
+        try:
+            async with asyncio.timeout(grace_seconds):
+                await self._until_empty()
+        except TimeoutError:
+            for connection in list(self._connections.values()):
+                connection.abort()
+            await self._until_empty()
+
+    @property
+    def connections(self) -> list[InboundConnection]:
+        """The clients there are, oldest first."""
+        return list(self._connections.values())
+
+    # From connections.
+
+    def opened(self, connection: InboundConnection) -> None:
+        if len(self._connections) >= self.config.connections_max:
+            self.counters.turned_away += 1
+            _log.warning(
+                "turning %s away: %d connections are open, max.connections allows %d",
+                connection.peer,
+                len(self._connections),
+                self.config.connections_max,
+            )
+            connection.abort()
+            return
+        self.counters.accepted += 1
+        self._connections[id(connection)] = connection
+
+    def closed(self, connection: InboundConnection) -> None:
+        self._connections.pop(id(connection), None)
+        if not self._connections:
+            self._empty.set()
+
+    async def _until_empty(self) -> None:
+        while self._connections:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def _schedule_sweep(self) -> None:
+        self._sweep_timer = self.runtime.tasks.call_later(self.config.idle_max_ms / 4000, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close who has been idle too long; one timer for all, so a connection costs none."""
+        self._schedule_sweep()
+        oldest = self.runtime.clock.monotonic() - self.config.idle_max_ms / 1000
+        for connection in list(self._connections.values()):
+            if connection.last_active < oldest and not connection.is_busy:
+                self.counters.idle_closed += 1
+                _log.info(
+                    "closing the connection of %s: idle for %d ms", connection.peer, self.config.idle_max_ms
+                )
+                connection.abort()

@@ -1,0 +1,101 @@
+"""The way out of a connection: pieces in order, written when the other end takes them.
+
+Role.   `Outbox` collects what is to be sent and writes it to a transport in as few calls as possible; ranges of
+        files go by the kernel where it can.
+Flow.   `inbound.InboundConnection` puts pieces in and flushes; the transport's water marks say when to stop.
+Rules.  * Pieces leave in the order they came in; a file's range is read only when its turn has come.
+        * While the transport is paused nothing is written, so memory holds at most what was put in, one chunk of
+          a file and the transport's own buffer.
+        * One flush sends at most `TURN_BYTES_MAX` of files; the rest waits for the next turn of the loop.
+        * The transport resumes only when it is empty: the kernel can send a file only behind an empty buffer.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from semel.net.reply import FileSlice, Piece, Reply
+from semel.runtime.network import Network
+from semel.types import BytesLike
+
+HIGH_WATER_BYTES: Final = 128 * 1024
+TURN_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class Outbox:
+    """What waits to be sent on one transport."""
+
+    __slots__ = ("_files_waiting", "_network", "_pieces", "_transport", "paused", "waiting_bytes")
+
+    def __init__(self, network: Network, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=0)
+        self._network = network
+        self._transport = transport
+        self._pieces: deque[Piece] = deque()
+        self._files_waiting = 0
+        self.waiting_bytes = 0
+        self.paused = False
+
+    def put(self, reply: Reply) -> None:
+        """Queue a reply; it is sent by `flush`."""
+        if reply is None:
+            return
+        if isinstance(reply, bytes | bytearray | memoryview):
+            self._pieces.append(reply)
+            self.waiting_bytes += len(reply)
+            return
+        for piece in reply:
+            self._pieces.append(piece)
+            self.waiting_bytes += len(piece)
+            if type(piece) is FileSlice:
+                self._files_waiting += 1
+
+    def flush(self) -> bool:
+        """Write what the transport takes. True if nothing is left, or the transport's resuming will bring us back."""
+        pieces = self._pieces
+        if not pieces or self.paused:
+            return True
+        if not self._files_waiting:
+            self.waiting_bytes = 0
+            if len(pieces) == 1:
+                self._transport.write(pieces.popleft())  # type: ignore[arg-type]  # no file is waiting
+            else:
+                self._transport.writelines(pieces)  # type: ignore[arg-type]  # as above
+                pieces.clear()
+            return True
+        return self._flush_with_files()
+
+    def is_empty(self) -> bool:
+        return not self._pieces
+
+    def clear(self) -> None:
+        self._pieces.clear()
+        self._files_waiting = 0
+        self.waiting_bytes = 0
+
+    def _flush_with_files(self) -> bool:
+        sent_bytes = 0
+        together: list[BytesLike] = []
+        while self._pieces and not self.paused:
+            piece = self._pieces.popleft()
+            if not isinstance(piece, FileSlice):
+                self.waiting_bytes -= len(piece)
+                together.append(piece)
+                continue
+            if together:
+                self._transport.writelines(together)
+                together = []
+            if piece.size:
+                sent = self._network.send_file(self._transport, piece.file, piece.position, piece.size)
+                sent_bytes += sent
+                self.waiting_bytes -= sent
+                if sent < piece.size:
+                    rest = FileSlice(piece.file, piece.position + sent, piece.size - sent)
+                    self._pieces.appendleft(rest)
+                    if sent_bytes >= TURN_BYTES_MAX:
+                        return False
+                    continue
+            self._files_waiting -= 1
+        if together:
+            self._transport.writelines(together)
+        return True

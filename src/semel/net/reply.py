@@ -1,0 +1,30 @@
+"""What a handler answers: buffers, ranges of files, or nothing.
+
+Role.   The vocabulary between handlers and connections.
+Rules.  * A reply is a whole frame, its length included, in pieces that are sent one after the other.
+        * A `FileSlice` stands for bytes of a file that the kernel sends itself; it has a length, so that the wire
+          codec can count it among the records of a response. The file stays open until the slice is sent.
+        * `None` is an answer too: the request gets no reply (acks=0).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from semel.runtime.files import File
+from semel.types import BytesLike
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """`size` bytes of `file` from `position`."""
+
+    file: File
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+Piece: TypeAlias = BytesLike | FileSlice
+Reply: TypeAlias = BytesLike | list[BytesLike] | list[Piece] | None
