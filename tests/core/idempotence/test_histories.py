@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from idempotence_kit import PlainModel, header
 from semel.core.idempotence.producer_state import ProducerState
-from semel.core.idempotence.producer_window import Append, Duplicate, Refuse
+from semel.core.idempotence.producer_window import Append, Duplicate
 from semel.core.records.batch import BatchHeader
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, Refuse
 
 HISTORIES = 100_000
-STEPS = (2, 4, 6, 20)  # Long enough, now and then, for batches to fall out of the window.
+STEPS = (2, 4, 5, 15)  # Long enough, now and then, for batches to fall out of the window.
 
 
 def step(state: ProducerState, model: PlainModel, batch: BatchHeader) -> str:

@@ -16,12 +16,12 @@ from idempotence_kit import NOW_MS, header
 from semel.bench.kafka_peer import KafkaHome
 from semel.core.idempotence import snapshot
 from semel.core.idempotence.producer_state import ProducerState
-from semel.core.idempotence.producer_window import Append, Duplicate, ProducerEntry, Refuse, Verdict
+from semel.core.idempotence.producer_window import Append, Duplicate, ProducerEntry, Verdict
 from semel.core.records.batch import HEADER_SIZE, BatchHeader, write_header
-from semel.errors import CorruptSnapshotError
+from semel.errors import CorruptSnapshotError, Refuse
 
 ORACLE = Path(__file__).parents[2] / "java" / "ProducerStateOracle.java"
-HISTORIES = 2_000
+HISTORIES = 1_500
 EXPIRATION_MS = 10_000
 TXN_TIMEOUT_MAX_MS = 900_000
 LAST = 2**31 - 1

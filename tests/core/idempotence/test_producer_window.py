@@ -16,11 +16,10 @@ from semel.core.idempotence.producer_window import (
     Append,
     Duplicate,
     ProducerWindow,
-    Refuse,
     Verdict,
     WindowBatch,
 )
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, Refuse
 
 LAST = 2**31 - 1
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -26,13 +26,12 @@ from semel.core.idempotence.producer_window import (
     Duplicate,
     ProducerEntry,
     ProducerWindow,
-    Refuse,
     Verdict,
 )
 from semel.core.idempotence.sequence import SEQUENCE_MAX
 from semel.core.idempotence.verification import Verifications
 from semel.core.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from semel.errors import ErrorCode, InvariantError
+from semel.errors import ErrorCode, InvariantError, Refuse
 from semel.types import NO_TIMESTAMP
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
@@ -82,6 +81,9 @@ class ProducerState:
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    def __contains__(self, producer_id: int) -> bool:
+        return producer_id in self._producers
 
     # Data batches.
 

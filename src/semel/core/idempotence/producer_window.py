@@ -16,13 +16,13 @@ The batches are packed into one `bytes` object: a busy broker holds a hundred th
 four integers each would take a kilobyte apiece and a place in every garbage collection.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from semel.core.idempotence import sequence as sequences
 from semel.core.records.batch import TRANSACTIONAL_BIT, BatchHeader
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, Refuse
 from semel.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, UNKNOWN_OFFSET
 
 WINDOW_BATCHES_MAX: Final = 5
@@ -47,14 +47,6 @@ class Duplicate:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Store nothing and answer `code`; `reason` names the values that disagree."""
-
-    code: ErrorCode
-    reason: str
-
-
 Verdict: TypeAlias = Append | Duplicate | Refuse
 
 APPEND: Final = Append()
@@ -77,7 +69,8 @@ class WindowBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-class ProducerEntry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
     """A window as plain values: to show, to compare, to save and to load."""
 
     producer_id: int
@@ -86,6 +79,8 @@ class ProducerEntry(NamedTuple):
     last_timestamp_ms: int
     current_txn_first_offset: int | None
     batches: tuple[WindowBatch, ...]
+    # When the broker wrote for it; a replica or a recovered broker wrote the same at another time.
+    last_write_ms: int = field(default=NO_TIMESTAMP, compare=False)
 
     @property
     def last_sequence(self) -> int:
@@ -272,6 +267,7 @@ class ProducerWindow:
             self.last_timestamp_ms,
             self.current_txn_first_offset if self.has_open_transaction else None,
             self.batches,
+            self.last_write_ms,
         )
 
     @classmethod
@@ -281,6 +277,7 @@ class ProducerWindow:
         window.producer_epoch = entry.producer_epoch
         window.coordinator_epoch = entry.coordinator_epoch
         window.last_timestamp_ms = entry.last_timestamp_ms
+        window.last_write_ms = entry.last_write_ms
         if entry.current_txn_first_offset is not None:
             window.current_txn_first_offset = entry.current_txn_first_offset
         kept = entry.batches[-WINDOW_BATCHES_MAX:]
