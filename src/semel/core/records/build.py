@@ -32,7 +32,7 @@ from semel.core.records.batch import (
 )
 from semel.core.records.flaws import HEADER_MIN, RECORD_BODY_MIN, RECORD_MIN, Finding, Flaw, corrupt
 from semel.core.records.varint import CUT, INT_BITS, LONG_BITS, append_varint, read_varint
-from semel.errors import CorruptBatchError, SemelError
+from semel.errors import CorruptBatchError, InvalidRecordError, RecordTooLargeError
 from semel.types import (
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -77,10 +77,6 @@ class ParsedRecord(NamedTuple):
     headers: tuple[tuple[int, int, int, int], ...]
 
 
-class BatchTooLargeError(SemelError):
-    """Records that do not fit one batch: the format counts its bytes in 31 bits."""
-
-
 def build_batch(
     records: Sequence[RecordInput],
     *,
@@ -113,11 +109,15 @@ def build_batch(
         base_timestamp = delete_horizon_ms
     plain = bytearray()
     for record, offset_delta in zip(records, offset_deltas, strict=True):
+        if record.timestamp_ms < NO_TIMESTAMP:
+            raise InvalidRecordError(
+                f"timestamp {record.timestamp_ms} of record {offset_delta} is negative (-1 means none)"
+            )
         _append_record(plain, record, record.timestamp_ms - base_timestamp, offset_delta)
     section = codecs.compress(compression, plain, level=compression_level)
     size_bytes = HEADER_SIZE + len(section)
     if size_bytes - LOG_OVERHEAD > _INT_MAX:
-        raise BatchTooLargeError(
+        raise RecordTooLargeError(
             f"{len(records)} records of {size_bytes} bytes, a batch has at most {_INT_MAX}"
         )
     if timestamp_type is TimestampType.LOG_APPEND_TIME and log_append_time_ms is not None:
@@ -203,6 +203,8 @@ def records_section(
             base_offset=header.base_offset,
         )
     section = memoryview(buffer)[position + HEADER_SIZE : end]
+    if header.compression == 0:
+        return section
     return codecs.decompress(header.compression, section, size_max=size_max, base_offset=header.base_offset)
 
 

@@ -12,7 +12,7 @@ Elsewhere. Columns to records: `write_kernels`. Compiling and memory access: `me
 
 import sys
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numba import types
@@ -81,7 +81,7 @@ FILL_HEADER_KEY: Final = FILL_HEADERS + _COLUMN_SLOTS
 FILL_HEADER_VALUE: Final = FILL_HEADER_KEY + _COLUMN_SLOTS
 FILL_SLOTS: Final = FILL_HEADER_VALUE + _COLUMN_SLOTS
 
-_NOTHING: Final = np.zeros(1, np.uint8)
+Bytes: TypeAlias = "np.ndarray[Any, Any]"  # Of uint8, contiguous.
 
 
 @cache
@@ -100,21 +100,21 @@ def _sources() -> tuple[Any, ...]:
     return sys.modules[__name__], memory, flaws, varint
 
 
-def as_array(data: BytesLike) -> "np.ndarray[Any, Any]":
+def as_array(data: BytesLike) -> Bytes:
     """The bytes as kernels take them, not copied. Nobody may change them while a kernel runs."""
-    return np.frombuffer(data, np.uint8) if len(data) else _NOTHING
+    return np.frombuffer(data, np.uint8)
 
 
-def scan(data: BytesLike, header: BatchHeader, *, gaps: bool, fetch_offset: int = 0) -> Found:
-    """Prove the records or raise `CorruptBatchError`; the sizes of those from `fetch_offset` on."""
+def scan(data: Bytes, header: BatchHeader, *, gaps: bool, skip_below: int = 0) -> Found:
+    """Prove the records or raise `CorruptBatchError`; the sizes of those with offset deltas from `skip_below` on."""
     found: Found = scan_kernel()(
-        as_array(data),
+        data,
         len(data),
         header.records_count,
         header.last_offset_delta,
         header.base_timestamp,
         gaps,
-        fetch_offset - header.base_offset,
+        skip_below,
     )
     if found[FOUND_FLAW]:
         finding = Finding(
@@ -124,14 +124,29 @@ def scan(data: BytesLike, header: BatchHeader, *, gaps: bool, fetch_offset: int 
     return found
 
 
+def fill(
+    data: Bytes, header: BatchHeader, columns: int, *, skip_below: int, append_time_ms: int | None
+) -> None:
+    """Append records that `scan` accepted, for the same `skip_below`, to the columns described at an address."""
+    fill_kernel()(
+        data,
+        header.records_count,
+        header.base_offset,
+        header.base_timestamp if append_time_ms is None else append_time_ms,
+        append_time_ms is not None,
+        skip_below,
+        columns,
+    )
+
+
 def survey(data: BytesLike, header: BatchHeader, gaps: bool) -> RecordFacts:
     """The compiled `build.survey_in_python`."""
-    found = scan(data, header, gaps=gaps)
+    found = scan(as_array(data), header, gaps=gaps)
     return RecordFacts(found[FOUND_LARGEST], found[FOUND_SMALLEST], found[FOUND_KEYLESS])
 
 
 def _scan(
-    data: "np.ndarray[Any, Any]",
+    data: Bytes,
     size: int,
     count: int,
     last_offset_delta: int,
@@ -334,7 +349,7 @@ def _fail_number(found: int, flaw: int, reason: int, record: int, position: int,
 
 
 def _fill(
-    data: "np.ndarray[Any, Any]",
+    data: Bytes,
     count: int,
     base_offset: int,
     base_timestamp: int,
@@ -350,6 +365,8 @@ def _fill(
     key = columns + 8 * FILL_KEY
     value = columns + 8 * FILL_VALUE
     row = load_long(key + 8 * COLUMN_ROWS)
+    if row == 0:
+        _begin(columns)
     for _ in range(count):
         length, position = take(position)
         record_end = position + length
@@ -366,6 +383,15 @@ def _fill(
             _fill_headers(position, columns)
         position = record_end
     return position - start
+
+
+@helper
+def _begin(columns: int) -> None:
+    """The first offset of every column."""
+    for column in range(FILL_KEY, FILL_SLOTS, _COLUMN_SLOTS):
+        offsets = load_long(columns + 8 * (column + COLUMN_OFFSETS))
+        if offsets != 0:
+            store_int(offsets, 0)
 
 
 @helper

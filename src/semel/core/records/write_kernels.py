@@ -74,11 +74,17 @@ def _plan(source: int, row: int, rows: int, room: int, plan: int) -> int:
     size = 0
     count = 0
     while count < rows:
-        store_long(plan + 8 * PLAN_ROW, row + count)
-        timestamp = _timestamp(source, row + count)
+        at = row + count
+        store_long(plan + 8 * PLAN_ROW, at)
+        timestamp = _timestamp(source, at)
         if timestamp < NO_TIMESTAMP:
             return BAD_TIMESTAMP
-        body = _body_size(source, row + count, timestamp - base_timestamp, count)
+        key_length = _cell(source + 8 * SOURCE_KEY, at)[1]
+        value_length = _cell(source + 8 * SOURCE_VALUE, at)[1]
+        first, headers = _cell(source + 8 * SOURCE_HEADERS, at)
+        if key_length == _OUTSIDE or value_length == _OUTSIDE or headers == _OUTSIDE:
+            return BAD_CELL
+        body = _body_size(source, timestamp - base_timestamp, count, key_length, value_length, first, headers)
         if body < 0:
             return body
         grown = size + width(body) + body
@@ -97,44 +103,56 @@ def _plan(source: int, row: int, rows: int, room: int, plan: int) -> int:
 
 def _write(source: int, row: int, count: int, base_timestamp: int, target: int) -> int:
     """Write planned rows at `target`; the number of bytes."""
+    keys = load_long(source + 8 * (SOURCE_KEY + CELLS_DATA))
+    values = load_long(source + 8 * (SOURCE_VALUE + CELLS_DATA))
     position = target
     for delta in range(count):
         at = row + delta
         timestamp_delta = _timestamp(source, at) - base_timestamp
-        position = put(position, _body_size(source, at, timestamp_delta, delta))
+        key, key_length = _cell(source + 8 * SOURCE_KEY, at)
+        value, value_length = _cell(source + 8 * SOURCE_VALUE, at)
+        first, headers = _cell(source + 8 * SOURCE_HEADERS, at)
+        body = _body_size(source, timestamp_delta, delta, key_length, value_length, first, headers)
+        position = put(position, body)
         store_byte(position, 0)  # The attributes of a record: none are defined.
         position = put(position + 1, timestamp_delta)
         position = put(position, delta)
-        position = _write_cell(position, source + 8 * SOURCE_KEY, at)
-        position = _write_cell(position, source + 8 * SOURCE_VALUE, at)
-        first, headers = _cell(source + 8 * SOURCE_HEADERS, at)
-        headers = max(headers, 0)
-        position = put(position, headers)
-        for header in range(first, first + headers):
-            position = _write_cell(position, source + 8 * SOURCE_HEADER_KEY, header)
-            position = _write_cell(position, source + 8 * SOURCE_HEADER_VALUE, header)
+        position = _write_bytes(position, keys + key, key_length)
+        position = _write_bytes(position, values + value, value_length)
+        position = _write_headers(position, source, first, max(headers, 0))
     return position - target
 
 
 @helper
-def _body_size(source: int, row: int, timestamp_delta: int, offset_delta: int) -> int:
+def _body_size(
+    source: int,
+    timestamp_delta: int,
+    offset_delta: int,
+    key_length: int,
+    value_length: int,
+    first: int,
+    headers: int,
+) -> int:
     """The bytes of a record after its length, or why it cannot be written."""
-    key = _cell_size(source + 8 * SOURCE_KEY, row)
-    value = _cell_size(source + 8 * SOURCE_VALUE, row)
-    first, headers = _cell(source + 8 * SOURCE_HEADERS, row)
-    if key < 0 or value < 0 or headers == _OUTSIDE:
-        return BAD_CELL
-    headers = max(headers, 0)
-    size = 1 + width(timestamp_delta) + width(offset_delta) + key + value + width(headers)
+    size = (
+        1 + width(timestamp_delta) + width(offset_delta) + _bytes_size(key_length) + _bytes_size(value_length)
+    )
+    if headers <= 0:  # Null or empty.
+        return size + 1
     for header in range(first, first + headers):
-        if _cell(source + 8 * SOURCE_HEADER_KEY, header)[1] == _NULL:
-            return BAD_HEADER_KEY
-        key = _cell_size(source + 8 * SOURCE_HEADER_KEY, header)
-        value = _cell_size(source + 8 * SOURCE_HEADER_VALUE, header)
-        if key < 0 or value < 0:
+        key_length = _cell(source + 8 * SOURCE_HEADER_KEY, header)[1]
+        value_length = _cell(source + 8 * SOURCE_HEADER_VALUE, header)[1]
+        if key_length == _OUTSIDE or value_length == _OUTSIDE:
             return BAD_CELL
-        size += key + value
-    return size
+        if key_length == _NULL:
+            return BAD_HEADER_KEY
+        size += _bytes_size(key_length) + _bytes_size(value_length)
+    return size + width(headers)
+
+
+@helper
+def _bytes_size(length: int) -> int:
+    return width(length) + max(length, 0)
 
 
 @helper
@@ -167,20 +185,23 @@ def _cell(cells: int, row: int) -> tuple[int, int]:
 
 
 @helper
-def _cell_size(cells: int, row: int) -> int:
-    """The bytes a cell takes with its length, or -2 if it is not inside the data."""
-    length = _cell(cells, row)[1]
-    if length == _OUTSIDE:
-        return length
-    return width(length) + max(length, 0)
+def _write_headers(position: int, source: int, first: int, headers: int) -> int:
+    position = put(position, headers)
+    keys = load_long(source + 8 * (SOURCE_HEADER_KEY + CELLS_DATA))
+    values = load_long(source + 8 * (SOURCE_HEADER_VALUE + CELLS_DATA))
+    for header in range(first, first + headers):
+        key, key_length = _cell(source + 8 * SOURCE_HEADER_KEY, header)
+        value, value_length = _cell(source + 8 * SOURCE_HEADER_VALUE, header)
+        position = _write_bytes(position, keys + key, key_length)
+        position = _write_bytes(position, values + value, value_length)
+    return position
 
 
 @helper
-def _write_cell(position: int, cells: int, row: int) -> int:
-    """Write a cell with its length; the next position."""
-    start, length = _cell(cells, row)
+def _write_bytes(position: int, start: int, length: int) -> int:
+    """Write a length and so many bytes from `start`; the next position."""
     position = put(position, length)
     if length > 0:
-        copy(position, load_long(cells + 8 * CELLS_DATA) + start, length)
+        copy(position, start, length)
         position += length
     return position

@@ -1,0 +1,221 @@
+"""Record batches to Arrow columns: what a consumer of many records reads.
+
+Role.   `decode_batches` turns the bytes of a fetch, many batches long, into one `pyarrow.RecordBatch` without
+        an object per record.
+Flow.   Fetch -> per batch: checksum, visibility, decompression, `kernels.scan` -> columns of exactly the sizes
+        found -> `kernels.fill` per batch. The other way: `arrow_encode`.
+Rules.  * Columns: offset, timestamp (UTC, ms), key, value, headers. A record without headers has null headers,
+          as in Spark's own connector. Records of a LOG_APPEND_TIME batch carry the time of the append.
+        * Control batches, hidden batches and records below the fetch offset are left out, but the offset to go
+          on from is past them.
+        * A call decodes at most `size_max` bytes of records (but at least one batch) and says where it stopped,
+          so one response never blows up memory, and no column passes Arrow's limit of 2 GiB.
+        * Header keys are text. One that is not UTF-8 is shown with replacement characters, as in Kafka.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from semel.core.records import kernels
+from semel.core.records.batch import BatchHeader, TimestampType, check_crc, headers
+from semel.core.records.build import records_section
+from semel.core.records.compression import DECOMPRESSED_SIZE_MAX
+from semel.core.records.kernels import (
+    COLUMN_DATA,
+    COLUMN_NULLS,
+    COLUMN_OFFSETS,
+    COLUMN_VALIDITY,
+    FILL_HEADER_KEY,
+    FILL_HEADER_VALUE,
+    FILL_HEADERS,
+    FILL_KEY,
+    FILL_OFFSETS,
+    FILL_SLOTS,
+    FILL_TIMESTAMPS,
+    FILL_VALUE,
+    FOUND_HEADER_KEY_BYTES,
+    FOUND_HEADER_VALUE_BYTES,
+    FOUND_HEADERS,
+    FOUND_KEPT,
+    FOUND_KEY_BYTES,
+    FOUND_VALUE_BYTES,
+    Found,
+)
+from semel.errors import ConfigError, CorruptBatchError
+from semel.types import BytesLike
+
+HEADER_TYPE: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+HEADERS_TYPE: Final = pa.list_(HEADER_TYPE)
+TIMESTAMP_TYPE: Final = pa.timestamp("ms", tz="UTC")
+SCHEMA: Final = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP_TYPE),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS_TYPE),
+    ]
+)
+_LONG_MAX: Final = (1 << 63) - 1
+COLUMN_BYTES_MAX: Final = (1 << 31) - 1  # Offsets of Arrow's binary columns are 32 bits wide.
+
+Visibility = Callable[[BytesLike, int, BatchHeader], bool]
+
+
+class Decoded(NamedTuple):
+    """What `decode_batches` read, where in the buffer it stopped, and the offset after the last batch it passed."""
+
+    records: pa.RecordBatch
+    position: int
+    next_offset: int
+
+
+class _Section(NamedTuple):
+    """The proven records of one batch, and their sizes from `skip_below` on."""
+
+    data: kernels.Bytes
+    header: BatchHeader
+    skip_below: int
+    found: Found
+
+
+def decode_batches(
+    buffer: BytesLike,
+    *,
+    position: int = 0,
+    end: int | None = None,
+    fetch_offset: int = 0,
+    visible: Visibility | None = None,
+    check_crcs: bool = True,
+    size_max: int = DECOMPRESSED_SIZE_MAX,
+) -> Decoded:
+    """The records of the whole batches in the buffer, from `fetch_offset` on, as columns.
+
+    Where `size_max` bytes are reached before the end of the buffer, call again with the position and offset
+    returned. A batch cut off by the end is left; the position stays before it. `visible` is asked for each
+    batch in order (`visibility.CommittedOnly`). Nobody may change the buffer during the call.
+    """
+    if not 0 < size_max <= COLUMN_BYTES_MAX:
+        raise ConfigError(f"size_max {size_max}: it must be between 1 and {COLUMN_BYTES_MAX}")
+    sections: list[_Section] = []
+    size = 0
+    for at, header in headers(buffer, position, end):
+        _check_offsets(header)
+        if check_crcs:
+            check_crc(buffer, at, header)
+        shown = visible is None or visible(buffer, at, header)
+        if shown and not header.is_control and header.last_offset >= fetch_offset:
+            data = kernels.as_array(records_section(buffer, at, header))
+            if sections and size + len(data) > size_max:
+                break
+            skip_below = fetch_offset - header.base_offset
+            found = kernels.scan(data, header, gaps=True, skip_below=skip_below)
+            sections.append(_Section(data, header, skip_below, found))
+            size += len(data)
+        position = at + header.size_bytes
+        fetch_offset = max(fetch_offset, header.next_offset)
+    return Decoded(_columns(sections), position, fetch_offset)
+
+
+def _check_offsets(header: BatchHeader) -> None:
+    if not 0 <= header.base_offset <= _LONG_MAX - header.last_offset_delta:
+        raise CorruptBatchError(
+            f"offsets {header.base_offset} to {header.last_offset} are outside 0 to {_LONG_MAX}",
+            base_offset=header.base_offset,
+        )
+
+
+def _columns(sections: list[_Section]) -> pa.RecordBatch:
+    """Allocate what the scans found and fill it."""
+
+    def total(slot: int) -> int:
+        return sum(section.found[slot] for section in sections)
+
+    rows = total(FOUND_KEPT)
+    if rows == 0:
+        return SCHEMA.empty_table().to_batches()[0]
+    columns = np.zeros(FILL_SLOTS, np.int64)
+    offsets = pa.allocate_buffer(8 * rows)
+    timestamps = pa.allocate_buffer(8 * rows)
+    columns[FILL_OFFSETS] = offsets.address
+    columns[FILL_TIMESTAMPS] = timestamps.address
+    keys = _Column(columns, FILL_KEY, rows, total(FOUND_KEY_BYTES))
+    values = _Column(columns, FILL_VALUE, rows, total(FOUND_VALUE_BYTES))
+    headers_column = _HeadersColumn(columns, rows, total) if total(FOUND_HEADERS) else None
+    address = columns.ctypes.data
+    for section in sections:
+        stamped = section.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        kernels.fill(
+            section.data,
+            section.header,
+            address,
+            skip_below=section.skip_below,
+            append_time_ms=section.header.max_timestamp if stamped else None,
+        )
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.Array.from_buffers(pa.int64(), rows, [None, offsets], 0),
+            pa.Array.from_buffers(TIMESTAMP_TYPE, rows, [None, timestamps], 0),
+            keys.binary(),
+            values.binary(),
+            headers_column.lists() if headers_column else pa.nulls(rows, HEADERS_TYPE),
+        ],
+        schema=SCHEMA,
+    )
+
+
+class _Column:
+    """The buffers of one column while kernels fill it."""
+
+    __slots__ = ("data", "description", "offsets", "rows", "validity")
+
+    def __init__(self, columns: "np.ndarray[Any, Any]", slot: int, rows: int, data_bytes: int) -> None:
+        self.rows = rows
+        self.offsets = pa.allocate_buffer(4 * (rows + 1))
+        self.data = pa.allocate_buffer(data_bytes)
+        self.validity = pa.py_buffer(
+            bytearray(b"\xff") * ((rows + 7) // 8)
+        )  # Kernels clear the bits of nulls.
+        self.description = columns[slot:]
+        self.description[COLUMN_OFFSETS] = self.offsets.address
+        self.description[COLUMN_DATA] = self.data.address
+        self.description[COLUMN_VALIDITY] = self.validity.address
+
+    @property
+    def nulls(self) -> int:
+        return int(self.description[COLUMN_NULLS])
+
+    def binary(self) -> pa.Array:
+        buffers = [self.validity if self.nulls else None, self.offsets, self.data]
+        return pa.Array.from_buffers(pa.binary(), self.rows, buffers, self.nulls)
+
+
+class _HeadersColumn:
+    """The buffers of the headers: a list per record, and below them a key and a value per header."""
+
+    __slots__ = ("keys", "outer", "values")
+
+    def __init__(self, columns: "np.ndarray[Any, Any]", rows: int, total: Callable[[int], int]) -> None:
+        count = total(FOUND_HEADERS)
+        self.outer = _Column(columns, FILL_HEADERS, rows, 0)
+        self.keys = _Column(columns, FILL_HEADER_KEY, count, total(FOUND_HEADER_KEY_BYTES))
+        self.values = _Column(columns, FILL_HEADER_VALUE, count, total(FOUND_HEADER_VALUE_BYTES))
+
+    def lists(self) -> pa.Array:
+        pairs = pa.StructArray.from_arrays(
+            [_text(self.keys.binary()), self.values.binary()], fields=list(HEADER_TYPE)
+        )
+        buffers = [self.outer.validity, self.outer.offsets]
+        return pa.Array.from_buffers(
+            HEADERS_TYPE, self.outer.rows, buffers, self.outer.nulls, children=[pairs]
+        )
+
+
+def _text(keys: pa.Array) -> pa.Array:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:  # Some key is not UTF-8. Nobody writes such keys on purpose: this may be slow.
+        return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
