@@ -69,8 +69,11 @@ def _read_request_header(frame: BytesLike, *, flexible: bool) -> tuple[RequestHe
 
 def read_response_header(frame: BytesLike, header_version: int) -> tuple[int, int]:
     """The correlation id, and where the response begins."""
-    if header_version == registry.RESPONSE_HEADER and len(frame) >= _LENGTH.size:
-        return _LENGTH.unpack_from(frame, 0)[0], _LENGTH.size
+    if header_version == registry.RESPONSE_HEADER:
+        if len(frame) >= _LENGTH.size:
+            return _LENGTH.unpack_from(frame, 0)[0], _LENGTH.size
+    elif len(frame) > _LENGTH.size and not frame[_LENGTH.size]:
+        return _LENGTH.unpack_from(frame, 0)[0], _LENGTH.size + 1
     reader = Reader(frame, title="response header")
     correlation_id = reader.int32()
     if header_version == registry.RESPONSE_HEADER_FLEXIBLE:

@@ -10,7 +10,7 @@ Rules.  * Every failure is a `WireError` that names message, version, field, byt
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from semel.core.wire.primitives import Reader, Writer
 from semel.core.wire.schema import (
@@ -33,6 +33,8 @@ from semel.core.wire.schema import (
 )
 from semel.errors import InvariantError, UnsupportedVersionError
 from semel.types import BytesLike
+
+S = TypeVar("S", bound=Struct)
 
 _READ: Final[dict[Kind, Callable[[Reader], Value]]] = {
     INT8: Reader.int8,
@@ -64,7 +66,7 @@ _WRITE_SIZED: Final[dict[Kind, Callable[..., None]]] = {
 }
 
 
-def read(cls: type[Struct], data: BytesLike, position: int, *, version: int, flexible: bool) -> Struct:
+def read(cls: type[S], data: BytesLike, position: int, *, version: int, flexible: bool) -> S:
     """The message that fills `data` from `position` to its end."""
     reader = Reader(data, position, title=f"{cls.__name__} v{version}")
     message = _read_struct(reader, cls, version, flexible)
@@ -94,7 +96,7 @@ def write_tags(source: Struct, version: int) -> list[BytesLike]:
     return writer.parts
 
 
-def _read_struct(reader: Reader, cls: type[Struct], version: int, flexible: bool) -> Struct:
+def _read_struct(reader: Reader, cls: type[S], version: int, flexible: bool) -> S:
     values: dict[str, Value] = {}
     for field in fields_of(cls):
         if version in field.versions and field.tag is None:
@@ -112,9 +114,16 @@ def _read_struct(reader: Reader, cls: type[Struct], version: int, flexible: bool
 
 def read_tag_section(reader: Reader) -> tuple[tuple[int, bytes], ...]:
     """A section of tagged fields none of which we know, as in headers."""
-    nothing = Struct()
-    _read_tags(reader, nothing, reader.unsigned_varint(), 0)
+    reader.path.append(".tags")
+    count = reader.unsigned_varint()
+    reader.path.pop()
+    nothing = _NoFields()
+    _read_tags(reader, nothing, count, 0)
     return nothing.unknown_tags
+
+
+class _NoFields(Struct):
+    """What has tagged fields only, all of them unknown."""
 
 
 def _read_tags(reader: Reader, target: Struct, count: int, version: int) -> None:
