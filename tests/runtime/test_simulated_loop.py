@@ -97,7 +97,7 @@ async def everything() -> list[str]:
 
     async def numbers() -> AsyncIterator[int]:
         for number in range(3):
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.001)
             yield number
 
     consumers = [asyncio.create_task(consume(name)) for name in ("a", "b")]
@@ -109,8 +109,9 @@ async def everything() -> list[str]:
         consumer.cancel()
     story += [type(outcome).__name__ for outcome in await asyncio.gather(*consumers, return_exceptions=True)]
     story += [str(number) async for number in numbers()]
+    never = asyncio.Event()
     done, pending = await asyncio.wait(
-        [asyncio.ensure_future(asyncio.sleep(number)) for number in (3, 1, 2)],
+        [asyncio.ensure_future(event.wait()) for event in (never, ready, never)],
         return_when=asyncio.FIRST_COMPLETED,
     )
     story.append(f"{len(done)} {len(pending)}")

@@ -131,19 +131,19 @@ class MemoryNetwork:
 
         The end at `one`, or a random one, is the sender that `how` speaks of.
         """
-        broken = 0
+        broken: set[int] = set()  # The numbers of ends: each connection is met twice.
         for name in sorted(self._hosts):
             for end in list(self._hosts[name].ends.values()):
                 peer = end.outgoing.target
-                if end.is_closing() or not _matches((name, peer.host), one, other):
+                if end.is_closing() or end.number in broken or not _matches((name, peer.host), one, other):
                     continue
-                broken += 1
+                broken |= {end.number, peer.number}
                 if end.host != one and (peer.host == one or self.dice.random() < 0.5):
                     end, peer = peer, end
                 end.outgoing.break_under(b"", how)
                 if how is Break.LOST:
                     peer.lose(ConnectionResetError("the connection was reset by the network"))
-        return broken
+        return len(broken) // 2
 
     def kill_host(self, host: str) -> None:
         """The process of `host` is killed: its system closes its ports and resets its connections."""

@@ -129,7 +129,7 @@ class Pipe:
     def _arrive(self) -> None:
         """The oldest segment arrives: which event this is does not matter, so ties keep the order."""
         segment = self._flying.popleft()
-        if not self._given_up:
+        if not self._given_up or segment is Signal.RESET:  # A refusal is a new segment, not a repeated one.
             self._held.append(segment)
             if len(self._held) == 1:
                 self.deliver_held()

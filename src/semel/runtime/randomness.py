@@ -18,7 +18,7 @@ def system_dice() -> random.Random:
 def seeded_dice(seed: int, *names: str) -> random.Random:
     """The dice of one part of the simulation `seed`; the same for the same names, whatever else happens."""
     text = "/".join((str(seed), *names))  # Seeding with text hashes it by SHA-512, not by the salted `hash`.
-    return random.Random(text)  # noqa: S311 - a simulation must be repeatable
+    return random.Random(text)
 
 
 def random_uuid(dice: random.Random) -> uuid.UUID:

@@ -19,7 +19,6 @@ import contextvars
 import hashlib
 import heapq
 import logging
-import random
 import sys
 import types
 import weakref
@@ -28,6 +27,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from semel.errors import SemelError
+from semel.runtime.randomness import seeded_dice
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -93,7 +93,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     """The loop. `seed` decides everything that is left open."""
 
     def __init__(self, seed: int, *, steps_max: int, seconds_max: float, traced: bool) -> None:
-        self._dice = random.Random(f"{seed}/loop")  # noqa: S311 - a simulation needs repeatable dice
+        self._dice = seeded_dice(seed, "loop")
         self._steps_max = steps_max
         self._seconds_max = seconds_max
         self._now = 0.0

@@ -1,0 +1,123 @@
+"""Files leave through real sockets by the kernel where they can and through memory where they cannot.
+
+Method: a server that sends ranges of a file to a reading and to a sleeping client over loopback; which way the
+bytes went is seen by counting reads of the file.
+"""
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from net_worlds import RawClient, in_reality, in_simulation
+from semel.runtime.bundle import Runtime
+from semel.runtime.files import File, RealFile
+from semel.runtime.network import FILE_CHUNK_BYTES
+
+CONTENT = random.Random(1).randbytes(4_000_000)
+
+
+class CountedFile(RealFile):
+    """A file that counts the bytes read into memory."""
+
+    read_bytes = 0
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = super().read_at(position, size)
+        self.read_bytes += len(data)
+        return data
+
+
+class Sender(asyncio.Protocol):
+    """Sends the whole file, going on whenever the transport has drained."""
+
+    def __init__(self, runtime: Runtime, file: File) -> None:
+        self.runtime = runtime
+        self.file = file
+        self.position = 0
+        self.paused = False
+        self.pauses = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=0)
+        self.send()
+
+    def send(self) -> None:
+        while self.position < self.file.size() and not self.paused:
+            left = self.file.size() - self.position
+            sent = self.runtime.network.send_file(self.transport, self.file, self.position, left)
+            assert 0 < sent <= left
+            self.position += sent
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self.pauses += 1
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self.send()
+
+
+async def transfer(runtime: Runtime, file: File) -> tuple[bytes, Sender]:
+    senders: list[Sender] = []
+
+    def accept() -> Sender:
+        senders.append(Sender(runtime, file))
+        return senders[-1]
+
+    server = await runtime.network.listen(accept, "127.0.0.1", 0)
+    _, client = await runtime.network.connect(RawClient, *server.addresses[0])
+    client.transport.pause_reading()
+    await asyncio.sleep(0.01)
+    client.transport.resume_reading()
+    received = await client.take(len(CONTENT))
+    client.transport.close()
+    server.close()
+    return received, senders[0]
+
+
+def test_the_kernel_sends_real_files_and_memory_helps_where_it_would_block(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(CONTENT)
+
+    async def story(runtime: Runtime) -> None:
+        path = str(tmp_path / "f")
+        file = CountedFile(path, os.open(path, os.O_RDONLY))
+        received, sender = await transfer(runtime, file)
+        assert received == CONTENT
+        assert file.read_bytes <= FILE_CHUNK_BYTES * (sender.pauses + 1) < len(CONTENT), (
+            "most went by the kernel"
+        )
+        file.close()
+
+    in_reality(story)
+
+
+def test_simulated_files_go_through_memory_on_either_network() -> None:
+    async def story(runtime: Runtime) -> None:
+        file = runtime.files.open("/f", create=True)
+        file.write_at(0, CONTENT)
+        received, sender = await transfer(runtime, file)
+        assert received == CONTENT
+        assert sender.pauses > 0
+
+    in_simulation(story)
+
+
+def test_a_file_that_ends_too_early_is_said(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"short")
+
+    async def story(runtime: Runtime) -> None:
+        file = runtime.files.open(str(tmp_path / "f"))
+        server = await runtime.network.listen(RawClient, "127.0.0.1", 0)
+        transport, _ = await runtime.network.connect(RawClient, *server.addresses[0])
+        with pytest.raises(EOFError, match="ends at 5: 10 bytes from 5 cannot be sent"):
+            runtime.network.send_file(transport, file, 5, 10)
+        transport.close()
+        server.close()
+        file.close()
+
+    in_reality(story)
