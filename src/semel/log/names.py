@@ -19,6 +19,7 @@ SEGMENT_KINDS: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 DELETED_DIRECTORY: Final = "-delete"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+ABORTED_COUNTS: Final = "aborted-transactions-checkpoint"
 
 
 class SegmentName(NamedTuple):

@@ -25,6 +25,7 @@ from semel.core.records import batch, control
 from semel.core.records.batch import BatchHeader, TimestampType
 from semel.core.records.validation import BatchRules, validate
 from semel.errors import ErrorCode, LogError, OffsetOutOfRangeError, Refuse
+from semel.log.aborted_counts import write_aborted_counts
 from semel.log.config import LogConfig
 from semel.log.leader_epochs import LeaderEpochs
 from semel.log.producers import record_batch, replay
@@ -167,6 +168,13 @@ class PartitionLog:
                 if isinstance(verdict, Duplicate):
                     self.duplicates_dropped += 1
                 return verdict
+            if header.base_sequence > 0 and header.producer_id not in self.producers:
+                _logger.warning(
+                    "%s: producer %d goes on at sequence %d, but nothing is known of it here; accepted, its state starts now",
+                    self.topic_partition,
+                    header.producer_id,
+                    header.base_sequence,
+                )
         base_offset = self.log_end_offset
         batch.set_base_offset(data, 0, base_offset)
         batch.set_partition_leader_epoch(data, 0, leader_epoch)
@@ -351,6 +359,7 @@ class PartitionLog:
     def close(self, now_ms: int) -> None:
         """Leave the log so that the next start can trust everything."""
         if self.offline is None:
+            write_aborted_counts(self._files, self.directory, self.segments)
             self.active.note_largest_timestamp()
             self.active.flush_indexes()
             self.snapshots.save(self.producers, self.log_end_offset)
@@ -403,7 +412,10 @@ class PartitionLog:
         return count
 
     def _drop(self, segments: list[Segment], now_ms: int) -> None:
-        """Take segments out of the log. Readers that hold their files finish undisturbed."""
+        """Take segments out of the log, in this order: a crash on the way must leave a log without a hole.
+
+        Readers that hold their files finish undisturbed.
+        """
         for segment in segments:
             self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment.mark_deleted()))
         newest = self.snapshots.offsets[-1:]
@@ -431,7 +443,7 @@ class PartitionLog:
         keep = self._segment_index(offset) + 1
         if self.segments[keep - 1].base_offset == offset:
             keep -= 1
-        self._drop(self.segments[keep:], now_ms)
+        self._drop(list(reversed(self.segments[keep:])), now_ms)
         del self.segments[keep:]
         self.active.truncate_to(offset)
         self.log_end_offset = offset
@@ -439,8 +451,9 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Forget everything; the log goes on, empty, at `offset`."""
+        self.snapshots.remove_above(self.segments[0].base_offset)
+        self._drop(list(reversed(self.segments)), now_ms)
         self.snapshots.remove(list(self.snapshots.offsets))
-        self._drop(self.segments, now_ms)
         self.segments[:] = [Segment.create(self._files, self.directory, offset, self.config, now_ms)]
         self.log_start_offset = self.log_end_offset = offset
         self._after_truncation(now_ms)
@@ -448,6 +461,7 @@ class PartitionLog:
     def _after_truncation(self, now_ms: int) -> None:
         end = self.log_end_offset
         self._truncations += 1
+        write_aborted_counts(self._files, self.directory, self.segments)
         self.active.file.sync()
         self._names_changed = True
         self.recovery_point = min(self.recovery_point, end)

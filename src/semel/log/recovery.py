@@ -19,6 +19,7 @@ from semel.core.records import batch
 from semel.core.records.batch import BatchHeader
 from semel.errors import CorruptBatchError, CorruptLogError
 from semel.log import names
+from semel.log.aborted_counts import read_aborted_counts
 from semel.log.config import LogConfig
 from semel.log.leader_epochs import LeaderEpochs
 from semel.log.partition_log import PartitionLog
@@ -151,23 +152,34 @@ def _finish_swap(files: Files, directory: str, swap_name: str, base_offset: int)
 def _open_segments(files: Files, opening: Opening) -> _Opened:
     segments: list[Segment] = []
     unindexed: set[int] = set()
+    aborted_counts = _aborted_counts(files, opening.directory)
     for name in files.list_directory(opening.directory):
         parsed = names.parse(name)
         if parsed is None or parsed.kind != names.LOG or parsed.suffix:
             continue
         base_offset = parsed.base_offset
+        where = (files, opening.directory, base_offset, opening.config, opening.now_ms)
         try:
-            segment = Segment.open(files, opening.directory, base_offset, opening.config, opening.now_ms)
+            segment = Segment.open(*where)
+            listed, noted = len(segment.txn_index.entries), aborted_counts.get(base_offset, 0)
+            if listed < noted:
+                raise CorruptLogError(f"{noted} aborted transactions were noted, {listed} are listed")
         except (CorruptLogError, FileNotFoundError) as error:
             _logger.warning(
                 "%s: indexes of segment %d are rebuilt: %s", opening.topic_partition, base_offset, error
             )
-            segment = Segment.open_without_indexes(
-                files, opening.directory, base_offset, opening.config, opening.now_ms
-            )
+            segment = Segment.open_without_indexes(*where)
             unindexed.add(base_offset)
         segments.append(segment)
     return _Opened(segments, unindexed)
+
+
+def _aborted_counts(files: Files, directory: str) -> dict[int, int]:
+    try:
+        return read_aborted_counts(files, directory)
+    except CorruptLogError as error:
+        _logger.warning("%s; the transaction indexes are taken as they are", error)
+        return {}
 
 
 def _open_leader_epochs(files: Files, directory: str) -> LeaderEpochs:

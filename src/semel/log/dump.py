@@ -1,0 +1,180 @@
+"""The files of a log as text: batches, records, markers, index entries, producers, epochs.
+
+Role.   Behind `semel log dump`. Reads files of Semel and of Apache Kafka alike and prints the lines, with the field
+        names, that Kafka's own DumpLogSegments prints, so that scripts and eyes need not change.
+Rules.  * Reading only; a damaged file is shown as far as it goes, and what is wrong with it is said in a line.
+        * One batch is held in memory at a time.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from semel.core.idempotence import snapshot
+from semel.core.records import batch, control
+from semel.core.records.batch import HEADER_SIZE, BatchHeader, TimestampType
+from semel.core.records.build import Record, iter_records
+from semel.errors import CorruptBatchError, CorruptSnapshotError, LogError, SemelError
+from semel.log import names, offset_index, time_index
+from semel.log.txn_index import TxnIndex
+from semel.runtime.files import File, Files, read_whole
+
+_CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_TIMESTAMP_NAMES: Final = {
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+
+
+class UnknownFileError(LogError):
+    """A file whose name is none of a log's."""
+
+
+def dump(
+    files: Files, path: str, *, print_data_log: bool = False, deep_iteration: bool = False
+) -> Iterator[str]:
+    """The lines for one file; what kind it is, its name says."""
+    name = path.rpartition("/")[2]
+    parsed = names.parse(name)
+    if parsed is None:
+        raise UnknownFileError(
+            f"{path} is no file of a log: names like {names.file_name(0, names.LOG)}, .index, .timeindex, .txnindex "
+            "or .snapshot are"
+        )
+    yield f"Dumping {path}"
+    match parsed.kind:
+        case names.LOG:
+            yield from _dump_log(
+                files, path, parsed.base_offset, print_data_log, deep_iteration or print_data_log
+            )
+        case names.OFFSET_INDEX:
+            for relative, position in _entries(files, path, offset_index.ENTRY):
+                yield f"offset: {parsed.base_offset + relative} position: {position}"
+        case names.TIME_INDEX:
+            for timestamp, relative in _entries(files, path, time_index.ENTRY):
+                yield f"timestamp: {timestamp} offset: {parsed.base_offset + relative}"
+        case names.TXN_INDEX:
+            for entry in TxnIndex.open(files, path).entries:
+                yield (
+                    f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+                    f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+                )
+        case _:
+            yield from _dump_snapshot(files, path)
+
+
+def _dump_log(files: Files, path: str, base_offset: int, with_payload: bool, deep: bool) -> Iterator[str]:
+    yield f"Log starting offset: {base_offset}"
+    file = files.open(path, read_only=True)
+    try:
+        size_bytes = file.size()
+        position = 0
+        while size_bytes - position >= HEADER_SIZE:
+            header = batch.read_header(file.read_at(position, HEADER_SIZE))
+            if header.size_bytes < HEADER_SIZE or header.size_bytes > size_bytes - position:
+                break
+            yield from _dump_batch(file, position, header, with_payload, deep)
+            position += header.size_bytes
+        if position < size_bytes:
+            yield f"Found {size_bytes - position} invalid bytes at the end of {path.rpartition('/')[2]}"
+    finally:
+        file.close()
+
+
+def _dump_batch(
+    file: File, position: int, header: BatchHeader, with_payload: bool, deep: bool
+) -> Iterator[str]:
+    data = file.read_at(position, header.size_bytes)
+    is_valid = header.magic == batch.MAGIC and batch.computed_crc(data, 0, header.size_bytes) == header.crc
+    yield _batch_line(position, header, is_valid)
+    if not deep:
+        return
+    if not is_valid:
+        yield f"| the records at position {position} are not shown: the checksum does not hold"
+        return
+    try:
+        for record in iter_records(data, 0, header):
+            yield _record_line(data, header, record, with_payload)
+    except SemelError as error:
+        yield f"| the rest of the records is not shown: {error}"
+
+
+def _batch_line(position: int, header: BatchHeader, is_valid: bool) -> str:
+    horizon = header.delete_horizon_ms
+    return (
+        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.records_count} "
+        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} producerId: {header.producer_id} "
+        f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.partition_leader_epoch} "
+        f"isTransactional: {_bool(header.is_transactional)} isControl: {_bool(header.is_control)} "
+        f"deleteHorizonMs: {_optional(horizon)} position: {position} "
+        f"{_TIMESTAMP_NAMES[header.timestamp_type]}: {header.max_timestamp} size: {header.size_bytes} "
+        f"magic: {header.magic} compresscodec: {_CODECS.get(header.compression, header.compression)} "
+        f"crc: {header.crc} isvalid: {_bool(is_valid)}"
+    )
+
+
+def _record_line(data: bytes, header: BatchHeader, record: Record, with_payload: bool) -> str:
+    keys = ",".join(name for name, _value in record.headers)
+    line = (
+        f"| offset: {record.offset} {_TIMESTAMP_NAMES[header.timestamp_type]}: {record.timestamp_ms} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {record.sequence} headerKeys: [{keys}]"
+    )
+    if header.is_control:
+        return line + _control_fields(data, header)
+    if with_payload:
+        if record.key is not None:
+            line += f" key: {record.key.decode(errors='replace')}"
+        if record.value is not None:
+            line += f" payload: {record.value.decode(errors='replace')}"
+    return line
+
+
+def _control_fields(data: bytes, header: BatchHeader) -> str:
+    kind = control.read_control_type(data, 0, header)
+    if kind not in (control.ControlType.ABORT, control.ControlType.COMMIT):
+        return f" controlType: {kind.name}"
+    try:
+        marker = control.read_marker(data, 0, header)
+    except CorruptBatchError as error:
+        return f" endTxnMarker: unreadable ({error.reason})"
+    return f" endTxnMarker: {kind.name} coordinatorEpoch: {marker.coordinator_epoch}"
+
+
+def _dump_snapshot(files: Files, path: str) -> Iterator[str]:
+    try:
+        entries = snapshot.decode(read_whole(files, path))
+    except CorruptSnapshotError as error:
+        yield f"The snapshot is damaged: {error}"
+        return
+    for entry in entries:
+        line = (
+            f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+            f"coordinatorEpoch: {entry.coordinator_epoch} "
+            f"currentTxnFirstOffset: {_optional(entry.current_txn_first_offset)} "
+            f"lastTimestamp: {entry.last_timestamp_ms} "
+        )
+        if entry.batches:
+            last = entry.batches[-1]
+            line += (
+                f"firstSequence: {last.first_sequence} lastSequence: {last.last_sequence} lastOffset: {last.last_offset} "
+                f"offsetDelta: {last.offset_delta} timestamp: {last.timestamp_ms}"
+            )
+        yield line
+
+
+def _entries(files: Files, path: str, entry: Struct) -> Iterator[tuple[int, int]]:
+    content = read_whole(files, path)
+    whole = len(content) // entry.size * entry.size
+    yield from entry.iter_unpack(content[:whole])
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _optional(value: int | None) -> str:
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)

@@ -1,0 +1,201 @@
+"""The data directory: one owner, one identity, and a clean stop that is only claimed when it was one.
+
+Method: directories on a disk in memory that is closed, killed or cut off, and the checkpoints read back.
+"""
+
+import uuid
+
+import pytest
+
+from log_kit import NOW, batch_of, content, disk, send
+from semel.errors import ConfigError, CorruptLogError, LogDirLockedError
+from semel.log import checkpoints
+from semel.log.config import LogConfig
+from semel.log.directory import LogDirectory, parse_directory_name
+from semel.runtime.files import RealFiles, read_whole
+from semel.runtime.memory_files import MemoryDisk
+from semel.types import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=7)
+
+
+def open_directory(files: MemoryDisk | RealFiles, path: str = "/data", node_id: int = 1) -> LogDirectory:
+    return LogDirectory.open(
+        files,
+        path,
+        now_ms=NOW,
+        node_id=node_id,
+        cluster_id="cluster",
+        directory_id="directory",
+        config_for=lambda _partition: LogConfig(segment_bytes=500),
+    )
+
+
+def test_a_partition_survives_a_clean_stop_with_everything_known_of_it() -> None:
+    files = disk()
+    directory = open_directory(files)
+    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    for n in range(20):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    directory.delete_records(ORDERS, 3, NOW)
+    before = content(log)
+    directory.close(NOW)
+    assert files.exists("/data/.kafka_cleanshutdown")
+    again = open_directory(files)
+    log = again.logs[ORDERS]
+    assert not files.exists("/data/.kafka_cleanshutdown")
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 20, 20)
+    assert content(log) == before
+    assert again.topic_ids == {ORDERS: TOPIC_ID}
+
+
+def test_after_a_kill_the_stop_was_not_clean_and_the_log_is_gone_through() -> None:
+    files = disk()
+    directory = open_directory(files)
+    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    for n in range(20):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    directory.checkpoint()
+    files.kill()
+    again = open_directory(files)
+    assert again.logs[ORDERS].log_end_offset == 20
+    assert again.logs[ORDERS].recovery_point == 20
+
+
+def test_deleted_records_stay_deleted_through_a_power_cut() -> None:
+    for seed in range(20):
+        files = disk(seed)
+        directory = open_directory(files)
+        log = directory.create(ORDERS, TOPIC_ID, NOW)
+        for n in range(10):
+            send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+        directory.delete_records(ORDERS, 10, NOW)
+        files.crash()
+        assert open_directory(files).logs[ORDERS].log_start_offset == 10
+
+
+def test_a_directory_has_one_owner() -> None:
+    files = disk()
+    open_directory(files)
+    with pytest.raises(LogDirLockedError, match=r"/data/\.lock is locked"):
+        open_directory(files)
+
+
+def test_a_real_directory_has_one_owner(tmp_path: object) -> None:
+    files = RealFiles()
+    directory = open_directory(files, str(tmp_path))
+    with pytest.raises(LogDirLockedError, match="another broker in this process"):
+        open_directory(files, str(tmp_path))
+    directory.close(NOW)
+    open_directory(files, str(tmp_path)).close(NOW)
+
+
+def test_a_directory_of_another_broker_is_refused_and_left_unlocked() -> None:
+    files = disk()
+    open_directory(files).close(NOW)
+    with pytest.raises(ConfigError, match="belongs to broker 1, this is broker 2"):
+        open_directory(files, node_id=2)
+    open_directory(files)
+
+
+def test_a_deleted_partition_is_gone_even_if_its_files_are_not_yet() -> None:
+    files = disk()
+    directory = open_directory(files)
+    directory.create(ORDERS, TOPIC_ID, NOW)
+    directory.delete(ORDERS, "0123")
+    assert files.list_directory("/data/orders-0.0123-delete")
+    files.kill()
+    again = open_directory(files)
+    assert again.logs == {}
+    assert not files.exists("/data/orders-0.0123-delete")
+    recreated = again.create(ORDERS, uuid.UUID(int=8), NOW)
+    assert recreated.log_end_offset == 0
+
+
+def test_damaged_checkpoints_cost_time_only(caplog: pytest.LogCaptureFixture) -> None:
+    files = disk()
+    directory = open_directory(files)
+    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    send(log, batch_of(b"x"))
+    directory.close(NOW)
+    file = files.open("/data/recovery-point-offset-checkpoint")
+    file.truncate(0)
+    file.write_at(0, b"0\n2\norders 0 1\n")
+    assert open_directory(files).logs[ORDERS].log_end_offset == 1
+    assert "announces '2' rows, 1 follow" in caplog.text
+
+
+def test_the_small_files_are_kafkas() -> None:
+    files = disk()
+    directory = open_directory(files)
+    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    send(log, batch_of(b"x"))
+    directory.close(NOW)
+    assert read_whole(files, "/data/recovery-point-offset-checkpoint") == b"0\n1\norders 0 1\n"
+    assert read_whole(files, "/data/replication-offset-checkpoint") == b"0\n1\norders 0 1\n"
+    assert read_whole(files, "/data/log-start-offset-checkpoint") == b"0\n0\n"
+    assert read_whole(files, "/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":-1}'
+    assert (
+        read_whole(files, "/data/orders-0/partition.metadata")
+        == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw"
+    )
+    assert checkpoints.read_meta_properties(files, "/data/meta.properties") == {
+        "version": "1",
+        "cluster.id": "cluster",
+        "node.id": "1",
+        "directory.id": "directory",
+    }
+
+
+@pytest.mark.parametrize("text", ["short", "AAAAAAAAAAAAAAAAAAAAB!", ""])
+def test_an_id_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no id"):
+        checkpoints.decode_uuid(text)
+
+
+@pytest.mark.parametrize(
+    ("content_of_file", "message"),
+    [
+        (b"1\n0\n", "begins with version 0"),
+        (b"0\n1\na b\n", "2 fields instead of 3"),
+        (b"0\n1\na b c\n", "invalid literal"),
+    ],
+)
+def test_a_checkpoint_that_is_none_names_the_flaw(content_of_file: bytes, message: str) -> None:
+    files = disk()
+    files.open("/checkpoint", create=True).write_at(0, content_of_file)
+    with pytest.raises(CorruptLogError, match=message):
+        checkpoints.read_offsets(files, "/checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-0", TopicPartition("orders", 0)),
+        ("a-b-12", TopicPartition("a-b", 12)),
+        ("orders", None),
+        ("-3", None),
+        ("orders-x", None),
+        ("orders-0.0123-delete", None),
+    ],
+)
+def test_names_of_directories(name: str, expected: TopicPartition | None) -> None:
+    assert parse_directory_name(name) == expected
+
+
+def test_what_one_partition_does_holds_up_no_other() -> None:
+    files = disk()
+    directory = open_directory(files)
+    first = directory.create(ORDERS, TOPIC_ID, NOW)
+    second = directory.create(TopicPartition("orders", 1), TOPIC_ID, NOW)
+    send(first, batch_of(b"x", producer_id=1, sequence=0))
+    send(second, batch_of(b"y", producer_id=1, sequence=0))
+    job = first.begin_flush()
+    first.roll(NOW)
+    send(second, batch_of(b"y", producer_id=1, sequence=1))
+    job.run()
+    first.finish_flush(job, NOW)
+    assert (first.recovery_point, second.recovery_point) == (1, 0)
+    assert [entry.last_sequence for entry in first.producers.entries()] == [0]
+    assert [entry.last_sequence for entry in second.producers.entries()] == [1]

@@ -1,0 +1,102 @@
+"""Retention: what is too old or too much goes from the beginning, and nothing else does.
+
+Method: the pure decision by table, then a log whose files are looked at.
+"""
+
+import pytest
+
+from log_kit import DIRECTORY, NOW, batch_of, content, disk, file_bytes, open_at, send
+from semel.core.idempotence.producer_window import Duplicate
+from semel.log import reading
+from semel.log.config import LogConfig
+from semel.log.retention import SegmentFacts, expired_prefix
+
+DAY = 86_400_000
+SEGMENTS = [
+    SegmentFacts(end_offset=10, size_bytes=100, largest_timestamp=NOW - 3 * DAY),
+    SegmentFacts(end_offset=20, size_bytes=100, largest_timestamp=NOW - 2 * DAY),
+    SegmentFacts(end_offset=30, size_bytes=100, largest_timestamp=NOW - DAY),
+    SegmentFacts(end_offset=40, size_bytes=100, largest_timestamp=NOW),
+]
+KEEP = {"retention_ms": -1, "retention_bytes": -1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "log_start", "limit", "expected"),
+    [
+        (KEEP, 0, 40, 0),
+        ({**KEEP, "retention_ms": DAY}, 0, 40, 2),
+        ({**KEEP, "retention_ms": DAY}, 0, 19, 1),
+        ({**KEEP, "retention_ms": 0}, 0, 40, 3),
+        ({**KEEP, "retention_bytes": 400}, 0, 40, 0),
+        ({**KEEP, "retention_bytes": 399}, 0, 40, 0),
+        ({**KEEP, "retention_bytes": 300}, 0, 40, 1),
+        ({**KEEP, "retention_bytes": 0}, 0, 40, 4),
+        (KEEP, 20, 40, 2),
+        (KEEP, 19, 40, 1),
+        ({**KEEP, "retention_ms": 0, "cleanup_delete": False}, 0, 40, 0),
+        ({**KEEP, "retention_ms": 0, "cleanup_delete": False}, 10, 40, 1),
+    ],
+)
+def test_what_may_go(settings: dict[str, int], log_start: int, limit: int, expected: int) -> None:
+    config = LogConfig(**settings)  # type: ignore[arg-type]  # Numbers and one flag, by name.
+    assert (
+        expired_prefix(SEGMENTS, config, now_ms=NOW, log_start_offset=log_start, limit_offset=limit)
+        == expected
+    )
+
+
+def test_old_segments_go_with_their_files_and_the_start_moves() -> None:
+    files = disk()
+    log = open_at(files, LogConfig(segment_bytes=300, retention_ms=DAY, file_delete_delay_ms=1000))
+    for n in range(9):
+        send(log, batch_of(b"x" * 60, producer_id=1, sequence=n, timestamp_ms=NOW + n))
+    rolled = len(log.segments)
+    piece = reading.read(log, 0, max_bytes=1, upper_bound=9)
+    assert piece is not None
+    removed = log.delete_old_segments(NOW + DAY + 5)
+    assert 0 < removed < rolled
+    assert log.log_start_offset == log.segments[0].base_offset > 0
+    assert len(file_bytes(files, endings=[".log.deleted"])) == removed
+    assert len(piece.read()) > 0, "a reader that holds the file goes on"
+    log.remove_deleted_files(NOW + DAY + 6)
+    assert file_bytes(files, endings=[".deleted"])
+    log.remove_deleted_files(NOW + DAY + 1005)
+    assert not file_bytes(files, endings=[".deleted"])
+    assert isinstance(
+        send(log, batch_of(b"x" * 60, producer_id=1, sequence=8, timestamp_ms=NOW + 8)), Duplicate
+    )
+
+
+def test_a_log_whose_every_record_is_too_old_goes_on_empty() -> None:
+    files = disk()
+    log = open_at(files, LogConfig(retention_ms=DAY, producer_id_expiration_ms=10 * DAY))
+    send(log, batch_of(b"x", producer_id=1, sequence=0))
+    assert log.delete_old_segments(NOW + 2 * DAY) == 1
+    assert (log.log_start_offset, log.log_end_offset, content(log)) == (1, 1, b"")
+    assert log.delete_old_segments(NOW + 4 * DAY) == 0
+    files.kill()
+    again = open_at(files, log.config, clean=False)
+    assert (again.log_start_offset, again.log_end_offset) == (1, 1)
+    assert isinstance(send(again, batch_of(b"x", producer_id=1, sequence=0)), Duplicate)
+
+
+def test_records_not_yet_replicated_stay() -> None:
+    log = open_at(disk(), LogConfig(segment_bytes=200, retention_ms=1))
+    for n in range(6):
+        log.append(batch_of(b"x" * 60, timestamp_ms=NOW + n), leader_epoch=0, now_ms=NOW)
+    assert log.high_watermark == 0
+    assert log.delete_old_segments(NOW + DAY) == 0
+    log.advance_high_watermark(4)
+    log.delete_old_segments(NOW + DAY)
+    assert log.log_start_offset <= 4
+
+
+def test_idle_producers_are_forgotten_and_others_stay() -> None:
+    log = open_at(disk(), LogConfig(producer_id_expiration_ms=1000))
+    send(log, batch_of(b"x", producer_id=1, sequence=0))
+    send(log, batch_of(b"x", producer_id=2, sequence=0, transactional=True))
+    assert log.expire_producers(NOW + 1000) == 1
+    assert 1 not in log.producers
+    assert 2 in log.producers
+    assert log._files.exists(DIRECTORY)
