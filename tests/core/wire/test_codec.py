@@ -101,6 +101,8 @@ def test_a_response_in_parts_leaves_records_to_whoever_sends_them() -> None:
     assert [len(one.records or b"") for one in read.responses[0].partitions] == [1000, 1000]
     with pytest.raises(WireError, match="use encode_parts"):
         response.encode(12)
+    response.unknown_tags = ((9, b"new"),)  # Written the slow way, in parts all the same.
+    assert [part is place for part in response.encode_parts(12)] == [False, True, False, True, False]
 
 
 def test_large_record_bytes_are_not_copied_into_parts() -> None:

@@ -2,13 +2,13 @@
 
 Role.   `compile_reader` gives a function `read(data, position) -> message` without a loop over fields: runs of
         fields of fixed size are one `struct` call, nested arrays are nested loops in the same function.
-Flow.   `codec` calls it once per message and version, and calls the function for every message.
-Rules.  * The function raises on everything `plain.read` refuses, but not with a good text: `codec` then asks
+Flow.   `message` calls it once per message and version, and calls the function for every message.
+Rules.  * The function raises on everything `plain.read` refuses, but not with a good text: `message` then asks
           `plain` what is wrong. So a check here may be late (an overrun shows in the next read, or at the
           end, because positions only grow) but never missing.
         * Lengths below null, counts beyond the bytes left, bad booleans and broken UTF-8 are checked on the spot.
         * Messages with record bytes are read in place, from any buffer; all others from `bytes`.
-        * A tagged section that is not empty is handed to `plain.read_tags`.
+        * Tags rise, and a tagged field takes exactly its size.
 
 What it makes, for Heartbeat v4 (`b` bytes, `p` position, `k` a compact length; numbered by nesting and use):
 
@@ -29,7 +29,6 @@ from itertools import repeat
 from struct import Struct as Packing
 from typing import Final, TypeAlias
 
-from semel.core.wire import plain
 from semel.core.wire.primitives import STRING_SIZE_MAX, UNSIGNED_VARINT_MAX
 from semel.core.wire.schema import (
     BOOL,
@@ -106,15 +105,43 @@ def _more_string(data: BytesLike, position: int, value: int) -> tuple[int, int]:
     return value, position
 
 
+def _tag_start(data: BytesLike, position: int, end: int, last: int) -> tuple[int, int, int]:
+    """A tag, where its field stops and where it starts."""
+    tag = data[position]
+    position += 1
+    if tag > 127:
+        tag, position = _more(data, position, tag)
+    size = data[position]
+    position += 1
+    if size > 127:
+        size, position = _more(data, position, size)
+    if tag <= last or size > end - position:
+        raise MalformedError
+    return tag, position + size, position
+
+
+def _unknown_tags(
+    data: BytesLike, position: int, end: int, count: int
+) -> tuple[tuple[tuple[int, bytes], ...], int]:
+    """A section none of whose fields we know."""
+    found: list[tuple[int, bytes]] = []
+    tag = -1
+    for _ in repeat(None, count):
+        tag, stop, position = _tag_start(data, position, end, tag)
+        found.append((tag, bytes(data[position:stop])))
+        position = stop
+    return tuple(found), position
+
+
+_ARRAYS_KEPT: Final = 16  # Integer arrays shorter than this (replicas, partitions) have their call ready.
 _ARRAYS: Final = {
-    letter: tuple(Packing(f">{count}{letter}").unpack_from for count in range(32)) for letter in "bhiq"
+    letter: tuple(Packing(f">{count}{letter}").unpack_from for count in range(_ARRAYS_KEPT))
+    for letter in "bhiq"
 }
 
 
 def _numbers(data: BytesLike, position: int, count: int, letter: str) -> list[int]:
     """An array of integers in one call; the caller has checked that they are there."""
-    if count < 32:
-        return list(_ARRAYS[letter][count](data, position))
     return list(Packing(f">{count}{letter}").unpack_from(data, position))
 
 
@@ -139,8 +166,9 @@ class _ReaderSource:
             "more_string": _more_string,
             "new": object.__new__,
             "numbers": _numbers,
-            "read_tags": plain.read_tags,
             "repeat": repeat,
+            "tag_start": _tag_start,
+            "unknown_tags": _unknown_tags,
         }
 
     def line(self, text: str) -> None:
@@ -187,12 +215,45 @@ class _ReaderSource:
             if field.tag is None and self.version in field.versions:
                 self.field(field, f"{target}.{field.name}")
         if self.flexible:
-            tags = self.name("t")
-            self.take("B", 1, tags)
+            self.tags(
+                target,
+                [field for field in fields if field.tag is not None and self.version in field.versions],
+            )
+
+    def tags(self, target: str, known: list[Field]) -> None:
+        """The section of tagged fields that ends a struct: nearly always one zero byte."""
+        count = self.name("t")
+        self.take("B", 1, count)
+        self.flush()
+        self.line(f"if {count}:")
+        self.depth += 1
+        self.line(f"if {count} > 127: {count}, p = more(b, p, {count})")
+        if known:
+            self.known_tags(target, known, count)
+        else:
+            self.line(f"{target}.unknown_tags, p = unknown_tags(b, p, end, {count})")
+        self.depth -= 1
+
+    def known_tags(self, target: str, known: list[Field], count: str) -> None:
+        tag, last, stop, unknown = (self.name(prefix) for prefix in "gqzu")
+        self.line(f"{last} = -1")
+        self.line(f"{unknown} = []")
+        self.line(f"for _ in repeat(None, {count}):")
+        self.depth += 1
+        self.line(f"{tag}, {stop}, p = tag_start(b, p, end, {last})")
+        self.line(f"{last} = {tag}")
+        word = "if"
+        for field in known:
+            self.line(f"{word} {tag} == {field.tag}:")
+            self.depth += 1
+            self.field(field, f"{target}.{field.name}")
             self.flush()
-            self.line(f"if {tags}:")
-            self.line(f"    if {tags} > 127: {tags}, p = more(b, p, {tags})")
-            self.line(f"    p = read_tags({target}, b, p, {tags}, {self.version})")
+            self.depth -= 1
+            word = "elif"
+        self.line(f"else: {unknown}.append(({tag}, bytes(b[p:{stop}]))); p = {stop}")
+        self.line(f"if p != {stop}: raise MalformedError")
+        self.depth -= 1
+        self.line(f"if {unknown}: {target}.unknown_tags = tuple({unknown})")
 
     def default(self, field: Field, target: str) -> None:
         default = field.new_default()
@@ -276,7 +337,8 @@ class _ReaderSource:
             self.line(f"{length} -= {excess}")
         self.line(f"if {length} < 0 or {length} * {least} > end - p: raise MalformedError")
         if field.kind is not None and field.kind.format in ("b", "h", "i", "q"):
-            self.line(f"{target} = numbers(b, p, {length}, {field.kind.format!r})")
+            quick = f"list({self.bind('A', _ARRAYS[field.kind.format])}[{length}](b, p)) if {length} < {_ARRAYS_KEPT}"
+            self.line(f"{target} = {quick} else numbers(b, p, {length}, {field.kind.format!r})")
             self.line(f"p += {length} * {least}")
         else:
             self.elements(field, target, length)

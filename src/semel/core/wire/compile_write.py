@@ -2,11 +2,11 @@
 
 Role.   `compile_writer` gives a function `write(message, out)` that puts the message's pieces on a list: one
         `struct` call per run of fixed-size fields, lengths of classic strings and arrays included.
-Flow.   `codec` calls it once per message and version, and calls the function for every message.
+Flow.   `message` calls it once per message and version, and calls the function for every message.
 Rules.  * What does not fit (a number out of range, None where it may not be, a wrong type) raises anything;
-          `codec` then asks `plain.write`, which says what is wrong.
+          `message` then asks `plain.write`, which says what is wrong.
         * A field the version lacks is compared with its default unless it is ignorable.
-        * An empty section of tagged fields is a zero byte in the run; one with fields in it is `plain.write_tags`.
+        * An empty section of tagged fields is a zero byte in the run. Unknown tags are left to `plain.write`.
 
 What it makes, for Heartbeat v4 (`s` the bytes of a string, `V` the varints of one byte):
 
@@ -23,7 +23,6 @@ from dataclasses import replace
 from struct import Struct as Packing
 from typing import Final, TypeAlias
 
-from semel.core.wire import plain
 from semel.core.wire.primitives import STRING_SIZE_MAX, unsigned_varint
 from semel.core.wire.schema import NEVER, STRING, UUID, Field, Kind, Struct, Value, fields_of
 from semel.types import BytesLike
@@ -62,16 +61,15 @@ def _long_string(length: int) -> bytes:
 NULL_STRUCT: Final = b"\xff"
 PRESENT_STRUCT: Final = b"\x01"
 _ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
+_ARRAYS_KEPT: Final = 16  # Integer arrays shorter than this (replicas, partitions) have their call ready.
 _ARRAYS: Final = {
-    letter: tuple(Packing(f">{count}{letter}").pack for count in range(32)) for letter in "bhiq"
+    letter: tuple(Packing(f">{count}{letter}").pack for count in range(_ARRAYS_KEPT)) for letter in "bhiq"
 }
 
 
 def _numbers(values: list[int], letter: str) -> bytes:
     """An array of integers in one call."""
-    if (count := len(values)) < 32:
-        return _ARRAYS[letter][count](*values)
-    return Packing(f">{count}{letter}").pack(*values)
+    return Packing(f">{len(values)}{letter}").pack(*values)
 
 
 class _WriterSource:
@@ -92,7 +90,6 @@ class _WriterSource:
             "long_string": _long_string,
             "long_varint": unsigned_varint,
             "numbers": _numbers,
-            "write_tags": plain.write_tags,
         }
 
     def line(self, text: str) -> None:
@@ -141,18 +138,46 @@ class _WriterSource:
         for field in fields:
             if field.tag is None and self.version in field.versions:
                 self.field(field, f"{source}.{field.name}")
-        tagged = [field for field in fields if field.tag is not None and self.version in field.versions]
-        if not self.flexible or not tagged:
-            self.line(f"if {source}.unknown_tags: raise RareError")
-        if self.flexible and not tagged:
-            self.put("x", "")
-        elif self.flexible:
+        self.line(f"if {source}.unknown_tags: raise RareError")
+        if self.flexible:
+            tagged = [field for field in fields if field.tag is not None and self.version in field.versions]
+            if tagged:
+                self.tags(tagged, source)
+            else:
+                self.put("x", "")
+
+    def tags(self, tagged: list[Field], source: str) -> None:
+        """The section of tagged fields: how many, then each with its number and size, in the order of the numbers."""
+        pieces, count, outer, content = (self.name(prefix) for prefix in "tnuv")
+        self.flush()
+        self.line(f"if {' or '.join(self.differs(field, source) for field in tagged)}:")
+        self.depth += 1
+        self.line(f"{pieces} = []; {count} = 0; {outer} = out")
+        for field in sorted(tagged, key=lambda one: one.tag or 0):
+            self.line(f"if {self.must_write(field, source)}:")
+            self.depth += 1
+            self.line("out = []")
+            self.field(replace(field, tag=None), f"{source}.{field.name}")
             self.flush()
-            present = " or ".join(
-                [f"{source}.unknown_tags", *(self.differs(field, source) for field in tagged)]
+            self.line(f"{content} = b''.join(out); {count} += 1")
+            self.line(
+                f"{pieces} += ({unsigned_varint(field.tag or 0)!r}, long_varint(len({content})), {content})"
             )
-            self.line(f"if {present}: out += write_tags({source}, {self.version})")
-            self.line("else: out.append(ZERO)")
+            self.depth -= 1
+        self.line(f"out = {outer}")
+        self.line(f"out.append(V[{count}])")
+        self.line(f"out += {pieces}")
+        self.depth -= 1
+        self.line("else: out.append(ZERO)")
+
+    def must_write(self, field: Field, source: str) -> str:
+        """An expression that is true exactly where a tagged field is not at its default."""
+        differs = self.differs(field, source)
+        if (
+            field.struct is not None and not field.is_array
+        ):  # None is absent, and so is a struct at its defaults.
+            return f"{differs} and {source}.{field.name} != {self.bind('D', field.struct())}"
+        return differs
 
     def differs(self, field: Field, source: str) -> str:
         """An expression that is true where the field may not be left out; may be true where it may."""
@@ -229,7 +254,12 @@ class _WriterSource:
             self.line(f"{length} = len({values}){excess}")
         self.length(length, short=False)
         if field.kind is not None and field.kind.format in ("b", "h", "i", "q"):
-            self.piece(f"numbers({values}, {field.kind.format!r})")
+            many = f"numbers({values}, {field.kind.format!r})"
+            if nullable:
+                self.piece(many)
+            else:
+                quick = f"{self.bind('A', _ARRAYS[field.kind.format])}[{length}{excess.replace('+', '-')}](*{values})"
+                self.piece(f"{quick} if {length} <= {_ARRAYS_KEPT - 1} else {many}")
             return
         self.flush()
         element = self.name("o")

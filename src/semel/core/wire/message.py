@@ -95,7 +95,7 @@ class Message(Struct):
             writer(self, out)
             return b"".join(out)
         except Exception as fault:
-            return b"".join(self._written_plainly(version, fault))
+            return b"".join(self._written_plainly(version, fault, bytes_only=True))
 
     def encode_parts(self, version: int) -> list[BytesLike]:
         """The same bytes in pieces: what stands in a `records` field comes back as it is, as one of them."""
@@ -105,7 +105,7 @@ class Message(Struct):
         try:
             writer(self, out)
         except Exception as fault:
-            out = self._written_plainly(version, fault)
+            out = self._written_plainly(version, fault, bytes_only=False)
         parts: list[BytesLike] = []
         small: list[BytesLike] = []
         for part in out:
@@ -120,9 +120,9 @@ class Message(Struct):
             parts.append(b"".join(small))
         return parts
 
-    def _written_plainly(self, version: int, fault: Exception) -> list[BytesLike]:
+    def _written_plainly(self, version: int, fault: Exception, *, bytes_only: bool) -> list[BytesLike]:
         parts = plain.write(self, version=version, flexible=version in self.schema.flexible)
-        if not all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
+        if bytes_only and not all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
             raise WireError(
                 f"{type(self).__name__} v{version}: its records are not bytes, use encode_parts"
             ) from fault

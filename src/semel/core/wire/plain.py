@@ -1,9 +1,8 @@
 """A message's table walked field by field: the reference codec, slow and precise.
 
-Role.   What the compiled codecs must agree with byte for byte. It also does the work they leave out (tagged
-        sections that are not empty) and explains what they refuse.
-Flow.   `codec` calls `read` and `write` when compiled code failed; compiled code calls `read_tags` and
-        `write_tags` for a section with tagged fields in it.
+Role.   What the compiled codecs must agree with byte for byte. It explains what they refuse, and writes back
+        tagged fields we do not know, which they leave to it.
+Flow.   `message` calls `read` and `write` when compiled code failed; `framing` reads the tags of headers with it.
 Rules.  * Every failure is a `WireError` that names message, version, field, byte and values.
         * Reading accepts exactly one way to write a value, as Kafka writes it, except that varints may be long
           and a tagged field may be written out though it is at its default.
@@ -75,24 +74,10 @@ def read(cls: type[S], data: BytesLike, position: int, *, version: int, flexible
     return message
 
 
-def read_tags(target: Struct, data: BytesLike, position: int, count: int, version: int) -> int:
-    """The tagged fields of a struct whose other fields are read; the position after them."""
-    reader = Reader(data, position, title=f"{type(target).__name__} v{version}")
-    _read_tags(reader, target, count, version)
-    return reader.position
-
-
 def write(message: Struct, *, version: int, flexible: bool) -> list[BytesLike]:
     """The message as pieces to be joined; record bytes are pieces of their own, as the caller gave them."""
     writer = Writer(title=f"{type(message).__name__} v{version}")
     _write_struct(writer, message, version, flexible)
-    return writer.parts
-
-
-def write_tags(source: Struct, version: int) -> list[BytesLike]:
-    """The section of tagged fields that ends a struct in a flexible version."""
-    writer = Writer(title=f"{type(source).__name__} v{version}")
-    _write_tags(writer, source, version)
     return writer.parts
 
 

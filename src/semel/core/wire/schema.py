@@ -13,7 +13,7 @@ Role.   The files in `messages/` declare every request and response in this smal
                 topics: list[FetchTopic] = array()
 
         One class serves every version. The annotation gives the type on the wire, the value the default.
-Flow.   `message.encode(version)` and `Message.decode(data, version)` are what everybody calls; `codec` compiles
+Flow.   `message.encode(version)` and `Message.decode(data, version)` are what everybody calls; `message` compiles
         the table for one version on first use. `registry` finds the classes by API key.
 Rules.  * Construction is by keyword; every field has Kafka's default. Types are checked by mypy, ranges on writing.
         * A field may be null where its annotation allows None, in the versions of `null` if that is given.
