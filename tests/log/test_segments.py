@@ -76,7 +76,7 @@ def test_a_look_up_in_a_sealed_segment_reads_a_few_entries_only() -> None:
         send(log, batch_of(b"%d" % n))
     log.roll(NOW)
     sealed = log.segments[0]
-    assert len(sealed.offset_index.file) > 1000
+    assert sealed.offset_index.file.count > 1000
     before = files.counters.reads
     sealed.locate(1234)
     assert files.counters.reads - before < 20
@@ -141,8 +141,8 @@ def test_a_segment_is_closed_when_an_index_is_full() -> None:
     for n in range(40):
         send(log, batch_of(b"x", timestamp_ms=NOW + n))
     assert len(log.segments) > 3
-    assert all(len(segment.offset_index.file) <= 10 for segment in log.segments)
-    assert all(len(segment.time_index.file) * 12 <= 80 for segment in log.segments)
+    assert all(segment.offset_index.file.count <= 10 for segment in log.segments)
+    assert all(segment.time_index.file.count * 12 <= 80 for segment in log.segments)
 
 
 def test_offsets_too_far_from_the_first_begin_a_new_segment() -> None:

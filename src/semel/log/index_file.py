@@ -19,7 +19,7 @@ from semel.runtime.files import File, Files
 class IndexFile:
     """Entries of one index, in memory while they grow, on disk once sealed."""
 
-    __slots__ = ("_content", "_count", "_entry", "_files", "_flushed_bytes", "path")
+    __slots__ = ("_content", "_entry", "_files", "_flushed_bytes", "count", "path")
 
     def __init__(self, files: Files, path: str, entry: Struct) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class IndexFile:
         self._entry = entry
         self._content: bytearray | None = None
         self._flushed_bytes = 0
-        self._count = 0
+        self.count = 0
 
     @classmethod
     def empty(cls, files: Files, path: str, entry: Struct) -> "IndexFile":
@@ -44,12 +44,9 @@ class IndexFile:
         size = files.size(path)
         if size % entry.size:
             raise CorruptLogError(f"{path}: {size} bytes are no whole number of {entry.size}-byte entries")
-        index._count = size // entry.size
+        index.count = size // entry.size
         index._flushed_bytes = size
         return index
-
-    def __len__(self) -> int:
-        return self._count
 
     def entry(self, number: int) -> tuple[int, int]:
         """The entry at `number`, counted from 0."""
@@ -65,7 +62,7 @@ class IndexFile:
     def append(self, first: int, second: int) -> None:
         """Add an entry; the caller keeps the first field rising."""
         self._loaded().extend(self._entry.pack(first, second))
-        self._count += 1
+        self.count += 1
 
     def floor(self, wanted: int) -> tuple[int, int] | None:
         """The last entry whose first field is at most `wanted`."""
@@ -76,20 +73,20 @@ class IndexFile:
         """How many entries have a field of at most `wanted`; either field, since both rise."""
         if self._content is not None:
             content, size, unpack = self._content, self._entry.size, self._entry.unpack_from
-            return _bisect(self._count, lambda number: unpack(content, number * size)[field] <= wanted)
+            return _bisect(self.count, lambda number: unpack(content, number * size)[field] <= wanted)
         file = self._files.open(self.path, read_only=True)
         try:
-            return _bisect(self._count, lambda number: self._read_entry(file, number)[field] <= wanted)
+            return _bisect(self.count, lambda number: self._read_entry(file, number)[field] <= wanted)
         finally:
             file.close()
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""
-        if count >= self._count:
+        if count >= self.count:
             return
         content = self._loaded()
         del content[count * self._entry.size :]
-        self._count = count
+        self.count = count
         self._overwrite()
 
     def flush(self) -> None:
@@ -117,7 +114,7 @@ class IndexFile:
         if self._content is None:
             file = self._files.open(self.path, read_only=True)
             try:
-                self._content = bytearray(file.read_at(0, self._count * self._entry.size))
+                self._content = bytearray(file.read_at(0, self.count * self._entry.size))
             finally:
                 file.close()
         return self._content

@@ -32,7 +32,7 @@ class OffsetIndex:
     def open(cls, files: Files, path: str, base_offset: int, log_size: int) -> "OffsetIndex":
         """An index written earlier; raises `CorruptLogError` if its last entry cannot belong to the log."""
         index = cls(base_offset, IndexFile.open(files, path, ENTRY))
-        if count := len(index.file):
+        if count := index.file.count:
             relative, position = index.file.entry(count - 1)
             # Kafka grows its index files ahead with zeros and trims them on a clean stop: an entry that
             # points at the very start after another one is such a zero.
@@ -55,7 +55,7 @@ class OffsetIndex:
     def offset_after(self, position: int) -> int | None:
         """An offset below which every batch begins before `position`; None if no entry is so far on."""
         count = self.file.count_up_to(position - 1, field=1)
-        return self.base_offset + self.file.entry(count)[0] if count < len(self.file) else None
+        return self.base_offset + self.file.entry(count)[0] if count < self.file.count else None
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or above `offset`."""

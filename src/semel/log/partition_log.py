@@ -178,7 +178,7 @@ class PartitionLog:
         base_offset = self.log_end_offset
         batch.set_base_offset(data, 0, base_offset)
         batch.set_partition_leader_epoch(data, 0, leader_epoch)
-        header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
+        header = batch.numbered(header, base_offset, leader_epoch)
         refused = self._write(data, header, now_ms)
         if refused is not None:
             return refused

@@ -165,8 +165,8 @@ class Segment:
         return (
             self.size_bytes > config.segment_bytes - size_bytes
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or (len(self.offset_index.file) + 1) * OFFSET_ENTRY.size > config.segment_index_bytes
-            or (len(self.time_index.file) + 2) * TIME_ENTRY.size > config.segment_index_bytes
+            or (self.offset_index.file.count + 1) * OFFSET_ENTRY.size > config.segment_index_bytes
+            or (self.time_index.file.count + 2) * TIME_ENTRY.size > config.segment_index_bytes
             or (self.size_bytes > 0 and self._waited_ms(max_timestamp, now_ms) > config.segment_ms)
         )
 

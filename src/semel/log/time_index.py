@@ -32,7 +32,7 @@ class TimeIndex:
     def open(cls, files: Files, path: str, base_offset: int) -> "TimeIndex":
         """An index written earlier; raises `CorruptLogError` if its last entries cannot be."""
         index = cls(base_offset, IndexFile.open(files, path, ENTRY))
-        if count := len(index.file):
+        if count := index.file.count:
             timestamp, relative = index.file.entry(count - 1)
             before = index.file.entry(count - 2)[0] if count > 1 else -1
             if relative < 0 or timestamp <= before:
@@ -45,7 +45,7 @@ class TimeIndex:
     @property
     def last(self) -> tuple[int, int] | None:
         """The largest timestamp and its offset, or None if nothing is indexed."""
-        count = len(self.file)
+        count = self.file.count
         if not count:
             return None
         timestamp, relative = self.file.entry(count - 1)
@@ -53,7 +53,7 @@ class TimeIndex:
 
     def append(self, timestamp: int, offset: int) -> None:
         """Note the largest timestamp so far, if it is larger than the last one noted."""
-        count = len(self.file)
+        count = self.file.count
         if timestamp >= 0 and (not count or timestamp > self.file.entry(count - 1)[0]):
             self.file.append(timestamp, offset - self.base_offset)
 
@@ -64,7 +64,7 @@ class TimeIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or above `offset`."""
-        count = len(self.file)
+        count = self.file.count
         while count and self.base_offset + self.file.entry(count - 1)[1] >= offset:
             count -= 1
         self.file.truncate(count)

@@ -114,6 +114,11 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
+def numbered(header: BatchHeader, base_offset: int, partition_leader_epoch: int) -> BatchHeader:
+    """The header with its place in the log; what `_replace` does, at a third of its cost."""
+    return BatchHeader._make((base_offset, header[1], partition_leader_epoch, *header[3:]))
+
+
 def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     """The header at `position`; raises if fewer bytes than a header are there. Checks nothing else."""
     if position < 0 or len(buffer) - position < HEADER_SIZE:

@@ -16,16 +16,17 @@ from typing import NamedTuple
 from semel.core.records import batch, build, compression
 from semel.core.records.batch import (
     COMPRESSION_MASK,
+    CONTROL_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
     TimestampType,
 )
+from semel.core.records.build import RecordFacts
 from semel.errors import CorruptBatchError, ErrorCode, Refuse, UnsupportedCompressionError
-from semel.types import NO_TIMESTAMP
-
-_LONG_MAX = (1 << 63) - 1
+from semel.types import NO_PRODUCER_ID, NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +55,25 @@ def validate(
     """Check one batch for appending; `from_client` is False for what the broker itself writes."""
     try:
         header = batch.read_header(data)
-        refused = _check_header(len(data), header, rules, from_client)
-        if refused is not None:
-            return refused
+        if not _is_sound(header, len(data), rules, from_client):
+            return _why_unsound(header, len(data), rules)
         batch.check_crc(data, 0, header)
     except CorruptBatchError as error:
         return Refuse(ErrorCode.CORRUPT_MESSAGE, str(error))
     try:
-        largest = build.check_records(data, 0, header)
+        facts = build.survey_records(data, 0, header)
     except CorruptBatchError as error:
         return Refuse(ErrorCode.INVALID_RECORD, str(error))
     except UnsupportedCompressionError as error:
         return Refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error))
     if from_client:
-        refused = _check_records(data, header, rules, now_ms, largest)
+        refused = _check_records(facts, rules, now_ms)
         if refused is not None:
             return refused
     if (
         rules.compression_type is not None
-        and rules.compression_type != header.compression
         and not header.is_control
+        and rules.compression_type != header.compression
     ):
         data, header = _recompress(data, header, rules.compression_type)
         if header.size_bytes > rules.max_message_bytes:
@@ -81,13 +81,48 @@ def validate(
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         batch.set_log_append_time(data, 0, header, now_ms)
         header = batch.read_header(data)
-    elif largest != header.max_timestamp:
-        batch.set_max_timestamp(data, 0, header, largest)
+    elif facts.largest_timestamp != header.max_timestamp:
+        batch.set_max_timestamp(data, 0, header, facts.largest_timestamp)
         header = batch.read_header(data)
     return ValidBatch(data, header)
 
 
-def _check_header(size: int, header: BatchHeader, rules: BatchRules, from_client: bool) -> Refuse | None:
+def _is_sound(header: BatchHeader, size: int, rules: BatchRules, from_client: bool) -> bool:
+    """Whether the header can be accepted: one look at each field, because every batch comes by here."""
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        _,
+        attributes,
+        last_offset_delta,
+        _,
+        _,
+        producer_id,
+        _,
+        base_sequence,
+        count,
+    ) = header
+    return (
+        magic == MAGIC
+        and length + LOG_OVERHEAD == size
+        and HEADER_SIZE <= size <= rules.max_message_bytes
+        and size <= rules.segment_bytes
+        and 0 < count == last_offset_delta + 1
+        and (
+            not from_client
+            or (
+                base_offset == 0
+                and not attributes & (CONTROL_BIT | TIMESTAMP_TYPE_BIT)
+                and (producer_id == NO_PRODUCER_ID or base_sequence >= 0)
+            )
+        )
+    )
+
+
+def _why_unsound(header: BatchHeader, size: int, rules: BatchRules) -> Refuse:
+    """The code and the words for the first thing `_is_sound` found wrong."""
     if header.magic != MAGIC:
         return _invalid(f"magic {header.magic} is not served: only message format {MAGIC} is")
     batch.check_shape(header)
@@ -99,66 +134,46 @@ def _check_header(size: int, header: BatchHeader, rules: BatchRules, from_client
         return _invalid(
             f"{size - header.size_bytes} bytes follow the batch: exactly one per partition is allowed"
         )
-    if header.size_bytes > rules.max_message_bytes:
-        return _too_large(header.size_bytes, rules)
-    if header.size_bytes > rules.segment_bytes:
+    if size > rules.max_message_bytes:
+        return _too_large(size, rules)
+    if size > rules.segment_bytes:
         return Refuse(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"the batch has {header.size_bytes} bytes, a segment holds {rules.segment_bytes} (segment.bytes)",
+            f"the batch has {size} bytes, a segment holds {rules.segment_bytes} (segment.bytes)",
         )
     if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
         return _invalid(
             f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}"
         )
-    return _check_client_header(header) if from_client else None
-
-
-def _check_client_header(header: BatchHeader) -> Refuse | None:
     if header.base_offset != 0:
         return _invalid(f"base offset {header.base_offset}: a producer numbers its batch from 0")
     if header.is_control:
         return _invalid("control records are written by brokers only")
-    if header.has_producer_id and header.base_sequence < 0:
-        return _invalid(f"base sequence {header.base_sequence} of producer {header.producer_id} is negative")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return Refuse(
             ErrorCode.INVALID_TIMESTAMP,
             "the batch claims the broker's append time: producers send create time",
         )
-    return None
+    return _invalid(f"base sequence {header.base_sequence} of producer {header.producer_id} is negative")
 
 
-def _check_records(
-    data: bytearray | memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, largest: int
-) -> Refuse | None:
-    if rules.timestamp_type is TimestampType.CREATE_TIME and largest != NO_TIMESTAMP:
-        if largest - now_ms > rules.timestamp_after_max_ms:
+def _check_records(facts: RecordFacts, rules: BatchRules, now_ms: int) -> Refuse | None:
+    if rules.timestamp_type is TimestampType.CREATE_TIME:
+        largest, smallest = facts.largest_timestamp, facts.smallest_timestamp
+        if largest != NO_TIMESTAMP and largest - now_ms > rules.timestamp_after_max_ms:
             return Refuse(
                 ErrorCode.INVALID_TIMESTAMP,
                 f"timestamp {largest} is more than {rules.timestamp_after_max_ms} ms ahead of the broker's clock "
                 f"{now_ms} (message.timestamp.after.max.ms)",
             )
-        if rules.timestamp_before_max_ms != _LONG_MAX:
-            smallest = min(
-                (
-                    r.timestamp_ms
-                    for r in build.iter_records(data, 0, header)
-                    if r.timestamp_ms != NO_TIMESTAMP
-                ),
-                default=now_ms,
+        if smallest != NO_TIMESTAMP and now_ms - smallest > rules.timestamp_before_max_ms:
+            return Refuse(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {smallest} is more than {rules.timestamp_before_max_ms} ms before the broker's "
+                f"clock {now_ms} (message.timestamp.before.max.ms)",
             )
-            if now_ms - smallest > rules.timestamp_before_max_ms:
-                return Refuse(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    f"timestamp {smallest} is more than {rules.timestamp_before_max_ms} ms before the broker's "
-                    f"clock {now_ms} (message.timestamp.before.max.ms)",
-                )
-    if rules.keys_required:
-        for record in build.iter_records(data, 0, header):
-            if record.key is None:
-                return _invalid(
-                    f"record {record.offset - header.base_offset} has no key: a compacted topic needs one"
-                )
+    if rules.keys_required and facts.first_without_key >= 0:
+        return _invalid(f"record {facts.first_without_key} has no key: a compacted topic needs one")
     return None
 
 
