@@ -136,7 +136,7 @@ def _columns(sections: list[_Section]) -> pa.RecordBatch:
 
     rows = total(FOUND_KEPT)
     if rows == 0:
-        return SCHEMA.empty_table().to_batches()[0]
+        return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     columns = np.zeros(FILL_SLOTS, np.int64)
     offsets = pa.allocate_buffer(8 * rows)
     timestamps = pa.allocate_buffer(8 * rows)

@@ -138,7 +138,7 @@ def _compress_snappy(data: memoryview) -> bytearray:
 
 def _decompress_snappy(data: memoryview, size_max: int) -> BytesLike:
     if data[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
-        return _snappy_block(data, size_max)
+        return _snappy_block(data, 0, size_max)
     parts: list[memoryview] = []
     size = 0
     position = 0
@@ -152,15 +152,15 @@ def _decompress_snappy(data: memoryview, size_max: int) -> BytesLike:
         position += _U32_BE.size
         if length > len(data) - position:
             raise _DamagedError(f"a block of {length} bytes, {len(data) - position} are left")
-        part = _snappy_block(data[position : position + length], size_max - size)
+        part = _snappy_block(data[position : position + length], size, size_max)
         parts.append(part)
         size += len(part)
         position += length
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _snappy_block(block: memoryview, size_max: int) -> memoryview:
-    if cramjam.snappy.decompress_raw_len(block) > size_max:
+def _snappy_block(block: memoryview, size_before: int, size_max: int) -> memoryview:
+    if size_before + cramjam.snappy.decompress_raw_len(block) > size_max:
         raise _too_large(size_max)
     return memoryview(cramjam.snappy.decompress_raw(block))
 
