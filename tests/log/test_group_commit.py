@@ -1,0 +1,128 @@
+"""Group commit: many answers share one sync, and no answer leaves before its batch survives a power cut.
+
+Method: writers on a simulated host with a slow disk; the power fails at some moment; what was answered must be there.
+"""
+
+import asyncio
+import errno
+
+import pytest
+
+from log_kit import batch_of, open_at, send
+from semel.errors import LogError
+from semel.log.config import LogConfig
+from semel.log.group_commit import GroupCommit
+from semel.runtime.bundle import Runtime
+from semel.runtime.simulation import Simulation
+
+EVERY_BATCH = LogConfig(flush_messages=1, segment_bytes=2000)
+WRITERS = 20
+
+
+def test_answers_that_wait_together_share_a_sync() -> None:
+    simulation = Simulation(1)
+    host = simulation.host("broker")
+    host.disk.sync_delay_seconds = (0.01, 0.02)
+
+    async def program(runtime: Runtime) -> tuple[int, int]:
+        log = open_at(runtime.files, EVERY_BATCH)
+        commits = GroupCommit(log, runtime.tasks, runtime.clock)
+
+        async def writer(producer_id: int) -> None:
+            for n in range(10):
+                send(log, batch_of(b"x", producer_id=producer_id, sequence=n), now_ms=runtime.clock.now_ms())
+                end_offset = log.log_end_offset
+                await commits.durable(end_offset)
+                assert log.recovery_point >= end_offset
+
+        async with asyncio.TaskGroup() as group:
+            for producer_id in range(WRITERS):
+                group.create_task(writer(producer_id))
+        await runtime.tasks.close()
+        return log.log_end_offset, commits.syncs
+
+    async def main() -> tuple[int, int]:
+        return await host.start(program)
+
+    stored, syncs = simulation.run(main())
+    assert stored == 10 * WRITERS
+    assert syncs <= 2 * 10 + 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_trap_23_what_was_answered_survives_a_power_cut(seed: int) -> None:
+    simulation = Simulation(seed)
+    host = simulation.host("broker")
+    host.disk.sync_delay_seconds = (0.001, 0.02)
+    answered: dict[int, int] = {}
+
+    async def program(runtime: Runtime) -> None:
+        log = open_at(runtime.files, EVERY_BATCH)
+        commits = GroupCommit(log, runtime.tasks, runtime.clock)
+
+        async def writer(producer_id: int) -> None:
+            for n in range(50):
+                await runtime.tasks.sleep(runtime.dice.random() * 0.01)
+                send(log, batch_of(b"x", producer_id=producer_id, sequence=n), now_ms=runtime.clock.now_ms())
+                await commits.durable(log.log_end_offset)
+                answered[producer_id] = n
+
+        async with asyncio.TaskGroup() as group:
+            for producer_id in range(WRITERS):
+                group.create_task(writer(producer_id))
+
+    async def main() -> dict[int, int]:
+        host.start(program)
+        await asyncio.sleep(0.2 + seed * 0.003)
+        host.cut_power()
+        log = open_at(host.boot().files, EVERY_BATCH, clean=False)
+        return {entry.producer_id: entry.last_sequence for entry in log.producers.entries()}
+
+    stored = simulation.run(main())
+    assert answered
+    for producer_id, sequence in answered.items():
+        assert stored.get(producer_id, -1) >= sequence, f"producer {producer_id} lost an answered batch"
+
+
+def test_a_sync_that_fails_answers_nobody() -> None:
+    simulation = Simulation(3)
+    host = simulation.host("broker")
+
+    async def program(runtime: Runtime) -> None:
+        log = open_at(runtime.files, EVERY_BATCH)
+        commits = GroupCommit(log, runtime.tasks, runtime.clock)
+        send(log, batch_of(b"x"))
+        host.disk.fail("sync", errno.EIO)
+        for _attempt in range(2):
+            with pytest.raises(LogError, match="a sync failed"):
+                await commits.durable(1)
+        await runtime.tasks.close()
+
+    async def main() -> None:
+        await host.start(program)
+
+    simulation.run(main())
+
+
+def test_a_truncation_under_a_running_sync_is_not_taken_for_durable() -> None:
+    simulation = Simulation(4)
+    host = simulation.host("broker")
+    host.disk.sync_delay_seconds = (0.01, 0.02)
+
+    async def program(runtime: Runtime) -> None:
+        log = open_at(runtime.files, EVERY_BATCH)
+        commits = GroupCommit(log, runtime.tasks, runtime.clock)
+        send(log, batch_of(b"a"))
+        send(log, batch_of(b"b"))
+        waiting = asyncio.create_task(commits.durable(2))
+        await asyncio.sleep(0)
+        log.truncate_to(1, runtime.clock.now_ms())
+        with pytest.raises(LogError, match="truncated below offset 2"):
+            await waiting
+        assert log.recovery_point <= 1
+        await runtime.tasks.close()
+
+    async def main() -> None:
+        await host.start(program)
+
+    simulation.run(main())
