@@ -10,8 +10,9 @@ import pytest
 
 from semel.bench import report
 from semel.bench.measure import BenchError, ComparisonResult, Estimate, Ratio, SubjectResult
+from semel.runtime.environment import Environment, environment
 
-MACHINE = report.Environment(
+MACHINE = Environment(
     date="2026-01-02 03:04 UTC",
     commit="abc123",
     python="CPython 3.11.9",
@@ -186,7 +187,7 @@ def test_a_damaged_file_is_refused_by_name_and_left_alone(tmp_path: Path, text: 
 
 
 def test_the_environment_describes_this_process() -> None:
-    here = report.environment("python -m semel.bench codec")
+    here = environment("python -m semel.bench codec")
     assert here.command == "python -m semel.bench codec"
     assert here.date.endswith(" UTC")
     assert here.cores >= 1

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX, ROUND_SECONDS_MIN, measure
-from semel.bench.report import Section, as_json, as_markdown, comparison_lines, environment, update
+from semel.bench.report import Section, as_json, as_markdown, comparison_lines, update
 from semel.errors import SemelError
+from semel.runtime.environment import environment
 
 NAMES: Final = ("codec", "kernels", "runtime", "log")
 _QUICK_PAIRS: Final = 3

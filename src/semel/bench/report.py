@@ -8,16 +8,13 @@ Rules.  * A missed target is said in a sentence of its own, not left to be compu
 """
 
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from semel.bench.measure import BenchError, ComparisonResult, Estimate, Ratio, SubjectResult, coverage
+from semel.runtime.environment import Environment
 
 _HEADER: Final = """\
 # Benchmarks
@@ -30,18 +27,6 @@ over the peer's (more is better), *CPU* is Semel's CPU seconds over the peer's f
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """Where and when a section was measured, and how to measure it again."""
-
-    date: str
-    commit: str
-    python: str
-    processor: str
-    cores: int
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """All comparisons of one benchmark module."""
 
@@ -49,18 +34,6 @@ class Section:
     about: str
     environment: Environment
     results: tuple[ComparisonResult, ...]
-
-
-def environment(command: str) -> Environment:
-    """What this machine and checkout are now."""
-    return Environment(
-        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        commit=_commit(Path(__file__).parent),
-        python=f"{platform.python_implementation()} {platform.python_version()}",
-        processor=_processor(Path("/proc/cpuinfo")),
-        cores=os.cpu_count() or 1,
-        command=command,
-    )
 
 
 def update(json_path: Path, fresh: Sequence[Section], order: Sequence[str]) -> list[Section]:
@@ -193,33 +166,6 @@ def _number(value: float) -> str:
     if abs(rounded) < 1e-4:
         return f"{value:.2e}"
     return f"{value:#.3g}"
-
-
-def _commit(inside: Path) -> str:
-    """The commit of the checkout the code runs from, marked if files differ from it."""
-    try:
-        git = ["git", "-C", str(inside)]
-        commit = subprocess.run(
-            [*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True
-        )
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--", str(inside.parent)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"  # Installed from a wheel: there is no checkout.
-    return commit.stdout.strip() + (" with uncommitted changes" if changes.stdout.strip() else "")
-
-
-def _processor(cpuinfo: Path) -> str:
-    if cpuinfo.exists():  # Linux. Elsewhere the platform module knows less, but something.
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            key, _colon, value = line.partition(":")
-            if key.strip() == "model name" and value.strip():
-                return value.strip()
-    return platform.processor() or platform.machine() or "unknown processor"
 
 
 def _section(entry: Mapping[str, Any]) -> Section:

@@ -1,0 +1,129 @@
+"""Long seeded runs: every scenario over many seeds, on all cores, with the outcome written down.
+
+Role.   `make campaign`. What CI does for a few hundred seeds, this does for as many as it is given time for.
+Rules.  * A seed is a whole story: the same seed fails again, alone: `python -m semel.verify.campaign --only NAME --first SEED --seeds 1`.
+        * A failing seed stops nothing; its story goes into the report, and the exit code is 1.
+        * The page says what was run: scenario, seeds, how long, commit, date, machine.
+
+Usage.  python -m semel.verify.campaign [--only NAME]… [--first N] [--seeds N] [--write docs/campaign.md]
+"""
+
+import argparse
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from semel.runtime.environment import environment
+from semel.verify.scenarios import log_crash
+
+SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
+    "log_crash": log_crash.run,
+}
+_SEEDS_DEFAULT: Final = 100_000
+_CHUNK: Final = 50
+_STORIES_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One scenario over its seeds."""
+
+    name: str
+    first: int
+    seeds: int
+    seconds: float
+    failures: tuple[tuple[int, str], ...]
+
+
+def play(task: tuple[str, int]) -> tuple[int, str] | None:
+    """Run one seed; the seed and its story if a promise was broken."""
+    name, seed = task
+    logging.disable(logging.CRITICAL)  # Scenarios damage files by the thousand; every repair would be a line.
+    try:
+        SCENARIOS[name](seed)
+    except Exception as error:
+        return seed, f"{type(error).__name__}: {error}"
+    return None
+
+
+def run(name: str, first: int, seeds: int, progress: Callable[[int], None]) -> Outcome:
+    """Play `seeds` seeds from `first` on, on every core."""
+    started = time.monotonic()
+    failures = []
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+        tasks = ((name, seed) for seed in range(first, first + seeds))
+        for done, failure in enumerate(pool.imap_unordered(play, tasks, chunksize=_CHUNK), start=1):
+            if failure is not None:
+                failures.append(failure)
+            if done % 1000 == 0 or done == seeds:
+                progress(done)
+    return Outcome(name, first, seeds, time.monotonic() - started, tuple(sorted(failures)))
+
+
+def as_markdown(outcomes: Sequence[Outcome], command: str) -> str:
+    """The page."""
+    here = environment(command)
+    lines = [
+        "# Campaign",
+        "",
+        "Seeded scenarios with faults, over many seeds. A scenario raises as soon as a promise is broken; the module of",
+        "each says which promises it checks.",
+        "",
+        f"{here.date}, commit {here.commit}, {here.python}, {here.cores} cores of {here.processor}. Reproduce with",
+        f"`{command}`.",
+        "",
+        "| scenario | seeds | failed | seconds |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for outcome in outcomes:
+        last = outcome.first + outcome.seeds - 1
+        lines.append(
+            f"| `semel.verify.scenarios.{outcome.name}` | {outcome.first} to {last} | {len(outcome.failures)} "
+            f"| {outcome.seconds:.0f} |"
+        )
+    for outcome in outcomes:
+        for seed, story in outcome.failures[:_STORIES_MAX]:
+            lines += ["", f"## {outcome.name}, seed {seed}", "", "```", story, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _print_progress(name: str, done: int) -> None:
+    print(f"{name}: {done} seeds", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line of this module."""
+    parser = argparse.ArgumentParser(prog="python -m semel.verify.campaign", description="Long seeded runs.")
+    parser.add_argument(
+        "--only", action="append", choices=sorted(SCENARIOS), help="this scenario; may be repeated"
+    )
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default 0)")
+    parser.add_argument(
+        "--seeds", type=int, default=_SEEDS_DEFAULT, metavar="N", help="how many (default %(default)s)"
+    )
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the outcome to this page")
+    options = parser.parse_args(arguments)
+    outcomes = []
+    for name in options.only or sorted(SCENARIOS):
+        outcome = run(name, options.first, options.seeds, partial(_print_progress, name))
+        print(f"{name}: {outcome.seeds} seeds in {outcome.seconds:.0f} s, {len(outcome.failures)} failed")
+        for seed, story in outcome.failures[:_STORIES_MAX]:
+            print(f"seed {seed}: {story}")
+        outcomes.append(outcome)
+    if options.write:
+        command = " ".join(
+            ["python -m semel.verify.campaign", *(sys.argv[1:] if arguments is None else arguments)]
+        )
+        options.write.write_text(as_markdown(outcomes, command), encoding="utf-8")
+    return 1 if any(outcome.failures for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
