@@ -12,6 +12,7 @@ from semel.errors import ConfigError, CorruptLogError, LogDirLockedError
 from semel.log import checkpoints
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory, parse_directory_name
+from semel.log.partition_log import Appended
 from semel.runtime.files import RealFiles, read_whole
 from semel.runtime.memory_files import MemoryDisk
 from semel.types import TopicPartition
@@ -184,18 +185,22 @@ def test_names_of_directories(name: str, expected: TopicPartition | None) -> Non
     assert parse_directory_name(name) == expected
 
 
+@pytest.mark.mission("PST-06")
 def test_what_one_partition_does_holds_up_no_other() -> None:
+    """While one partition syncs, rolls, saves its producers and expires them, the other appends undisturbed."""
     files = disk()
     directory = open_directory(files)
     first = directory.create(ORDERS, TOPIC_ID, NOW)
     second = directory.create(TopicPartition("orders", 1), TOPIC_ID, NOW)
     send(first, batch_of(b"x", producer_id=1, sequence=0))
     send(second, batch_of(b"y", producer_id=1, sequence=0))
-    job = first.begin_flush()
+    job = first.begin_flush()  # Its sync is under way on a thread.
     first.roll(NOW)
-    send(second, batch_of(b"y", producer_id=1, sequence=1))
+    assert isinstance(send(second, batch_of(b"y", producer_id=1, sequence=1)), Appended)
+    assert first.expire_producers(NOW + 10**9) == 1
+    assert isinstance(send(second, batch_of(b"y", producer_id=1, sequence=2)), Appended)
     job.run()
     first.finish_flush(job, NOW)
     assert (first.recovery_point, second.recovery_point) == (1, 0)
-    assert [entry.last_sequence for entry in first.producers.entries()] == [0]
-    assert [entry.last_sequence for entry in second.producers.entries()] == [1]
+    assert first.producers.entries() == []
+    assert [entry.last_sequence for entry in second.producers.entries()] == [2]

@@ -157,7 +157,7 @@ def _dump_snapshot(files: Files, path: str) -> Iterator[str]:
             last = entry.batches[-1]
             line += (
                 f"firstSequence: {last.first_sequence} lastSequence: {last.last_sequence} lastOffset: {last.last_offset} "
-                f"offsetDelta: {last.offset_delta} timestamp: {last.timestamp_ms}"
+                f"offsetDelta: {last.offset_delta} timestamp: {entry.last_timestamp_ms}"
             )
         yield line
 
