@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KAFKA_VERSIONS ?= 4.3.1
+KAFKA_VERSIONS ?= 4.3.1 3.9.2
 TESTS ?= tests
 WORKERS ?= auto
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header

@@ -5,7 +5,6 @@ outcome of each marked test goes to `build/mission.json`, which `semel mission` 
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,12 +74,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(MissionRecorder(), "semel-mission")
 
 
-@pytest.fixture(scope="session")
-def kafka_home() -> Iterator[kafka_peer.KafkaHome]:
-    """Apache Kafka's jars; skips with a reason where Java or the jars are missing, fails in CI."""
+def _installed(version: str) -> kafka_peer.KafkaHome:
+    """Kafka's jars; skips with a reason where Java or the jars are missing, fails in CI."""
     try:
-        yield kafka_peer.find()
+        return kafka_peer.find(version)
     except kafka_peer.PeerMissingError as missing:
         if os.environ.get("SEMEL_REQUIRE_PEERS"):
             raise
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def kafka_home() -> kafka_peer.KafkaHome:
+    """Apache Kafka, the version we measure ourselves against."""
+    return _installed(kafka_peer.DEFAULT_VERSION)
+
+
+@pytest.fixture(scope="session")
+def old_kafka_home() -> kafka_peer.KafkaHome:
+    """The last Apache Kafka with ZooKeeper."""
+    return _installed("3.9.2")

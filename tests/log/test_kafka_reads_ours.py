@@ -179,3 +179,16 @@ def test_kafka_and_semel_read_each_others_files(
     assert headers[-1].next_offset == opened.log_end_offset
     assert {header.compression for header in headers} == {0, 1, 2, 3, 4}
     assert all(isinstance(header, batch.BatchHeader) for header in headers)
+
+
+@pytest.mark.java
+def test_an_older_kafka_reads_ours_too(old_kafka_home: KafkaHome, tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    log = open_at(RealFiles(), CONFIG, directory=str(directory))
+    fill(log)
+    log.close(NOW)
+    path = directory / "00000000000000000000.log"
+    shown = old_kafka_home.run(
+        "kafka.tools.DumpLogSegments", "--files", str(path), "--deep-iteration"
+    ).splitlines()
+    assert shown == list(dump(RealFiles(), str(path), deep_iteration=True))

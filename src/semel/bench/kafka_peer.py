@@ -47,8 +47,14 @@ _STOCK_SETTINGS: Final[Mapping[str, str]] = {
     "log.segment.bytes": "1073741824",
     "log.retention.check.interval.ms": "300000",
 }
-_JVM: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
-               "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true")
+_JVM: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
 
 
 class PeerMissingError(SemelError):
@@ -127,7 +133,8 @@ class KafkaBroker:
         self.port, controller_port = _free_ports(2)
         properties = self.directory / "server.properties"
         properties.write_text(
-            "".join(f"{key}={value}\n" for key, value in self._properties(controller_port).items()), encoding="utf-8"
+            "".join(f"{key}={value}\n" for key, value in self._properties(controller_port).items()),
+            encoding="utf-8",
         )
         if not (self.data / "meta.properties").exists():
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -139,15 +146,29 @@ class KafkaBroker:
         log = self.directory / "server.log"
         self._output = log.open("wb")
         self.process = subprocess.Popen(
-            [java(), f"-Xmx{self.heap}", f"-Xms{self.heap}", *_JVM, self.home._logging("server"),
-             "-cp", self.home.classpath, "kafka.Kafka", str(properties)],
-            stdout=self._output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+            [
+                java(),
+                f"-Xmx{self.heap}",
+                f"-Xms{self.heap}",
+                *_JVM,
+                self.home._logging("server"),
+                "-cp",
+                self.home.classpath,
+                "kafka.Kafka",
+                str(properties),
+            ],
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
         deadline = time.monotonic() + _START_TIMEOUT_SECONDS
         while b"Kafka Server started" not in log.read_bytes():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise PeerFailedError(f"Apache Kafka did not start:\n{log.read_text(errors='replace')[-4000:]}")
+                raise PeerFailedError(
+                    f"Apache Kafka did not start:\n{log.read_text(errors='replace')[-4000:]}"
+                )
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -194,7 +215,9 @@ class KafkaBroker:
 def java() -> str:
     """The machine's Java; raises with a way out if there is none."""
     if (found := shutil.which("java")) is None:
-        raise PeerMissingError("Java is not installed: tests beside Apache Kafka need Java 17 or newer on the PATH")
+        raise PeerMissingError(
+            "Java is not installed: tests beside Apache Kafka need Java 17 or newer on the PATH"
+        )
     return found
 
 
@@ -221,9 +244,18 @@ def install(version: str = DEFAULT_VERSION) -> KafkaHome:
     home.mkdir(parents=True)
     (home / "pom.xml").write_text(_pom(version), encoding="utf-8")
     subprocess.run(
-        ["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", "-DincludeScope=runtime",
-         "-DoutputDirectory=lib"],
-        cwd=home, check=True, stdout=sys.stderr,
+        [
+            "mvn",
+            "-q",
+            "-B",
+            "-Dstyle.color=never",
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            "-DoutputDirectory=lib",
+        ],
+        cwd=home,
+        check=True,
+        stdout=sys.stderr,
     )
     for who, target in (("server", "out"), ("tool", "err")):
         (home / f"log4j2-{who}.properties").write_text(_log4j2(f"SYSTEM_{target.upper()}"), encoding="utf-8")
@@ -238,11 +270,17 @@ def _home(version: str) -> Path:
 
 
 def _pom(version: str) -> str:
-    old = version.split(".")[0] in ("0", "1", "2", "3")
+    old = version.split(".", maxsplit=1)[0] in ("0", "1", "2", "3")
     backend = (
-        ("org.slf4j", "slf4j-reload4j", "1.7.36") if old else ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+        ("org.slf4j", "slf4j-reload4j", "1.7.36")
+        if old
+        else ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
     )
-    wanted = (("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version), backend)
+    wanted = (
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        backend,
+    )
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version></dependency>\n"
         for group, artifact, number in wanted
@@ -283,10 +321,14 @@ def _free_ports(count: int) -> list[int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of this module."""
-    parser = argparse.ArgumentParser(prog="python -m semel.bench.kafka_peer", description="Install Apache Kafka's jars.")
+    parser = argparse.ArgumentParser(
+        prog="python -m semel.bench.kafka_peer", description="Install Apache Kafka's jars."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="fetch the jars of these versions through Maven")
-    installing.add_argument("--if-possible", action="store_true", help="only say so where Java or Maven is missing")
+    installing.add_argument(
+        "--if-possible", action="store_true", help="only say so where Java or Maven is missing"
+    )
     installing.add_argument("versions", nargs="*", default=[DEFAULT_VERSION])
     options = parser.parse_args(arguments)
     for version in options.versions:
