@@ -15,7 +15,7 @@ from semel.bench.kafka_peer import KafkaHome, PeerFailedError, PeerMissingError
 def test_a_missing_installation_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMEL_PEERS", str(tmp_path))
     monkeypatch.setattr(kafka_peer, "java", lambda: "java")
-    with pytest.raises(PeerMissingError, match="Kafka 9.9.9 is not installed: run 'make peers'"):
+    with pytest.raises(PeerMissingError, match=r"Kafka 9\.9\.9 is not installed: run 'make peers'"):
         kafka_peer.find("9.9.9")
 
 
@@ -45,5 +45,5 @@ def test_a_broker_starts_serves_and_keeps_its_data(kafka_home: KafkaHome, tmp_pa
 
 @pytest.mark.java
 def test_a_tool_that_fails_says_what_it_said(kafka_home: KafkaHome) -> None:
-    with pytest.raises(PeerFailedError, match="no.such.Tool ended with 1"):
+    with pytest.raises(PeerFailedError, match=r"no\.such\.Tool ended with 1"):
         kafka_home.run("no.such.Tool")
