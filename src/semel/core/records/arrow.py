@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.core.records import kernels
-from semel.core.records.batch import BatchHeader, TimestampType, check_crc, headers
+from semel.core.records.batch import TIMESTAMP_TYPE_BIT, BatchHeader, check_crc, headers
 from semel.core.records.build import records_section
 from semel.core.records.compression import DECOMPRESSED_SIZE_MAX
 from semel.core.records.kernels import (
@@ -147,7 +147,7 @@ def _columns(sections: list[_Section]) -> pa.RecordBatch:
     headers_column = _HeadersColumn(columns, rows, total) if total(FOUND_HEADERS) else None
     address = columns.ctypes.data
     for section in sections:
-        stamped = section.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        stamped = section.header.attributes & TIMESTAMP_TYPE_BIT
         kernels.fill(
             section.data,
             section.header,

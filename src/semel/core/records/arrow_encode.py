@@ -274,7 +274,8 @@ class _Source:
             raise InvalidRecordError(
                 f"column timestamp has type {array.type}: it must be a timestamp, or milliseconds as integers"
             )
-        array = array.cast(pa.int64())
+        if array.type != pa.int64():
+            array = array.cast(pa.int64())
         if array.null_count:
             array = array.fill_null(timestamp_ms)
         if len(array):
