@@ -25,6 +25,7 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/uv.txt src/semel/_version
 	@$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --require-hashes --requirement locks/uv.txt
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes locks/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m semel.runtime.kernel_cache
 	@touch $@
 
 peers: install ## Apache Kafka through Maven, for the tests and benchmarks beside it (skipped without Java and Maven)
