@@ -23,11 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from wire_values import every_version, kafka_json, random_message  # noqa: E402  # the path is set above
-
 from semel.bench import kafka_peer  # noqa: E402
 from semel.core.wire import registry  # noqa: E402
 from semel.core.wire.framing import FrameReader, read_request_header  # noqa: E402
+from wire_values import every_version, kafka_json, random_message  # noqa: E402  # the path is set above
 
 GOLDEN = ROOT / "tests" / "core" / "wire" / "golden"
 FRAMES_KEPT = 3
@@ -44,7 +43,9 @@ def capture_messages() -> None:
             questions.append((cls.__name__, version, json.dumps(kafka_json(message, version))))
     home = kafka_peer.find()
     oracle = str(ROOT / "tests" / "java" / "WireOracle.java")
-    encoded = home.run(oracle, stdin="".join(f"json {n} {v} {text}\n" for n, v, text in questions)).splitlines()
+    encoded = home.run(
+        oracle, stdin="".join(f"json {n} {v} {text}\n" for n, v, text in questions)
+    ).splitlines()
     read = home.run(
         oracle,
         stdin="".join(f"bytes {n} {v} {raw}\n" for (n, v, _), raw in zip(questions, encoded, strict=True)),
@@ -162,12 +163,32 @@ async def capture_frames() -> None:
 def _tools(bootstrap: str, directory: Path) -> list[list[str]]:
     at = ["--bootstrap-server", bootstrap]
     t = "org.apache.kafka.tools."
-    (directory / "delete.json").write_text('{"partitions":[{"topic":"orders","partition":0,"offset":3}],"version":1}')
+    (directory / "delete.json").write_text(
+        '{"partitions":[{"topic":"orders","partition":0,"offset":3}],"version":1}'
+    )
     (directory / "move.json").write_text(
         '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1],"log_dirs":["any"]}]}'
     )
-    produce = [t + "ProducerPerformance", "--num-records", "40", "--record-size", "30", "--throughput", "-1", *at]
-    consume = [t + "ConsumerPerformance", *at, "--topic", "orders", "--num-records", "40", "--timeout", "4000"]
+    produce = [
+        t + "ProducerPerformance",
+        "--num-records",
+        "40",
+        "--record-size",
+        "30",
+        "--throughput",
+        "-1",
+        *at,
+    ]
+    consume = [
+        t + "ConsumerPerformance",
+        *at,
+        "--topic",
+        "orders",
+        "--num-records",
+        "40",
+        "--timeout",
+        "4000",
+    ]
     groups = [t + "consumer.group.ConsumerGroupCommand", *at]
     return [
         [t + "TopicCommand", *at, "--create", "--topic", "orders", "--partitions", "3", "--config", "retention.ms=99999999"],
@@ -215,11 +236,17 @@ def _tools(bootstrap: str, directory: Path) -> list[list[str]]:
 async def _aiokafka(bootstrap: str) -> None:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="aio", enable_idempotence=True) as producer:
-        async with producer.transaction():
-            await producer.send_and_wait("orders", b"value", key=b"key")
-            await producer.send_offsets_to_transaction({TopicPartition("orders", 0): 7}, "aio-group")
-    async with AIOKafkaConsumer("orders", bootstrap_servers=bootstrap, group_id="aio-group", auto_offset_reset="earliest") as consumer:
+    async with (
+        AIOKafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id="aio", enable_idempotence=True
+        ) as producer,
+        producer.transaction(),
+    ):
+        await producer.send_and_wait("orders", b"value", key=b"key")
+        await producer.send_offsets_to_transaction({TopicPartition("orders", 0): 7}, "aio-group")
+    async with AIOKafkaConsumer(
+        "orders", bootstrap_servers=bootstrap, group_id="aio-group", auto_offset_reset="earliest"
+    ) as consumer:
         await asyncio.wait_for(consumer.getone(), 30)
         await consumer.commit()
     print("ok  aiokafka", file=sys.stderr)
@@ -228,14 +255,20 @@ async def _aiokafka(bootstrap: str) -> None:
 def _kafka_python(bootstrap: str) -> None:
     import kafka
 
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id="kp", enable_idempotence=True)
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id="kp", enable_idempotence=True
+    )
     producer.init_transactions()
     producer.begin_transaction()
     producer.send("orders", b"value").get(30)
     producer.commit_transaction()
     producer.close()
     consumer = kafka.KafkaConsumer(
-        "orders", bootstrap_servers=bootstrap, group_id="kp-group", auto_offset_reset="earliest", consumer_timeout_ms=8000
+        "orders",
+        bootstrap_servers=bootstrap,
+        group_id="kp-group",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=8000,
     )
     next(iter(consumer))
     consumer.commit()

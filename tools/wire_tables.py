@@ -1,6 +1,6 @@
-"""Write `src/semel/core/wire/messages/*.py` from the message definitions in Apache Kafka's client jar.
+"""Write `src/semel/core/wire/messages/*.py` from the message definitions in Apache Kafka's jars.
 
-Usage.  python tools/wire_tables.py KAFKA_CLIENTS_JAR TARGET_DIRECTORY
+Usage.  python tools/wire_tables.py DIRECTORY_OF_KAFKA_JARS TARGET_DIRECTORY
 
 Role.   The tables are facts: names, types, versions, defaults. They are generated once per Kafka release and then
         read, reviewed and tested like any other source (`tests/core/wire/test_tables.py` compares them with the jar).
@@ -176,6 +176,31 @@ NOTES: dict[int, dict[int, str]] = {
     42: {1: "throttled clients delay themselves"},
 }
 
+_GROUP_ROWS = ("Metadata", "MemberMetadata", "TargetAssignmentMetadata", "TargetAssignmentMember",
+               "CurrentMemberAssignment", "RegularExpression", "PartitionMetadata")  # fmt: skip
+# Messages that are no requests: what stands in records of internal topics, and inside other messages' bytes.
+ROWS: dict[str, list[str]] = {
+    "consumer_protocol": ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment"],
+    "group_rows": [
+        *("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue"),
+        *(f"ConsumerGroup{row}{half}" for row in _GROUP_ROWS for half in ("Key", "Value")),
+    ],
+    "transaction_rows": ["TransactionLogKey", "TransactionLogValue"],
+}
+ROW_HEADERS = {
+    "consumer_protocol": """What members of a classic group tell each other inside JoinGroup and SyncGroup.
+
+The bytes start with the version as int16. Subscription: 1 adds owned_partitions, 2 generation_id, 3 rack_id.""",
+    "group_rows": """Rows of __consumer_offsets: committed offsets, classic groups, KIP-848 groups.
+
+A record's key starts with the row's number (`key=` below) as int16, its value with its version as int16. Keys have
+version 0 only. Offsets stand under two numbers: 0 is the older one, with the same key.""",
+    "transaction_rows": """Rows of __transaction_state: what the coordinator knows of a transactional id.
+
+A record's key starts with 0 as int16, its value with its version as int16. Version 1 (flexible) carries the fields
+of transactions v2 as tagged fields.""",
+}
+
 TYPES = {
     "bool": "Bool", "int8": "Int8", "int16": "Int16", "int32": "Int32", "int64": "Int64", "float64": "Float64",
     "uuid": "Uuid", "string": "String", "bytes": "Bytes", "records": "Records",
@@ -195,7 +220,7 @@ def definitions(jar: Path) -> dict[str, Json]:
     found = {}
     with zipfile.ZipFile(jar) as archive:
         for name in archive.namelist():
-            if re.fullmatch(r"(common/message|[\w/]*)/?\w+\.json", name) and "message" in name:
+            if re.fullmatch(r"common/message/\w+\.json", name):
                 text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
                 definition = json.loads(text)
                 found[definition["name"]] = definition
@@ -223,6 +248,11 @@ def within(text: str | None, outer: tuple[int, int]) -> tuple[int, int]:
     return max(first, outer[0]), min(last, outer[1])
 
 
+def versions_of(field: Json) -> str:
+    """A tagged field may leave its versions out."""
+    return str(field.get("versions") or field["taggedVersions"])
+
+
 def spelled(versions: tuple[int, int], outer: tuple[int, int]) -> str:
     first, last = versions
     if last == outer[1]:
@@ -233,19 +263,17 @@ def spelled(versions: tuple[int, int], outer: tuple[int, int]) -> str:
 class Table:
     """One file: the structs of a request and its response, leaves first."""
 
-    def __init__(self, names: dict[str, dict[str, Any]], taken: dict[str, str]) -> None:
+    def __init__(self, classes: dict[str, str], taken: dict[str, str]) -> None:
         self.used: set[str] = set()
-        self.classes: dict[str, str] = names
+        self.classes = classes
         self.taken = taken
 
     def struct_name(self, name: str, message: Json, fields: list[Json]) -> str:
-        """Kafka's name; prefixed where request and response use one name for different structs."""
+        """Kafka's name; prefixed where two messages of a file use one name for different structs."""
         shape = json.dumps([{k: v for k, v in field.items() if k != "about"} for field in fields])
         if self.taken.setdefault(name, shape) == shape:
             return name
-        return (
-            message["name"].removesuffix("Request").removesuffix("Response") + name + message["type"].title()
-        )
+        return str(message["name"]) + name
 
     def emit_struct(self, name: str, fields: list[Json], message: Json, outer: tuple[int, int]) -> str:
         title = self.struct_name(name, message, fields)
@@ -259,7 +287,7 @@ class Table:
         return [f"    {line}" for field in fields if (line := self.line(field, message, outer))]
 
     def line(self, field: Json, message: Json, outer: tuple[int, int]) -> str:
-        versions = within(field["versions"], outer)
+        versions = within(versions_of(field), outer)
         if versions[1] < versions[0]:
             return ""
         kind = field["type"]
@@ -284,7 +312,7 @@ class Table:
         options = []
         if "tag" in field:
             options.append(f"tag={field['tag']}")
-        if nullable and null != versions:
+        if nullable and (null != versions or tagged_struct):
             options.append(f'null="{spelled(null, outer)}"')
         everywhere = versions == outer and not options
         if field.get("ignorable") and versions != outer:
@@ -296,7 +324,8 @@ class Table:
             return f"{name}: {annotation} = array({', '.join(arguments)})"
         if base not in TYPES and not is_array and default != "None":
             self.used.add("struct")
-            return f"{name}: {annotation} = struct({annotation})"
+            arguments = [annotation.removesuffix(" | None"), *options]
+            return f"{name}: {annotation} = struct({', '.join(arguments)})"
         if default == "ZERO_UUID":
             self.used.add("ZERO_UUID")
         if everywhere:
@@ -307,8 +336,12 @@ class Table:
 
     @staticmethod
     def default(field: Json, is_array: bool, base: str) -> str:
-        value = str(field["default"]) if "default" in field else None
-        if value == "null" or ("tag" in field and not is_array and base not in TYPES):
+        given = field.get(
+            "default"
+        )  # JSON's null is no default, the text "null" is one: so Kafka's generator reads it.
+        value = None if given is None else str(given)
+        tagged_struct = "tag" in field and not is_array and base not in TYPES
+        if value == "null" or (tagged_struct and "nullableVersions" not in field):
             return "None"
         if is_array or base not in TYPES:
             return "new"
@@ -331,7 +364,7 @@ def changes(message: Json) -> dict[int, list[str]]:
 
     def walk(fields: list[Json], outer: tuple[int, int]) -> None:
         for field in fields:
-            versions = within(field["versions"], outer)
+            versions = within(versions_of(field), outer)
             if versions[1] < versions[0]:
                 continue
             if versions[0] > outer[0]:
@@ -378,22 +411,22 @@ def _wrapped(line: str, width: int = 108) -> str:
     return "\n".join([*out, line])
 
 
-def module(request: Json, response: Json) -> str:
+def module(docstring: str, messages: list[Json], bases: set[str]) -> str:
     """The text of one file of messages."""
-    classes: dict[str, str] = {}
-    table = Table(classes, {})
+    table = Table({}, {})
     bodies = []
-    for message in (request, response):
-        outer = span(message["validVersions"])
-        lines = table.lines(message["fields"], message, outer)
+    for message in messages:
+        lines = table.lines(message["fields"], message, span(message["validVersions"]))
+        key = f"key={message['apiKey']}, " if "apiKey" in message else ""
         valid, flexible = message["validVersions"], message["flexibleVersions"]
-        base = f'Request["{response["name"]}"]' if message is request else "Response"
-        head = f'class {message["name"]}({base}, key={message["apiKey"]}, versions="{valid}", flexible="{flexible}"):'
-        before = list(classes.values())
-        classes.clear()
-        bodies += [*before, head + "\n" + ("\n".join(lines) or "    pass")]
-        table.classes = classes
-    return assemble(header(request, response), table, bodies, {"Request", "Response"})
+        base = {
+            "request": f'Request["{message["name"].removesuffix("Request")}Response"]',
+            "response": "Response",
+        }.get(message["type"], "Row")
+        head = f'class {message["name"]}({base}, {key}versions="{valid}", flexible="{flexible}"):'
+        bodies += [*table.classes.values(), head + "\n" + ("\n".join(lines) or "    pass")]
+        table.classes = {}
+    return assemble(docstring, table, bodies, bases)
 
 
 def assemble(docstring: str, table: Table, bodies: list[str], bases: set[str]) -> str:
@@ -408,13 +441,19 @@ def assemble(docstring: str, table: Table, bodies: list[str], bases: set[str]) -
 
 
 def main() -> None:
-    jar, target = Path(sys.argv[1]), Path(sys.argv[2])
-    found = definitions(jar)
+    lib, target = Path(sys.argv[1]), Path(sys.argv[2])
+    found: dict[str, Json] = {}
+    for jar in sorted(lib.glob("kafka-*.jar")):
+        found |= definitions(jar)
     for key in SUMMARIES:
         (request,) = (one for one in found.values() if one.get("apiKey") == key and one["type"] == "request")
         response = found[request["name"].removesuffix("Request") + "Response"]
         name = snake(request["name"].removesuffix("Request"))
-        (target / f"{name}.py").write_text(module(request, response), encoding="utf-8")
+        text = module(header(request, response), [request, response], {"Request", "Response"})
+        (target / f"{name}.py").write_text(text, encoding="utf-8")
+    for name, messages in ROWS.items():
+        text = module(ROW_HEADERS[name], [found[one] for one in messages], {"Row"})
+        (target / f"{name}.py").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

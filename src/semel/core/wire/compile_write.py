@@ -58,9 +58,11 @@ def _long_string(length: int) -> bytes:
     return unsigned_varint(length)
 
 
-NULL_STRUCT: Final = b"\xff"
 PRESENT_STRUCT: Final = b"\x01"
 _ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
+_INNER_LOOPS: Final = (
+    2  # An array below topics and partitions is nearly always empty: its pieces are joined apart.
+)
 _ARRAYS_KEPT: Final = 16  # Integer arrays shorter than this (replicas, partitions) have their call ready.
 _ARRAYS: Final = {
     letter: tuple(Packing(f">{count}{letter}").pack for count in range(_ARRAYS_KEPT)) for letter in "bhiq"
@@ -83,6 +85,7 @@ class _WriterSource:
         self.pieces: list[str] = []
         self.run: list[tuple[str, str]] = []  # (format, expression)
         self.counter = 0
+        self.loops = 0
         self.names: dict[str, Value] = {
             "RareError": RareError,
             "V": _ONE_BYTE,
@@ -157,7 +160,7 @@ class _WriterSource:
             self.line(f"if {self.must_write(field, source)}:")
             self.depth += 1
             self.line("out = []")
-            self.field(replace(field, tag=None), f"{source}.{field.name}")
+            self.field(field, f"{source}.{field.name}")
             self.flush()
             self.line(f"{content} = b''.join(out); {count} += 1")
             self.line(
@@ -173,9 +176,7 @@ class _WriterSource:
     def must_write(self, field: Field, source: str) -> str:
         """An expression that is true exactly where a tagged field is not at its default."""
         differs = self.differs(field, source)
-        if (
-            field.struct is not None and not field.is_array
-        ):  # None is absent, and so is a struct at its defaults.
+        if field.absent_when_none and field.struct is not None:  # At its defaults it is absent too.
             return f"{differs} and {source}.{field.name} != {self.bind('D', field.struct())}"
         return differs
 
@@ -184,6 +185,8 @@ class _WriterSource:
         value, default = f"{source}.{field.name}", field.new_default()
         if default is None:
             return f"{value} is not None"
+        if default == [] and self.version in field.null:
+            return f"({value} is None or {value})"
         if isinstance(default, bool | list) or default in (0, ""):
             return f"{value}" if not default else f"not {value}"
         if isinstance(default, Struct):
@@ -213,7 +216,7 @@ class _WriterSource:
         self.line(f"{inner} = {value}")
         if nullable:
             self.flush()
-            self.line(f"if {inner} is None: out.append({NULL_STRUCT!r})")
+            self.line(f"if {inner} is None: out.append({bytes([field.null_marker & 0xFF])!r})")
             self.line("else:")
             self.depth += 1
             self.piece(repr(PRESENT_STRUCT))
@@ -235,6 +238,15 @@ class _WriterSource:
         null, excess = ("0", " + 1") if self.flexible else ("-1", "")
         encoded = f"{raw} = {raw}.encode(); " if kind is STRING else ""
         self.line(f"{raw} = {value}")
+        if (
+            nullable and self.flexible and kind is STRING
+        ):  # Usually null: then one piece, and nothing to compute.
+            self.line(f"if {raw} is None: {raw} = ZERO")
+            self.line("else:")
+            self.line(f"    {encoded}{length} = len({raw}){excess}")
+            self.line(f"    {raw} = (V[{length}] if {length} < 128 else long_string({length})) + {raw}")
+            self.piece(raw)
+            return
         if nullable:
             self.line(f"if {raw} is None: {raw} = b''; {length} = {null}")
             self.line(f"else: {encoded}{length} = len({raw}){excess}")
@@ -261,13 +273,31 @@ class _WriterSource:
                 quick = f"{self.bind('A', _ARRAYS[field.kind.format])}[{length}{excess.replace('+', '-')}](*{values})"
                 self.piece(f"{quick} if {length} <= {_ARRAYS_KEPT - 1} else {many}")
             return
-        self.flush()
+        if self.loops < _INNER_LOOPS:
+            self.flush()
+            self.elements(field, values)
+            return
+        content, outer, pieces = self.name("v"), self.name("u"), self.pieces
+        self.end_run()
+        self.pieces = []
+        self.line(f"{content} = b''")
+        self.line(f"if {values}:")
+        self.depth += 1
+        self.line(f"{outer} = out; out = []")
+        self.elements(field, values)
+        self.line(f"{content} = b''.join(out); out = {outer}")
+        self.depth -= 1
+        self.pieces = [*pieces, content]
+
+    def elements(self, field: Field, values: str) -> None:
         element = self.name("o")
         self.line(f"for {element} in {values}:")
         self.depth += 1
+        self.loops += 1
         if field.struct is not None:
             self.struct(field.struct, element)
         else:
             self.field(replace(field, is_array=False, null=NEVER), element)
         self.flush()
+        self.loops -= 1
         self.depth -= 1

@@ -9,7 +9,7 @@ Rules.  * `decode` takes all of the buffer from `position` on; `encode` gives by
           the caller's own objects (anything with a length, so that a range of a file can stand in their place).
 """
 
-from typing import ClassVar, Final, Generic, Self, TypeVar, cast
+from typing import ClassVar, Final, Generic, Self, TypeVar
 
 from semel.core.wire import plain
 from semel.core.wire.compile_read import ReadFunction, compile_reader, has_records
@@ -26,7 +26,7 @@ SMALL_PART_BYTES: Final = 4096  # Joined with its neighbours: cheaper than one m
 class Schema:
     """What is known of a message beside its fields, and its compiled codecs."""
 
-    __slots__ = ("api_key", "cls", "flexible", "in_place", "readers", "versions", "writers")
+    __slots__ = ("api_key", "cls", "flexible", "in_place", "readers", "versions", "view_readers", "writers")
 
     def __init__(self, cls: type["Message"], api_key: int, versions: str, flexible: str) -> None:
         self.cls = cls
@@ -35,6 +35,7 @@ class Schema:
         self.flexible = Versions.of(flexible)
         self.in_place: bool | None = None
         self.readers: dict[int, ReadFunction] = {}
+        self.view_readers: dict[int, ReadFunction] = {}
         self.writers: dict[int, WriteFunction] = {}
 
     def reader(self, version: int) -> ReadFunction:
@@ -44,6 +45,14 @@ class Schema:
         made = self.readers[version] = compile_reader(
             self.cls, version=version, flexible=version in self.flexible
         )
+        return made
+
+    def view_reader(self, version: int) -> ReadFunction:
+        """For a message with record bytes that comes in a memoryview."""
+        if (made := self.view_readers.get(version)) is None:
+            flexible = version in self.flexible
+            made = compile_reader(self.cls, version=version, flexible=flexible, view=True)
+            self.view_readers[version] = made
         return made
 
     def writer(self, version: int) -> WriteFunction:
@@ -76,15 +85,18 @@ class Message(Struct):
         """The message that fills `data` from `position` on. Raises `WireError` if that is not one."""
         schema = cls.schema
         reader = schema.readers.get(version) or schema.reader(version)
-        if not schema.in_place and type(data) is not bytes:
-            data = bytes(data)
+        if type(data) is not bytes:
+            if not schema.in_place:
+                data = bytes(data)
+            elif type(data) is memoryview:
+                reader = schema.view_reader(version)
         try:
-            return cast("Self", reader(data, position))
+            message: Self = reader(data, position)
+            return message
         except Exception as fault:
-            plain.read(cls, data, position, version=version, flexible=version in schema.flexible)
-            raise InvariantError(
-                f"{cls.__name__} v{version}: compiled code refused what the table accepts"
-            ) from fault
+            refused = fault
+        plain.read(cls, data, position, version=version, flexible=version in schema.flexible)
+        raise _disagreement(cls, version) from refused
 
     def encode(self, version: int) -> bytes:
         """The message's bytes. Raises `WireError` or `UnsupportedVersionError` naming the field that does not fit."""
@@ -95,17 +107,28 @@ class Message(Struct):
             writer(self, out)
             return b"".join(out)
         except Exception as fault:
-            return b"".join(self._written_plainly(version, fault, bytes_only=True))
+            refused = fault
+        parts = self._written_plainly(version)
+        if not all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
+            raise WireError(f"{type(self).__name__} v{version}: its records are not bytes, use encode_parts")
+        if not isinstance(refused, RareError):
+            raise _disagreement(type(self), version) from refused
+        return b"".join(parts)
 
     def encode_parts(self, version: int) -> list[BytesLike]:
         """The same bytes in pieces: what stands in a `records` field comes back as it is, as one of them."""
         schema = self.schema
         writer = schema.writers.get(version) or schema.writer(version)
         out: list[BytesLike] = []
+        refused: Exception | None = None
         try:
             writer(self, out)
         except Exception as fault:
-            out = self._written_plainly(version, fault, bytes_only=False)
+            refused = fault
+        if refused is not None:
+            out = self._written_plainly(version)
+            if not isinstance(refused, RareError):
+                raise _disagreement(type(self), version) from refused
         parts: list[BytesLike] = []
         small: list[BytesLike] = []
         for part in out:
@@ -120,17 +143,17 @@ class Message(Struct):
             parts.append(b"".join(small))
         return parts
 
-    def _written_plainly(self, version: int, fault: Exception, *, bytes_only: bool) -> list[BytesLike]:
-        parts = plain.write(self, version=version, flexible=version in self.schema.flexible)
-        if bytes_only and not all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
-            raise WireError(
-                f"{type(self).__name__} v{version}: its records are not bytes, use encode_parts"
-            ) from fault
-        if not isinstance(fault, RareError):
-            raise InvariantError(
-                f"{type(self).__name__} v{version}: compiled code refused what the table accepts"
-            ) from fault
-        return parts
+    def _written_plainly(self, version: int) -> list[BytesLike]:
+        """What compiled code left to the table; or the reason why it cannot be written."""
+        return plain.write(self, version=version, flexible=version in self.schema.flexible)
+
+
+def _disagreement(cls: type[Message], version: int) -> InvariantError:
+    return InvariantError(f"{cls.__name__} v{version}: compiled code refused what the table accepts")
+
+
+class Row(Message):
+    """What is no request: a key or value in an internal topic, or bytes inside another message."""
 
 
 class Response(Message):

@@ -162,11 +162,12 @@ def _read_value(reader: Reader, field: Field, version: int, flexible: bool, *, n
     if field.struct is None:
         raise InvariantError(f"{field.name} has neither a kind nor a struct")
     if nullable:
-        present = reader.int8()
-        if present == -1:
+        present, null = reader.int8(), field.null_marker
+        if present == null:
             return None
         if present != 1:
-            reader.fail(f"a nullable struct starts with 1 or -1, not {present}", position=reader.position - 1)
+            at = reader.position - 1
+            reader.fail(f"a nullable struct starts with 1 or {null}, not {present}", position=at)
     return _read_struct(reader, field.struct, version, flexible)
 
 
@@ -237,7 +238,7 @@ def _write_value(
             _WRITE_SIZED[field.kind](writer, value, compact=flexible, nullable=nullable)
         return
     if nullable:
-        writer.int8(-1 if value is None else 1)
+        writer.int8(field.null_marker if value is None else 1)
         if value is None:
             return
     if type(value) is not field.struct:

@@ -17,7 +17,7 @@ Flow.   `message.encode(version)` and `Message.decode(data, version)` are what e
         the table for one version on first use. `registry` finds the classes by API key.
 Rules.  * Construction is by keyword; every field has Kafka's default. Types are checked by mypy, ranges on writing.
         * A field may be null where its annotation allows None, in the versions of `null` if that is given.
-          A tagged struct is the exception: None means that it is absent, which on the wire is its default.
+          A tagged struct is the exception: without `null` None means that it is absent, which is its default.
         * Writing a version that lacks a field drops the field if it is `ignorable` or still at its default, and
           is refused otherwise: nothing a caller asked for is lost in silence.
         * Tagged fields that we do not know are kept in `unknown_tags` and written back.
@@ -136,9 +136,9 @@ def array(
     return cast("list[Value]", at(versions, list, null=null, tag=tag, ignorable=ignorable))
 
 
-def struct(of: type[T], versions: str = "0+") -> T:
+def struct(of: type[T], versions: str = "0+", *, null: str | None = None, tag: int | None = None) -> T:
     """A struct that is always there, with its defaults unless given."""
-    return cast("T", at(versions, of))
+    return cast("T", at(versions, of, null=null, tag=tag))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +155,23 @@ class Field:
     ignorable: bool
     default: Value
 
+    @property
+    def absent_when_none(self) -> bool:
+        """A tagged struct that cannot be null: its default is not written, and None stands for it."""
+        return self.tag is not None and self.struct is not None and not self.is_array and self.null == NEVER
+
+    @property
+    def null_marker(self) -> int:
+        """The byte before a struct that is null; 1 before one that is there. Kafka has two, one for tagged fields."""
+        return -1 if self.tag is None else 0
+
     def new_default(self) -> Value:
         return self.default() if isinstance(self.default, type) else self.default
 
     def is_default(self, value: Value) -> bool:
         """Whether a tagged field may be left out, a missing one dropped: Kafka's rule, a comparison of values."""
-        if self.tag is not None and self.struct is not None and not self.is_array:
-            return value is None or value == self.struct()
+        if self.absent_when_none:
+            return value is None or (self.struct is not None and value == self.struct())
         return bool(value == self.new_default())
 
 
@@ -258,7 +268,7 @@ def _resolve(name: str, annotation: Value, declared: Declared) -> Field:
         origin = get_origin(annotation)
     kind = annotation.__metadata__[0] if origin is Annotated else None
     element = None if kind is not None else annotation
-    if nullable and declared.tag is not None and element is not None and not is_array:
+    if declared.tag is not None and element is not None and not is_array and declared.null is None:
         nullable = False  # Absent, not null.
     null = (declared.null or declared.versions) if nullable else NEVER
     return Field(

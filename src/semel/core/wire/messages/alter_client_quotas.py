@@ -29,7 +29,7 @@ class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"], key=49, ver
     validate_only: Bool = False
 
 
-class AlterClientQuotasEntryDataResponse(Struct):
+class AlterClientQuotasResponseEntryData(Struct):
     error_code: Int16 = 0
     error_message: String | None = ""
     entity: list[EntityData] = array()
@@ -37,4 +37,4 @@ class AlterClientQuotasEntryDataResponse(Struct):
 
 class AlterClientQuotasResponse(Response, key=49, versions="0-1", flexible="1+"):
     throttle_time_ms: Int32 = 0
-    entries: list[AlterClientQuotasEntryDataResponse] = array()
+    entries: list[AlterClientQuotasResponseEntryData] = array()
