@@ -1,12 +1,13 @@
-"""Two worlds for tests of the network: this machine's loopback, and a simulation.
+"""Worlds for tests of the network: this machine's loopback on asyncio and, if installed, on uvloop; a simulation.
 
-A test of the listener is a coroutine that takes a `Runtime`; `WORLDS` runs it in each of them. `RawClient` speaks
+A test of the listener is a coroutine that takes a `Runtime`; `WORLDS` runs it in each. `RawClient` speaks
 bytes, so that it can say what no honest client would.
 """
 
 import asyncio
+import importlib.util
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import pytest
 
@@ -23,7 +24,7 @@ class World(Protocol):
     def __call__(self, story: Story[T]) -> T: ...
 
 
-def in_reality(story: Story[T]) -> T:
+def in_reality(story: Story[T], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
     async def main() -> T:
         runtime = real_runtime(threads_max=2)
         unhandled: list[dict[str, Any]] = []
@@ -35,7 +36,12 @@ def in_reality(story: Story[T]) -> T:
             await runtime.tasks.close()
             assert not unhandled, unhandled
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(main())
+
+
+def in_reality_on_uvloop(story: Story[T]) -> T:
+    return in_reality(story, loop_factory=importlib.import_module("uvloop").new_event_loop)
 
 
 def in_simulation(story: Story[T], *, seed: int = 1, link: Link | None = None) -> T:
@@ -45,9 +51,10 @@ def in_simulation(story: Story[T], *, seed: int = 1, link: Link | None = None) -
     return simulation.run(story(runtime))
 
 
-WORLDS = pytest.mark.parametrize(
-    "world", [pytest.param(in_reality, id="loopback"), pytest.param(in_simulation, id="simulation")]
-)
+_worlds = [pytest.param(in_reality, id="loopback"), pytest.param(in_simulation, id="simulation")]
+if importlib.util.find_spec("uvloop") is not None:
+    _worlds.append(pytest.param(in_reality_on_uvloop, id="uvloop"))
+WORLDS = pytest.mark.parametrize("world", _worlds)
 
 
 class RawClient(asyncio.Protocol):
@@ -61,8 +68,7 @@ class RawClient(asyncio.Protocol):
         self._changed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self.received += data

@@ -553,7 +553,7 @@ def test_ranges_of_files_are_sent_between_buffers(world: World, tmp_path: Path) 
     content = random.Random(9).randbytes(3_000_000)
 
     async def story(runtime: Runtime) -> None:
-        path = str(tmp_path / "segment") if world is in_reality else "/segment"
+        path = "/segment" if world is in_simulation else str(tmp_path / "segment")
         file = runtime.files.open(path, create=True)
         file.write_at(0, content)
 
@@ -595,7 +595,7 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(runtime: Runtime) -> None:
-        file = runtime.files.open(str(tmp_path / "f") if world is in_reality else "/f", create=True)
+        file = runtime.files.open("/f" if world is in_simulation else str(tmp_path / "f"), create=True)
         file.write_at(0, b"short")
         listener, address = await listening(runtime, lambda *_: [b"\0\0\0\x0a", FileSlice(file, 0, 10)])
         client = await raw_client(runtime, address)

@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -41,9 +42,8 @@ class Sender(asyncio.Protocol):
         self.pauses = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=0)
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=0)
         self.send()
 
     def send(self) -> None:

@@ -13,7 +13,7 @@ Rules.  * A broker answers in order. An answer that carries another correlation 
 
 import asyncio
 from collections import deque
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from semel.core.wire import registry
 from semel.core.wire.framing import (
@@ -127,9 +127,9 @@ class Connection(asyncio.BufferedProtocol):
     # From the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"{transport!r} is no stream")
-        self._transport = transport
+        self._transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's are no subclasses of it, only equals.
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)

@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from semel.core.wire.framing import FrameReader
 from semel.errors import WireError
@@ -39,11 +39,11 @@ class _Turn:
 
     __slots__ = ("error", "frame_bytes", "is_done", "reply")
 
-    def __init__(self, frame_bytes: int) -> None:
+    def __init__(self, frame_bytes: int, reply: Reply, error: BaseException | None, *, is_done: bool) -> None:
         self.frame_bytes = frame_bytes
-        self.is_done = False
-        self.reply: Reply = None
-        self.error: BaseException | None = None
+        self.reply = reply
+        self.error = error
+        self.is_done = is_done
 
 
 class InboundConnection(asyncio.BufferedProtocol):
@@ -71,12 +71,12 @@ class InboundConnection(asyncio.BufferedProtocol):
     # From the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"{transport!r} is no stream")
-        self._transport = transport
-        self.peer = _address_text(transport.get_extra_info("peername"))
+        self._transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's are no subclasses of it, only equals.
+        self.peer = _address_text(self._transport.get_extra_info("peername"))
         self._reader.peer = self.peer
-        self._outbox = Outbox(self._listener.runtime.network, transport)
+        self._outbox = Outbox(self._listener.runtime.network, self._transport)
         self._listener.opened(self)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -147,39 +147,50 @@ class InboundConnection(asyncio.BufferedProtocol):
 
     def _handle_waiting(self) -> None:
         """Hand frames to the handler as far as the bounds allow, then send what is ready."""
-        waiting, config = self._waiting, self._config
-        while waiting and not self._ending and not self._outbox.paused:
-            if len(self._turns) >= config.in_flight_max or self._turns_bytes >= config.in_flight_bytes_max:
+        waiting, turns, outbox, handler = self._waiting, self._turns, self._outbox, self._handler
+        handled = 0
+        while waiting and not self._ending and not outbox.paused:
+            if turns and self._is_full():
                 break
-            self._handle(waiting.popleft())
-            if self._outbox.waiting_bytes >= HIGH_WATER_BYTES:
-                self._flush()  # Many small requests may ask for much: see after each whether the client keeps up.
+            frame = waiting.popleft()
+            handled += 1
+            try:
+                answer = handler(frame, self)
+            except Exception as error:
+                self._take_turn(0, error=error, is_done=True)
+                self._settle()
+                self.end()
+                break
+            if not isinstance(answer, _AT_ONCE):
+                turn = self._take_turn(len(frame))
+                self._listener.runtime.tasks.spawn(self._await(turn, answer), name=f"request of {self.peer}")
+            elif turns:
+                self._take_turn(0, reply=answer, is_done=True)
+            else:
+                outbox.put(answer)
+                if outbox.waiting_bytes >= HIGH_WATER_BYTES:
+                    self._flush()  # Small requests may ask for much: see after each whether the client keeps up.
+        self._listener.counters.requests += handled
         self._flush()
-        self._set_reading()
+        if turns or waiting or not self._reading:
+            self._set_reading()
 
-    def _handle(self, frame: bytearray) -> None:
-        self._listener.counters.requests += 1
-        try:
-            answer = self._handler(frame, self)
-        except Exception as error:
-            turn = self._take_turn(0)
-            turn.error = error
-            turn.is_done = True
-            self._settle()
-            self.end()
-            return
-        if not isinstance(answer, _AT_ONCE):
-            turn = self._take_turn(len(frame))
-            self._listener.runtime.tasks.spawn(self._await(turn, answer), name=f"request of {self.peer}")
-        elif not self._turns:
-            self._outbox.put(answer)
-        else:
-            turn = self._take_turn(0)
-            turn.reply = answer
-            turn.is_done = True
+    def _is_full(self) -> bool:
+        """Whether as much is being handled for this client as one may have."""
+        return (
+            len(self._turns) >= self._config.in_flight_max
+            or self._turns_bytes >= self._config.in_flight_bytes_max
+        )
 
-    def _take_turn(self, frame_bytes: int) -> _Turn:
-        turn = _Turn(frame_bytes)
+    def _take_turn(
+        self,
+        frame_bytes: int,
+        *,
+        reply: Reply = None,
+        error: BaseException | None = None,
+        is_done: bool = False,
+    ) -> _Turn:
+        turn = _Turn(frame_bytes, reply, error, is_done=is_done)
         self._turns.append(turn)
         self._turns_bytes += frame_bytes
         return turn
@@ -248,13 +259,7 @@ class InboundConnection(asyncio.BufferedProtocol):
             self._close_if_done()
 
     def _set_reading(self) -> None:
-        wanted = not (
-            self._waiting
-            or self._ending
-            or self._outbox.paused
-            or len(self._turns) >= self._config.in_flight_max
-            or self._turns_bytes >= self._config.in_flight_bytes_max
-        )
+        wanted = not (self._waiting or self._ending or self._outbox.paused or self._is_full())
         if wanted != self._reading and not self._transport.is_closing():
             self._reading = wanted
             if wanted:

@@ -12,7 +12,8 @@ Rules.  * Pieces leave in the order they came in; a file's range is read only wh
 
 import asyncio
 from collections import deque
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, cast
 
 from semel.net.reply import FileSlice, Piece, Reply
 from semel.runtime.network import Network
@@ -20,6 +21,7 @@ from semel.types import BytesLike
 
 HIGH_WATER_BYTES: Final = 128 * 1024
 TURN_BYTES_MAX: Final = 8 * 1024 * 1024
+_COPIED_BYTES_MAX: Final = 32 * 1024  # Above, one more call costs less than one more copy.
 
 
 class Outbox:
@@ -40,15 +42,14 @@ class Outbox:
         """Queue a reply; it is sent by `flush`."""
         if reply is None:
             return
-        if isinstance(reply, bytes | bytearray | memoryview):
+        if not isinstance(reply, list):
             self._pieces.append(reply)
             self.waiting_bytes += len(reply)
             return
-        for piece in reply:
-            self._pieces.append(piece)
-            self.waiting_bytes += len(piece)
-            if type(piece) is FileSlice:
-                self._files_waiting += 1
+        self._pieces.extend(reply)
+        self.waiting_bytes += sum(map(len, reply))
+        if FileSlice in map(type, reply):
+            self._files_waiting += sum(type(piece) is FileSlice for piece in reply)
 
     def flush(self) -> bool:
         """Write what the transport takes. True if nothing is left, or the transport's resuming will bring us back."""
@@ -56,12 +57,15 @@ class Outbox:
         if not pieces or self.paused:
             return True
         if not self._files_waiting:
-            self.waiting_bytes = 0
-            if len(pieces) == 1:
-                self._transport.write(pieces.popleft())  # type: ignore[arg-type]  # no file is waiting
+            buffers = cast("deque[BytesLike]", pieces)
+            if len(buffers) == 1:
+                self._transport.write(buffers[0])
+            elif self.waiting_bytes < _COPIED_BYTES_MAX:
+                self._transport.write(b"".join(buffers))
             else:
-                self._transport.writelines(pieces)  # type: ignore[arg-type]  # as above
-                pieces.clear()
+                self._write(buffers)
+            buffers.clear()
+            self.waiting_bytes = 0
             return True
         return self._flush_with_files()
 
@@ -83,7 +87,7 @@ class Outbox:
                 together.append(piece)
                 continue
             if together:
-                self._transport.writelines(together)
+                self._write(together)
                 together = []
             if piece.size:
                 sent = self._network.send_file(self._transport, piece.file, piece.position, piece.size)
@@ -97,5 +101,22 @@ class Outbox:
                     continue
             self._files_waiting -= 1
         if together:
-            self._transport.writelines(together)
+            self._write(together)
         return True
+
+    def _write(self, buffers: Iterable[BytesLike]) -> None:
+        """Small buffers leave in one call, large ones without being copied.
+
+        Not by `writelines`: in some releases of Python 3.12 and 3.13 it forgets to say that the client is slow.
+        """
+        small: list[BytesLike] = []
+        for buffer in buffers:
+            if len(buffer) < _COPIED_BYTES_MAX:
+                small.append(buffer)
+                continue
+            if small:
+                self._transport.write(b"".join(small))
+                small = []
+            self._transport.write(buffer)
+        if small:
+            self._transport.write(b"".join(small))

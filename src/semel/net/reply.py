@@ -2,6 +2,7 @@
 
 Role.   The vocabulary between handlers and connections.
 Rules.  * A reply is a whole frame, its length included, in pieces that are sent one after the other.
+        * The pieces belong to the connection from then on: it may send them later, without copying them.
         * A `FileSlice` stands for bytes of a file that the kernel sends itself; it has a length, so that the wire
           codec can count it among the records of a response. The file stays open until the slice is sent.
         * `None` is an answer too: the request gets no reply (acks=0).
