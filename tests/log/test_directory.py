@@ -21,22 +21,21 @@ ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=7)
 
 
+CONFIG = LogConfig(segment_bytes=500)
+
+
 def open_directory(files: MemoryDisk | RealFiles, path: str = "/data", node_id: int = 1) -> LogDirectory:
-    return LogDirectory.open(
-        files,
-        path,
-        now_ms=NOW,
-        node_id=node_id,
-        cluster_id="cluster",
-        directory_id="directory",
-        config_for=lambda _partition: LogConfig(segment_bytes=500),
+    directory = LogDirectory.open(
+        files, path, node_id=node_id, cluster_id="cluster", directory_id="directory"
     )
+    directory.load_all(lambda _partition: CONFIG, NOW)
+    return directory
 
 
 def test_a_partition_survives_a_clean_stop_with_everything_known_of_it() -> None:
     files = disk()
     directory = open_directory(files)
-    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
     for n in range(20):
         send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
     directory.delete_records(ORDERS, 3, NOW)
@@ -54,7 +53,7 @@ def test_a_partition_survives_a_clean_stop_with_everything_known_of_it() -> None
 def test_after_a_kill_the_stop_was_not_clean_and_the_log_is_gone_through() -> None:
     files = disk()
     directory = open_directory(files)
-    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
     for n in range(20):
         send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
     directory.checkpoint()
@@ -68,7 +67,7 @@ def test_deleted_records_stay_deleted_through_a_power_cut() -> None:
     for seed in range(20):
         files = disk(seed)
         directory = open_directory(files)
-        log = directory.create(ORDERS, TOPIC_ID, NOW)
+        log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
         for n in range(10):
             send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
         directory.delete_records(ORDERS, 10, NOW)
@@ -103,21 +102,21 @@ def test_a_directory_of_another_broker_is_refused_and_left_unlocked() -> None:
 def test_a_deleted_partition_is_gone_even_if_its_files_are_not_yet() -> None:
     files = disk()
     directory = open_directory(files)
-    directory.create(ORDERS, TOPIC_ID, NOW)
+    directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
     directory.delete(ORDERS, "0123")
     assert files.list_directory("/data/orders-0.0123-delete")
     files.kill()
     again = open_directory(files)
     assert again.logs == {}
     assert not files.exists("/data/orders-0.0123-delete")
-    recreated = again.create(ORDERS, uuid.UUID(int=8), NOW)
+    recreated = again.create(ORDERS, uuid.UUID(int=8), CONFIG, NOW)
     assert recreated.log_end_offset == 0
 
 
 def test_damaged_checkpoints_cost_time_only(caplog: pytest.LogCaptureFixture) -> None:
     files = disk()
     directory = open_directory(files)
-    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
     send(log, batch_of(b"x"))
     directory.close(NOW)
     file = files.open("/data/recovery-point-offset-checkpoint")
@@ -130,7 +129,7 @@ def test_damaged_checkpoints_cost_time_only(caplog: pytest.LogCaptureFixture) ->
 def test_the_small_files_are_kafkas() -> None:
     files = disk()
     directory = open_directory(files)
-    log = directory.create(ORDERS, TOPIC_ID, NOW)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
     send(log, batch_of(b"x"))
     directory.close(NOW)
     assert read_whole(files, "/data/recovery-point-offset-checkpoint") == b"0\n1\norders 0 1\n"
@@ -190,8 +189,8 @@ def test_what_one_partition_does_holds_up_no_other() -> None:
     """While one partition syncs, rolls, saves its producers and expires them, the other appends undisturbed."""
     files = disk()
     directory = open_directory(files)
-    first = directory.create(ORDERS, TOPIC_ID, NOW)
-    second = directory.create(TopicPartition("orders", 1), TOPIC_ID, NOW)
+    first = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
+    second = directory.create(TopicPartition("orders", 1), TOPIC_ID, CONFIG, NOW)
     send(first, batch_of(b"x", producer_id=1, sequence=0))
     send(second, batch_of(b"y", producer_id=1, sequence=0))
     job = first.begin_flush()  # Its sync is under way on a thread.

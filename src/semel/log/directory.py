@@ -1,8 +1,8 @@
 """One data directory: its lock, its identity, the logs of its partitions and what is known of them at rest.
 
 Role.   Owns everything below `--data-dir`. The broker asks it for logs; nobody else opens one.
-Flow.   `open` locks, checks identity, loads every partition. `checkpoint` is called from time to time,
-        `close` at the end.
+Flow.   `open` locks and checks identity; `load` and `load_all` open logs, those a caller needs first before the
+        others. `checkpoint` is called from time to time, `close` at the end.
 Rules.  * The mark of a clean stop is removed before anything is read and written after everything is synced:
           it can only be there if all logs were closed in order.
         * Checkpoints are hints that save work, never the only copy: a lost recovery point means reading more.
@@ -32,45 +32,37 @@ _NOT_OURS: Final = ("-stray", "-future")
 class LogDirectory:
     """A locked data directory and its logs."""
 
-    def __init__(
-        self, files: Files, path: str, lock: Lock, config_for: Callable[[TopicPartition], LogConfig]
-    ) -> None:
+    def __init__(self, files: Files, path: str, lock: Lock, *, clean: bool) -> None:
         self._files = files
         self.path = path
         self._lock = lock
-        self._config_for = config_for
+        self._clean = clean
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.directory_id: str | None = None
+        self.cluster_id: str | None = None
         self._doomed: list[str] = []
+        self._recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
+        self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
+        self._high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
 
     @classmethod
     def open(
-        cls,
-        files: Files,
-        path: str,
-        *,
-        now_ms: int,
-        node_id: int,
-        cluster_id: str,
-        directory_id: str,
-        config_for: Callable[[TopicPartition], LogConfig],
+        cls, files: Files, path: str, *, node_id: int, cluster_id: str, directory_id: str
     ) -> "LogDirectory":
-        """Lock the directory, check that it is this node's, and load every log in it.
+        """Lock the directory and check that it is this node's. No log is loaded yet.
 
         `cluster_id` and `directory_id` are written into a new directory; an old one keeps its own.
         """
         files.make_directory(path)
         lock = files.lock(join(path, checkpoints.LOCK))
-        directory = cls(files, path, lock, config_for)
         try:
-            directory._identify(node_id, cluster_id, directory_id)
             clean_mark = join(path, checkpoints.CLEAN_SHUTDOWN)
-            clean = files.exists(clean_mark)
-            if clean:
+            directory = cls(files, path, lock, clean=files.exists(clean_mark))
+            directory._identify(node_id, cluster_id, directory_id)
+            if directory._clean:
                 files.remove(clean_mark)
                 files.sync_directory(path)
-            directory._load(clean, now_ms)
         except BaseException:
             lock.release()
             raise
@@ -93,11 +85,35 @@ class LogDirectory:
                 f"{self.path} belongs to broker {owner}, this is broker {node_id}: use its --broker-id or another --data-dir"
             )
         self.directory_id = found.get("directory.id")
+        self.cluster_id = found.get("cluster.id")
 
-    def _load(self, clean: bool, now_ms: int) -> None:
-        recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
-        start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
-        high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
+    def load(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> PartitionLog:
+        """The log of one partition, from its directory; an empty one if there is none."""
+        path = join(self.path, str(topic_partition))
+        is_new = not self._files.exists(path)
+        log = open_log(
+            self._files,
+            Opening(
+                topic_partition=topic_partition,
+                directory=path,
+                config=config,
+                now_ms=now_ms,
+                clean=self._clean or is_new,
+                recovery_point=self._recovery_points.get(topic_partition, 0),
+                log_start_offset=self._start_offsets.get(topic_partition, 0),
+            ),
+        )
+        if is_new:
+            self._files.sync_directory(self.path)
+        log.advance_high_watermark(self._high_watermarks.get(topic_partition, 0))
+        self.logs[topic_partition] = log
+        topic_id = checkpoints.read_topic_id(self._files, join(path, names.PARTITION_METADATA))
+        if topic_id is not None:
+            self.topic_ids[topic_partition] = topic_id
+        return log
+
+    def load_all(self, config_for: Callable[[TopicPartition], LogConfig], now_ms: int) -> None:
+        """Load every partition that is not loaded yet, and finish deletions a crash interrupted."""
         for name in self._files.list_directory(self.path):
             path = join(self.path, name)
             if not self._files.is_directory(path):
@@ -108,24 +124,8 @@ class LogDirectory:
             topic_partition = parse_directory_name(name)
             if topic_partition is None or name.endswith(_NOT_OURS):
                 _logger.warning("%s is no partition's directory and is left alone", path)
-                continue
-            log = open_log(
-                self._files,
-                Opening(
-                    topic_partition=topic_partition,
-                    directory=path,
-                    config=self._config_for(topic_partition),
-                    now_ms=now_ms,
-                    clean=clean,
-                    recovery_point=recovery_points.get(topic_partition, 0),
-                    log_start_offset=start_offsets.get(topic_partition, 0),
-                ),
-            )
-            log.advance_high_watermark(high_watermarks.get(topic_partition, 0))
-            self.logs[topic_partition] = log
-            topic_id = checkpoints.read_topic_id(self._files, join(path, names.PARTITION_METADATA))
-            if topic_id is not None:
-                self.topic_ids[topic_partition] = topic_id
+            elif topic_partition not in self.logs:
+                self.load(topic_partition, config_for(topic_partition), now_ms)
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         path = join(self.path, name)
@@ -135,24 +135,17 @@ class LogDirectory:
             _logger.warning("%s is damaged and taken as empty: %s", path, error)
             return {}
 
-    def create(self, topic_partition: TopicPartition, topic_id: uuid.UUID, now_ms: int) -> PartitionLog:
+    def create(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
         """A new, empty log."""
         if topic_partition in self.logs:
             raise LogError(f"{topic_partition} is in {self.path} already")
-        path = join(self.path, str(topic_partition))
-        log = open_log(
-            self._files,
-            Opening(
-                topic_partition=topic_partition,
-                directory=path,
-                config=self._config_for(topic_partition),
-                now_ms=now_ms,
-                clean=True,
-            ),
-        )
-        checkpoints.write_topic_id(self._files, join(path, names.PARTITION_METADATA), topic_id)
-        self._files.sync_directory(self.path)
-        self.logs[topic_partition] = log
+        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
+            known.pop(topic_partition, None)  # Of an earlier topic of that name.
+        log = self.load(topic_partition, config, now_ms)
+        path = join(self.path, str(topic_partition), names.PARTITION_METADATA)
+        checkpoints.write_topic_id(self._files, path, topic_id)
         self.topic_ids[topic_partition] = topic_id
         return log
 

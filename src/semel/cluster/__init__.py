@@ -1,0 +1,1 @@
+"""Where a cluster keeps what it knows of itself: a log of its own, or ZooKeeper."""

@@ -1,0 +1,54 @@
+"""A single broker's metadata: rows in one partition of its own log, replayed at start.
+
+Role.   `StandaloneStore` is the `MetadataStore` of a broker without a cluster.
+Flow.   decide (a handler) -> append the rows as one batch -> apply them -> answer once they are synced.
+Rules.  * A batch is one change: after a crash all of its rows are there or none.
+        * The image is changed before the sync ends, so that the next decision sees it; the answer waits.
+        * If a sync fails, the log is offline and no later change is answered: the broker must start again.
+"""
+
+from collections.abc import Sequence
+
+from semel.core.metadata import rows as metadata_rows
+from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.rows import Row
+from semel.core.records.build import build_batch, iter_records
+from semel.errors import LogError
+from semel.log.config import NO_LIMIT, LogConfig
+from semel.log.group_commit import GroupCommit
+from semel.log.partition_log import Appended, PartitionLog
+from semel.runtime.clock import Clock
+from semel.runtime.tasks import Tasks
+
+METADATA_CONFIG = LogConfig(
+    cleanup_delete=False,
+    cleanup_compact=True,
+    retention_ms=NO_LIMIT,
+    flush_messages=1,
+    max_message_bytes=16 * 1024 * 1024,
+)
+
+
+class StandaloneStore:
+    """Metadata in a log."""
+
+    def __init__(self, log: PartitionLog, tasks: Tasks, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._commits = GroupCommit(log, tasks, clock)
+        self.image = MetadataImage()
+        for segment in log.segments:
+            for _position, header, data in segment.scan():
+                for record in iter_records(data, 0, header):
+                    self.image.apply(metadata_rows.decode(record))
+
+    async def commit(self, rows: Sequence[Row]) -> None:
+        now_ms = self._clock.now_ms()
+        data = build_batch([metadata_rows.encode(row, now_ms) for row in rows])
+        appended = self._log.append(data, leader_epoch=0, now_ms=now_ms)
+        if not isinstance(appended, Appended):
+            raise LogError(f"the metadata log took no change: {appended}")
+        self._log.advance_high_watermark(self._log.log_end_offset)
+        for row in rows:
+            self.image.apply(row)
+        await self._commits.durable(appended.last_offset + 1)

@@ -1,0 +1,71 @@
+"""Topics, configs and ids as they are now: the sum of all rows.
+
+Role.   What handlers read. `apply` is the only method that changes it, and it cannot fail.
+Rules.  * A topic that is created again under its old name has another id: whoever asks by id never gets the new one.
+        * Names are compared as they are; two that differ only in `.` and `_` may not both exist (see `topic_names`).
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from semel.core.metadata.rows import (
+    BrokerConfigRow,
+    ClusterRow,
+    ProducerIdsRow,
+    Row,
+    TopicGoneRow,
+    TopicRow,
+)
+
+DEFAULT_BROKER = ""
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """Everything the metadata log says."""
+
+    cluster_id: str | None = None
+    next_producer_id_block: int = 0
+    _topics: dict[str, TopicRow] = field(default_factory=dict)
+    _names: dict[uuid.UUID, str] = field(default_factory=dict)
+    _broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def apply(self, row: Row) -> None:
+        """Take a change over."""
+        match row:
+            case ClusterRow(cluster_id):
+                self.cluster_id = cluster_id
+            case TopicRow():
+                before = self._topics.get(row.name)
+                if before is not None and before.topic_id != row.topic_id:
+                    self._names.pop(before.topic_id, None)
+                self._topics[row.name] = row
+                self._names[row.topic_id] = row.name
+            case TopicGoneRow(name):
+                gone = self._topics.pop(name, None)
+                if gone is not None:
+                    self._names.pop(gone.topic_id, None)
+            case BrokerConfigRow(broker, configs):
+                self._broker_configs[broker] = dict(configs)
+            case ProducerIdsRow(next_block):
+                self.next_producer_id_block = next_block
+
+    def __iter__(self) -> Iterator[TopicRow]:
+        """Every topic, by name."""
+        return (self._topics[name] for name in sorted(self._topics))
+
+    def topic(self, name: str) -> TopicRow | None:
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> TopicRow | None:
+        name = self._names.get(topic_id)
+        return None if name is None else self._topics[name]
+
+    @property
+    def topics(self) -> Mapping[str, TopicRow]:
+        return self._topics
+
+    def broker_configs(self, broker: str = DEFAULT_BROKER) -> Mapping[str, str]:
+        """What was set while running for this broker alone, or for all."""
+        return self._broker_configs.get(broker, {})

@@ -1,0 +1,113 @@
+"""The rows of the metadata log: every change a cluster remembers, as a key and a value.
+
+Role.   The vocabulary of changes, and their bytes. A row replaces the one before it with the same key, so the log can
+        be compacted; a row without a value says that its subject is gone.
+Flow.   `cluster.standalone` appends rows and hands them to `image.apply`, live and when it starts.
+Rules.  * Values are JSON objects with a version: readers pass over fields they do not know, and refuse versions they
+          do not know.
+        * One batch of rows is one change: all of it is applied or none.
+"""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from semel.core.records.build import Record, RecordInput
+from semel.errors import CorruptLogError
+
+_VERSION: Final = 1
+_TOPIC: Final = "topic/"
+_CONFIG: Final = "config/"
+_CLUSTER: Final = "cluster"
+_PRODUCER_IDS: Final = "producer-ids"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """The cluster's id, given once."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic as it is now."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGoneRow:
+    """A topic that was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigRow:
+    """What was set while running, for one broker (its id) or for all (empty)."""
+
+    broker: str
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRow:
+    """Producer ids below `next_block` are given away, or belong to a broker that may have."""
+
+    next_block: int
+
+
+Row: TypeAlias = ClusterRow | TopicRow | TopicGoneRow | BrokerConfigRow | ProducerIdsRow
+
+
+def encode(row: Row, now_ms: int) -> RecordInput:
+    """The record of a row."""
+    match row:
+        case ClusterRow(cluster_id):
+            return _record(_CLUSTER, {"cluster_id": cluster_id}, now_ms)
+        case TopicRow(name, topic_id, partitions, configs):
+            value = {"topic_id": str(topic_id), "partitions": partitions, "configs": configs}
+            return _record(_TOPIC + name, value, now_ms)
+        case TopicGoneRow(name):
+            return RecordInput(key=(_TOPIC + name).encode(), value=None, timestamp_ms=now_ms)
+        case BrokerConfigRow(broker, configs):
+            return _record(_CONFIG + broker, {"configs": configs}, now_ms)
+        case ProducerIdsRow(next_block):
+            return _record(_PRODUCER_IDS, {"next_block": next_block}, now_ms)
+
+
+def decode(record: Record) -> Row:
+    """The row of a record; raises `CorruptLogError` on one this version cannot read."""
+    key = (record.key or b"").decode(errors="replace")
+    if key.startswith(_TOPIC) and record.value is None:
+        return TopicGoneRow(key.removeprefix(_TOPIC))
+    try:
+        value: dict[str, Any] = json.loads(record.value or b"")
+        if value["version"] != _VERSION:
+            raise ValueError(f"version {value['version']} is not known, only {_VERSION} is")
+        if key.startswith(_TOPIC):
+            name = key.removeprefix(_TOPIC)
+            return TopicRow(
+                name, uuid.UUID(value["topic_id"]), int(value["partitions"]), dict(value["configs"])
+            )
+        if key.startswith(_CONFIG):
+            return BrokerConfigRow(key.removeprefix(_CONFIG), dict(value["configs"]))
+        if key == _CLUSTER:
+            return ClusterRow(str(value["cluster_id"]))
+        if key == _PRODUCER_IDS:
+            return ProducerIdsRow(int(value["next_block"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptLogError(
+            f"metadata row {key!r} at offset {record.offset} cannot be read: {error}"
+        ) from error
+    raise CorruptLogError(f"metadata row {key!r} at offset {record.offset} is of no kind this version knows")
+
+
+def _record(key: str, value: dict[str, Any], now_ms: int) -> RecordInput:
+    content = json.dumps({"version": _VERSION, **value}, sort_keys=True, separators=(",", ":"))
+    return RecordInput(key=key.encode(), value=content.encode(), timestamp_ms=now_ms)
