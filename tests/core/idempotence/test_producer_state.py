@@ -296,7 +296,6 @@ def test_a_late_transaction_is_one_that_outlived_every_timeout() -> None:
     assert state.has_late_transaction(limit + 1, transaction_timeout_max_ms=900_000)
 
 
-@pytest.mark.mission("PST-12")
 def test_a_producer_takes_less_than_a_kibibyte() -> None:
     """Five batches, large numbers everywhere and an open transaction: nothing is shared, nothing is small."""
     count = 4_000

@@ -17,7 +17,7 @@ from idempotence_kit import NOW_MS, header
 from semel.bench.kafka_peer import KafkaHome
 from semel.core.idempotence import snapshot
 from semel.core.idempotence.producer_state import ProducerState
-from semel.core.idempotence.producer_window import Append, Duplicate, ProducerEntry, WindowBatch
+from semel.core.idempotence.producer_window import Append, Duplicate, ProducerEntry, WindowBatch, pack_batches
 from semel.errors import CorruptSnapshotError, Refuse
 
 INT32 = st.integers(-1, 2**31 - 1)
@@ -30,7 +30,7 @@ ENTRIES = st.builds(
     INT32,
     st.integers(-1, 2**63 - 1),
     st.one_of(st.none(), INT64),
-    st.lists(BATCHES, max_size=5).map(tuple),
+    st.lists(BATCHES, max_size=5).map(pack_batches),
     st.integers(-1, 2**63 - 1),
 )
 
@@ -71,7 +71,7 @@ def test_kafkas_rows_bring_back_the_last_batch(entries: list[ProducerEntry]) -> 
     rows = snapshot.encode(entries)
     assert len(rows) == 10 + 46 * len(entries)
     for entry, back in zip(entries, snapshot.decode(rows), strict=True):
-        assert replace(back, batches=()) == replace(entry, batches=())
+        assert replace(back, window=b"") == replace(entry, window=b"")
         assert [batch[:3] for batch in back.batches] == [batch[:3] for batch in entry.batches[-1:]]
     assert snapshot.encode(snapshot.decode(rows)) == rows
 
@@ -117,7 +117,10 @@ def with_checksum(body: bytes) -> bytes:
         (pack(">i", 0) + b"SEMELWIN", "cut off"),
         (pack(">i", 0) + b"SEMELWIN" + pack(">iqqb", 1, 5, 0, 6), "6 batches of producer 5"),
         (pack(">i", 0) + b"SEMELWIN" + pack(">iqqb", 1, 5, 0, -1), "-1 batches of producer 5"),
-        (pack(">i", 0) + b"SEMELWIN" + pack(">iqqb", 1, 5, 0, 5) + bytes(119), "cut off"),
+        (
+            pack(">i", 0) + b"SEMELWIN" + pack(">iqqb", 1, 5, 0, 5) + bytes(119),
+            "5 batches of producer 5 in 119 bytes",
+        ),
         (pack(">i", 0) + b"SEMELWIN" + pack(">i", 2**31 - 1), "cut off"),
     ],
 )

@@ -16,6 +16,7 @@ The batches are packed into one `bytes` object: a busy broker holds a hundred th
 four integers each would take a kilobyte apiece and a place in every garbage collection.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
@@ -29,8 +30,8 @@ WINDOW_BATCHES_MAX: Final = 5
 NO_COORDINATOR_EPOCH: Final = -1
 PRODUCER_EPOCH_MAX: Final = 32767
 
-_BATCH: Final = Struct(">iqiq")
-_WINDOW_BYTES_MAX: Final = WINDOW_BATCHES_MAX * _BATCH.size
+BATCH: Final = Struct(">iqiq")  # The fields of a `WindowBatch`.
+_WINDOW_BYTES_MAX: Final = WINDOW_BATCHES_MAX * BATCH.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +79,30 @@ class ProducerEntry:
     coordinator_epoch: int
     last_timestamp_ms: int
     current_txn_first_offset: int | None
-    batches: tuple[WindowBatch, ...]
+    window: bytes  # The retained batches, packed, oldest first.
     # When the broker wrote for it; a replica or a recovered broker wrote the same at another time.
     last_write_ms: int = field(default=NO_TIMESTAMP, compare=False)
 
     @property
+    def batches(self) -> tuple[WindowBatch, ...]:
+        """The retained batches, oldest first."""
+        return unpack_batches(self.window)
+
+    @property
     def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+        return self.batches[-1].last_sequence if self.window else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
+        return self.batches[-1].last_offset if self.window else UNKNOWN_OFFSET
 
-    @property
-    def offset_delta(self) -> int:
-        return self.batches[-1].offset_delta if self.batches else 0
+
+def pack_batches(batches: Iterable[WindowBatch]) -> bytes:
+    return b"".join(BATCH.pack(*batch) for batch in batches)
+
+
+def unpack_batches(window: bytes) -> tuple[WindowBatch, ...]:
+    return tuple(map(WindowBatch._make, BATCH.iter_unpack(window)))
 
 
 class ProducerWindow:
@@ -128,7 +138,7 @@ class ProducerWindow:
     @property
     def batches(self) -> tuple[WindowBatch, ...]:
         """The retained batches, oldest first."""
-        return tuple(map(WindowBatch._make, _BATCH.iter_unpack(self._batches)))
+        return unpack_batches(self._batches)
 
     def judge(
         self,
@@ -158,7 +168,6 @@ class ProducerWindow:
             base_sequence == self.last_sequence + 1
             and epoch == self.producer_epoch
             and base_sequence <= lowest_sequence
-            and self._batches
         ):
             reason = self._out_of_order(epoch, base_sequence, transactions_v2, lowest_sequence)
             if reason is not None:
@@ -201,7 +210,7 @@ class ProducerWindow:
         """The batch is in the log at `header.base_offset`."""
         delta = header.last_offset_delta
         last_sequence = header.last_sequence
-        packed = _BATCH.pack(last_sequence, header.base_offset + delta, delta, header.max_timestamp)
+        packed = BATCH.pack(last_sequence, header.base_offset + delta, delta, header.max_timestamp)
         first_sequence = sequences.decrement(last_sequence, delta)
         if header.producer_epoch != self.producer_epoch:
             self.producer_epoch = header.producer_epoch
@@ -266,7 +275,7 @@ class ProducerWindow:
             self.coordinator_epoch,
             self.last_timestamp_ms,
             self.current_txn_first_offset if self.has_open_transaction else None,
-            self.batches,
+            self._batches,
             self.last_write_ms,
         )
 
@@ -280,8 +289,8 @@ class ProducerWindow:
         window.last_write_ms = entry.last_write_ms
         if entry.current_txn_first_offset is not None:
             window.current_txn_first_offset = entry.current_txn_first_offset
-        kept = entry.batches[-WINDOW_BATCHES_MAX:]
-        window.last_sequence = entry.last_sequence
-        window._first_sequences = tuple(batch.first_sequence for batch in kept)
-        window._batches = b"".join(_BATCH.pack(*batch) for batch in kept)
+        batches = entry.batches
+        window.last_sequence = batches[-1].last_sequence if batches else NO_SEQUENCE
+        window._first_sequences = tuple(batch.first_sequence for batch in batches)
+        window._batches = entry.window
         return window

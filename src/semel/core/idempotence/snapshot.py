@@ -26,90 +26,90 @@ from typing import Final
 
 from crc32c import crc32c
 
-from semel.core.idempotence.producer_window import WINDOW_BATCHES_MAX, ProducerEntry, WindowBatch
+from semel.core.idempotence.producer_window import BATCH, WINDOW_BATCHES_MAX, ProducerEntry
 from semel.errors import CorruptSnapshotError
-from semel.types import NO_TIMESTAMP, BytesLike
+from semel.types import NO_SEQUENCE, BytesLike
 
 VERSION: Final = 1
 
-_HEAD: Final = Struct(">hIi")
-_CRC_END: Final = 6  # The checksum covers the file from here on.
+_HEAD: Final = Struct(">hI")  # The checksum covers what follows it.
+_COUNT: Final = Struct(">i")
 _ROW: Final = Struct(">qhiqiqiq")
 _NO_OFFSET: Final = -1
-_LAST_WRITE_SLACK_MS: Final = (
-    60_000  # As far as a timestamp may lag behind the clock without being kept apart.
-)
 _WINDOWS_MAGIC: Final = b"SEMELWIN"
 _WINDOWS_HEAD: Final = Struct(">8si")
 _WINDOW: Final = Struct(">qqb")
-_BATCH: Final = Struct(">iqiq")
+# As far as a timestamp may lag behind the clock without the clock being kept too.
+_LAST_WRITE_SLACK_MS: Final = 60_000
 
 
 def encode(entries: Iterable[ProducerEntry], *, keep_windows: bool = False) -> bytes:
     """The file for these producers, in the order given."""
-    entries = list(entries)
-    rows = b"".join(
-        _ROW.pack(
+    rows, windows = bytearray(), bytearray()
+    rows_count = windows_count = 0
+    for entry in entries:
+        window, timestamp_ms = entry.window, entry.last_timestamp_ms
+        last_sequence, last_offset, offset_delta = NO_SEQUENCE, _NO_OFFSET, 0
+        if window:
+            last_sequence, last_offset, offset_delta, _ = BATCH.unpack_from(window, len(window) - BATCH.size)
+        first_offset = entry.current_txn_first_offset
+        rows_count += 1
+        rows += _ROW.pack(
             entry.producer_id,
             entry.producer_epoch,
-            entry.last_sequence,
-            entry.last_offset,
-            entry.offset_delta,
-            entry.last_timestamp_ms,
+            last_sequence,
+            last_offset,
+            offset_delta,
+            timestamp_ms,
             entry.coordinator_epoch,
-            _NO_OFFSET if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
+            _NO_OFFSET if first_offset is None else first_offset,
         )
-        for entry in entries
-    )
-    windows = _encode_windows(entries) if keep_windows else b""
-    body = _HEAD.pack(VERSION, 0, len(entries))[_CRC_END:] + rows + windows
-    return _HEAD.pack(VERSION, crc32c(body), len(entries))[:_CRC_END] + body
+        if keep_windows and (
+            window != _window_of_row(last_sequence, last_offset, offset_delta, timestamp_ms)
+            or entry.last_write_ms > timestamp_ms + _LAST_WRITE_SLACK_MS
+        ):
+            windows_count += 1
+            windows += (
+                _WINDOW.pack(entry.producer_id, entry.last_write_ms, len(window) // BATCH.size) + window
+            )
+    if windows_count:
+        windows[:0] = _WINDOWS_HEAD.pack(_WINDOWS_MAGIC, windows_count)
+    body = b"".join((_COUNT.pack(rows_count), rows, windows))
+    return _HEAD.pack(VERSION, crc32c(body)) + body
 
 
-def _encode_windows(entries: list[ProducerEntry]) -> bytes:
-    """The windows a row alone does not tell; nothing if there are none."""
-    windows = [
-        _WINDOW.pack(entry.producer_id, entry.last_write_ms, len(entry.batches))
-        + b"".join(_BATCH.pack(*batch) for batch in entry.batches)
-        for entry in entries
-        if entry.batches != _batches_of_row(entry)
-        or entry.last_write_ms > entry.last_timestamp_ms + _LAST_WRITE_SLACK_MS
-    ]
-    return _WINDOWS_HEAD.pack(_WINDOWS_MAGIC, len(windows)) + b"".join(windows) if windows else b""
-
-
-def _batches_of_row(entry: ProducerEntry) -> tuple[WindowBatch, ...]:
-    """The batches that come back from a row: the last one, with the timestamp of the producer's last write."""
-    if entry.last_offset < 0:
-        return ()
-    return (WindowBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.last_timestamp_ms),)
+def _window_of_row(last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> bytes:
+    """What comes back from a row: its batch, with the timestamp of the producer's last write."""
+    return BATCH.pack(last_sequence, last_offset, offset_delta, timestamp_ms) if last_offset >= 0 else b""
 
 
 def decode(data: BytesLike) -> list[ProducerEntry]:
     """The producers of a file, in the order of the file; raises `CorruptSnapshotError` on any damage."""
     view = memoryview(data)
-    if len(view) < _HEAD.size:
-        raise CorruptSnapshotError(f"producer snapshot: {len(view)} bytes, the smallest has {_HEAD.size}")
-    version, crc, count = _HEAD.unpack_from(view)
+    start = _HEAD.size + _COUNT.size
+    if len(view) < start:
+        raise CorruptSnapshotError(f"producer snapshot: {len(view)} bytes, the smallest has {start}")
+    version, crc = _HEAD.unpack_from(view)
     if version != VERSION:
         raise CorruptSnapshotError(f"producer snapshot: version {version}, only {VERSION} exists")
-    actual = crc32c(view[_CRC_END:])
+    actual = crc32c(view[_HEAD.size :])
     if actual != crc:
         raise CorruptSnapshotError(
             f"producer snapshot: checksum {actual:#010x} of the bytes is not {crc:#010x}"
         )
-    end = _HEAD.size + count * _ROW.size
+    (count,) = _COUNT.unpack_from(view, _HEAD.size)
+    end = start + count * _ROW.size
     if count < 0 or end > len(view):
         raise CorruptSnapshotError(f"producer snapshot: {count} producers do not fit into {len(view)} bytes")
     entries = []
-    for row in _ROW.iter_unpack(view[_HEAD.size : end]):
+    for row in _ROW.iter_unpack(view[start:end]):
         (
             producer_id,
             epoch,
             last_sequence,
             last_offset,
             offset_delta,
-            timestamp,
+            timestamp_ms,
             coordinator_epoch,
             first_offset,
         ) = row
@@ -118,46 +118,41 @@ def decode(data: BytesLike) -> list[ProducerEntry]:
                 producer_id,
                 epoch,
                 coordinator_epoch,
-                timestamp,
+                timestamp_ms,
                 first_offset if first_offset >= 0 else None,
-                (WindowBatch(last_sequence, last_offset, offset_delta, timestamp),)
-                if last_offset >= 0
-                else (),
+                _window_of_row(last_sequence, last_offset, offset_delta, timestamp_ms),
             )
         )
-    if view[end : end + len(_WINDOWS_MAGIC)].tobytes() == _WINDOWS_MAGIC:
-        return _with_windows(entries, view, end)
-    return entries
+    if view[end : end + len(_WINDOWS_MAGIC)].tobytes() != _WINDOWS_MAGIC:
+        return entries
+    windows = _decode_windows(view, end)
+    return [
+        replace(entry, last_write_ms=found[0], window=found[1])
+        if (found := windows.get(entry.producer_id)) is not None
+        else entry
+        for entry in entries
+    ]
 
 
-def _with_windows(entries: list[ProducerEntry], view: memoryview, position: int) -> list[ProducerEntry]:
-    windows: dict[int, tuple[int, tuple[WindowBatch, ...]]] = {}
+def _decode_windows(view: memoryview, position: int) -> dict[int, tuple[int, bytes]]:
+    """(last write, packed window) by producer id."""
+    windows: dict[int, tuple[int, bytes]] = {}
     try:
         _, count = _WINDOWS_HEAD.unpack_from(view, position)
         position += _WINDOWS_HEAD.size
         for _ in range(count):
             producer_id, last_write_ms, length = _WINDOW.unpack_from(view, position)
             position += _WINDOW.size
-            if not 0 <= length <= WINDOW_BATCHES_MAX:
+            window = view[position : position + length * BATCH.size].tobytes()
+            position += len(window)
+            if not 0 <= length <= WINDOW_BATCHES_MAX or len(window) != length * BATCH.size:
                 raise CorruptSnapshotError(
-                    f"producer snapshot: {length} batches of producer {producer_id}, a window has at most "
-                    f"{WINDOW_BATCHES_MAX}"
+                    f"producer snapshot: {length} batches of producer {producer_id} in {len(window)} bytes, a window "
+                    f"has at most {WINDOW_BATCHES_MAX} of {BATCH.size} bytes"
                 )
-            batches = range(position, position + length * _BATCH.size, _BATCH.size)
-            windows[producer_id] = (
-                last_write_ms,
-                tuple(WindowBatch._make(_BATCH.unpack_from(view, at)) for at in batches),
-            )
-            position = batches.stop
+            windows[producer_id] = (last_write_ms, window)
     except struct.error as short:
         raise CorruptSnapshotError(
             f"producer snapshot: the windows behind the rows are cut off: {short}"
         ) from None
-    return [
-        _with_window(entry, *windows.get(entry.producer_id, (NO_TIMESTAMP, entry.batches)))
-        for entry in entries
-    ]
-
-
-def _with_window(entry: ProducerEntry, last_write_ms: int, batches: tuple[WindowBatch, ...]) -> ProducerEntry:
-    return replace(entry, last_write_ms=last_write_ms, batches=batches)
+    return windows
