@@ -3,7 +3,7 @@
 Role.   Every message a busy broker or client handles per request, in the newest version that all three have.
 Flow.   `python -m semel.bench codec`. Each message is written once by ours and read by the peers, so that all hold the same.
 Rules.  * Writing starts from a message object and ends with its bytes; reading is the reverse. No header, no frame.
-        * kafka-python reads into its objects lazily nowhere; kio reads with a compiled extension and writes in Python.
+        * kio reads with a compiled extension and writes in Python; kafka-python and ours are Python both ways.
 """
 
 import importlib
@@ -151,7 +151,7 @@ def _writing(sample: Sample) -> Comparison:
             peer("kio", lambda: _kio_writer(sample, raw)),
             peer("kafka-python", lambda: _kafka_python_writer(sample, raw)),
         ],
-        target="5 to 30 times kio and kafka-python; 1-3 µs",
+        target="at least 5 times kio and kafka-python",
         target_ratio=5,
     )
 
@@ -168,7 +168,7 @@ def _reading(sample: Sample) -> Comparison:
             peer("kio", lambda: _kio_reader(sample, raw)),
             peer("kafka-python", lambda: _kafka_python_reader(sample, raw)),
         ],
-        target="1-3 µs",
+        target="1-3 µs for a small message",
     )
 
 
@@ -210,7 +210,7 @@ def _kafka_python_reader(sample: Sample, raw: bytes) -> Callable[[], object]:
 def _kafka_python_writer(sample: Sample, raw: bytes) -> Callable[[], object]:
     cls, version = _kafka_python_class(sample), sample.version
     entity = cls.decode(raw, version=version)  # type: ignore[attr-defined]  # untyped peer
-    return _checked(lambda: entity.encode(), raw)  # It keeps the version it was read in.
+    return _checked(entity.encode, raw)  # It keeps the version it was read in.
 
 
 def _kafka_python_class(sample: Sample) -> type:

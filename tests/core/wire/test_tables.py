@@ -109,7 +109,8 @@ def test_the_registry_has_the_versions_kafka_4_3_serves(definitions: dict[str, J
 
 def test_kafkas_classes_agree_on_fresh_messages(kafka_home: KafkaHome) -> None:
     """Kafka encodes our values to our bytes, and reads our bytes (unknown tagged fields too) and writes them again."""
-    rng = random.Random()  # Fresh on purpose; a failure shows the message.
+    seed = random.SystemRandom().randrange(1 << 32)  # Fresh on purpose; a failure shows the seed.
+    rng = random.Random(seed)
     asked: list[tuple[str, Message, int, bytes]] = []
     for cls, version in every_version():
         plain = random_message(rng, cls, version)
@@ -126,5 +127,5 @@ def test_kafkas_classes_agree_on_fresh_messages(kafka_home: KafkaHome) -> None:
         asked.append((f"bytes {cls.__name__} {version} {raw.hex()}", newer, version, raw))
     answers = kafka_home.run(str(ORACLE), stdin="".join(f"{line}\n" for line, *_ in asked)).splitlines()
     for (line, message, version, raw), answer in zip(asked, answers, strict=True):
-        assert answer.partition("\t")[0] == raw.hex(), f"{line[:200]}\n{answer[:300]}\n{message}"
+        assert answer.partition("\t")[0] == raw.hex(), f"seed {seed}: {line[:200]}\n{answer[:300]}\n{message}"
         assert type(message).decode(raw, version) == message
