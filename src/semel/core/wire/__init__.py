@@ -1,1 +1,15 @@
-"""Bytes and messages: the schema-driven codec of Kafka's protocol."""
+"""Bytes and messages: the schema-driven codec of Kafka's protocol.
+
+Role.   Everything between a frame on a connection and a typed message, without I/O.
+
+            frames = FrameReader(frame_max_bytes).feed(data)                 # framing
+            header, position = read_request_header(frame)
+            request = api(header.api_key).request.decode(frame, header.api_version, position)   # registry
+            response_frame(header.correlation_id, HeartbeatResponse(error_code=0), header.api_version)
+
+Flow.   `messages/` declares every message in the language of `schema`; `message` compiles it per version with
+        `compile_read` and `compile_write`; `plain` is the slow reference that explains failures; `primitives` are
+        its pieces. `api_versions` builds the one answer with rules of its own.
+Rules.  * Nothing is imported here: a client that only produces loads one file of messages.
+        * Wrong bytes raise `WireError`; a version or API we do not have, `UnsupportedVersionError`.
+"""
