@@ -203,3 +203,18 @@ def test_what_one_partition_does_holds_up_no_other() -> None:
     assert (first.recovery_point, second.recovery_point) == (1, 0)
     assert first.producers.entries() == []
     assert [entry.last_sequence for entry in second.producers.entries()] == [2]
+
+
+@pytest.mark.mission("IDEM-07")
+def test_one_producers_sequences_on_two_partitions_know_nothing_of_each_other() -> None:
+    directory = open_directory(disk())
+    first = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
+    second = directory.create(TopicPartition("orders", 1), TOPIC_ID, CONFIG, NOW)
+    data = batch_of(b"same record", producer_id=1, sequence=0)
+    assert isinstance(send(first, data), Appended)
+    assert isinstance(send(second, data), Appended)
+    before = first.producers.entries()
+    for sequence in range(1, 8):
+        send(second, batch_of(b"y", producer_id=1, sequence=sequence))
+    assert first.producers.entries() == before
+    assert isinstance(send(first, batch_of(b"next", producer_id=1, sequence=1)), Appended)

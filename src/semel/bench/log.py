@@ -3,14 +3,18 @@
 The peer of each row is the floor: the same bytes written, read or checked by plain calls, without a log around them.
 """
 
+import gc
 import os
 import shutil
 import tempfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from semel.bench.measure import Comparison, Subject
+from semel.core.idempotence import snapshot
+from semel.core.idempotence.producer_state import ProducerState
 from semel.core.records import batch, build
 from semel.core.records.build import RecordInput, build_batch
 from semel.log import reading
@@ -76,6 +80,7 @@ def comparisons() -> list[Comparison]:
                 Subject("read and checksum alone", _checking(root / "floor-check-big", big)),
             ],
         ),
+        _producers(),
         Comparison(
             title="recover after kill -9, batches of one 100-byte record",
             unit="batches",
@@ -87,6 +92,53 @@ def comparisons() -> list[Comparison]:
             ],
         ),
     ]
+
+
+def memory_per_producer(count: int = 10_000) -> float:
+    """Bytes of memory a producer costs a partition, five batches remembered."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        state = _known_producers(count)
+        return (tracemalloc.get_traced_memory()[0] - before) / len(state)
+    finally:
+        tracemalloc.stop()
+
+
+def _known_producers(count: int) -> ProducerState:
+    """Producers with a full window each; nothing is shared between them that real ones would not share."""
+    state = ProducerState()
+    header = batch.read_header(_sequenced([b"x"], 1)[0])
+    for number in range(5):
+        for producer_id in range(count):
+            state.record(
+                header._replace(
+                    producer_id=1_000_000 + producer_id,
+                    base_offset=5_000_000_000 + number * count + producer_id,
+                    base_sequence=1_000_000 + number,
+                    max_timestamp=_NOW_MS + producer_id,
+                ),
+                now_ms=_NOW_MS + producer_id,
+            )
+    return state
+
+
+def _producers() -> Comparison:
+    count = 10_000
+    state = _known_producers(count)
+    written = snapshot.encode(state.entries(), keep_windows=True)
+    return Comparison(
+        title=f"snapshot of {count} producers; each costs {memory_per_producer():.0f} bytes of memory, "
+        f"{len(written) / count:.0f} on disk",
+        unit="producers",
+        units_per_run=count,
+        bytes_per_run=len(written),
+        subjects=[
+            Subject("encode with windows", lambda: snapshot.encode(state.entries(), keep_windows=True)),
+            Subject("Kafka's bytes alone", lambda: snapshot.encode(state.entries())),
+        ],
+    )
 
 
 def _sequenced(values: list[bytes], count: int) -> list[bytearray]:
