@@ -36,7 +36,8 @@ class LogDirectory:
         self._files = files
         self.path = path
         self._lock = lock
-        self._clean = clean
+        self.was_clean = clean
+        """Whether the last owner closed every log in order."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.directory_id: str | None = None
@@ -60,7 +61,7 @@ class LogDirectory:
             clean_mark = join(path, checkpoints.CLEAN_SHUTDOWN)
             directory = cls(files, path, lock, clean=files.exists(clean_mark))
             directory._identify(node_id, cluster_id, directory_id)
-            if directory._clean:
+            if directory.was_clean:
                 files.remove(clean_mark)
                 files.sync_directory(path)
         except BaseException:
@@ -98,7 +99,7 @@ class LogDirectory:
                 directory=path,
                 config=config,
                 now_ms=now_ms,
-                clean=self._clean or is_new,
+                clean=self.was_clean or is_new,
                 recovery_point=self._recovery_points.get(topic_partition, 0),
                 log_start_offset=self._start_offsets.get(topic_partition, 0),
             ),
@@ -144,10 +145,14 @@ class LogDirectory:
         for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
             known.pop(topic_partition, None)  # Of an earlier topic of that name.
         log = self.load(topic_partition, config, now_ms)
+        self.adopt(topic_partition, topic_id)
+        return log
+
+    def adopt(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> None:
+        """Give a log that has no topic id the one it belongs to: a crash came before it was written."""
         path = join(self.path, str(topic_partition), names.PARTITION_METADATA)
         checkpoints.write_topic_id(self._files, path, topic_id)
         self.topic_ids[topic_partition] = topic_id
-        return log
 
     def delete(self, topic_partition: TopicPartition, unique: str) -> None:
         """Take a partition out; its files go with `remove_deleted`. `unique` keeps two deletions of a name apart."""
@@ -193,6 +198,10 @@ class LogDirectory:
 
     def _write(self, name: str, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
         checkpoints.write_offsets(self._files, join(self.path, name), dict(offsets))
+
+    def release(self) -> None:
+        """Let go of the directory without closing its logs: the start failed."""
+        self._lock.release()
 
     def close(self, now_ms: int) -> None:
         """Close every log and, if all could be, leave the mark of a clean stop."""
