@@ -1,0 +1,306 @@
+"""The broker's configuration: Kafka's keys, checked once at the edge.
+
+Role.   `BrokerConfig.of` takes what a user gave (command line, file, keywords) and gives typed values; a topic's settings
+        on top of them become the `LogConfig` of its partitions.
+Flow.   The CLI and `semel.Broker` build one; the broker holds it and replaces it by `with_dynamic` when settings are
+        changed while it runs.
+Rules.  * Every key of Kafka 4.3 (and of 3.9's ZooKeeper) is known, typed and bounded; what Semel does not act on yet is
+          found under `value`. An unknown key is refused with the one that was probably meant.
+        * A topic's key stands for the broker's default of it: `retention.ms` is `log.retention.ms`.
+        * Underscores may stand for dots: `num_partitions` is `num.partitions`.
+        * What would silently promise something Semel does not keep (TLS, an authorizer, a second listener or directory)
+          is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Final
+
+from semel.core.metadata.broker_configs import BROKER_CONFIGS, UNLISTED_CONFIGS, broker_key
+from semel.core.metadata.config_types import ConfigKey, Update, Value, invalid, text
+from semel.core.metadata.configs import nearest, topic_defaults, topic_values
+from semel.core.metadata.topic_configs import TOPIC_CONFIGS
+from semel.core.records.batch import TimestampType
+from semel.core.records.compression import Compression
+from semel.errors import ConfigError
+from semel.log.config import LogConfig
+
+_NO_OVERRIDES: Final[Mapping[str, str]] = {}
+_PORT_MAX: Final = 65535
+_FIXED: Final = frozenset({"listeners", "listener.security.protocol.map"})
+"""Kafka changes these while it runs; here they hold until the next start."""
+_CODECS: Final[Mapping[str, int | None]] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What a broker runs with. Attributes are Kafka's keys with underscores for dots."""
+
+    node_id: int
+    host: str
+    """From `listeners`: where to listen; empty means on every interface."""
+    port: int
+    """From `listeners`; 0 picks a free one."""
+    advertised_host: str | None
+    """From `advertised.listeners`: what clients are told, if it differs."""
+    advertised_port: int | None
+    data_dir: str
+    """`log.dirs`, or `log.dir`."""
+    auto_create_topics_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    min_insync_replicas: int
+    message_max_bytes: int
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    queued_max_requests: int
+    max_connections: int
+    connections_max_idle_ms: int
+    log_retention_check_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+    request_timeout_ms: int
+    static: Mapping[str, str] = field(repr=False)
+    """What the broker was started with, under Kafka's names."""
+    dynamic: Mapping[str, str] = field(repr=False)
+    """What was changed while it runs."""
+    _values: Mapping[str, Value] = field(repr=False)
+    _topic_defaults: Mapping[str, Value] = field(repr=False)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str | int | bool] = _NO_OVERRIDES) -> "BrokerConfig":
+        """The configuration a user gave; raises `ConfigError` with the key, the value and the way out."""
+        return cls._build(_named(settings), _NO_OVERRIDES)
+
+    def with_dynamic(self, dynamic: Mapping[str, str]) -> "BrokerConfig":
+        """This configuration with what was changed while running, instead of what was before."""
+        for name in dynamic:
+            if _known(name).update is Update.READ_ONLY or name in _FIXED:
+                raise ConfigError(
+                    f"{name} cannot be changed while the broker runs: set it when it is started"
+                )
+        return self._build(self.static, dynamic)
+
+    @classmethod
+    def _build(cls, static: Mapping[str, str], dynamic: Mapping[str, str]) -> "BrokerConfig":
+        values = {**_defaults(), **{name: _known(name).parse(content) for name, content in static.items()}}
+        values |= {name: _known(name).parse(content) for name, content in dynamic.items()}
+        _check(values, static)
+        attributes: dict[str, Any] = {
+            one.name: values[dotted]
+            for one in fields(cls)
+            if (dotted := one.name.replace("_", ".")) in values
+        }
+        host, port = _listener(values)
+        advertised_host, advertised_port = _advertised(values)
+        return cls(
+            **attributes,
+            host=host,
+            port=port,
+            advertised_host=advertised_host,
+            advertised_port=advertised_port,
+            data_dir=_data_dir(values),
+            static=static,
+            dynamic=dynamic,
+            _values=values,
+            _topic_defaults=topic_defaults(values),
+        )
+
+    def value(self, key: str) -> Value:
+        """The value of any of Kafka's keys."""
+        return self._values[key] if key in self._values else _known(key).default_value
+
+    def topic_values(self, overrides: Mapping[str, str] = _NO_OVERRIDES) -> Mapping[str, Value]:
+        """Everything that governs a topic with these settings of its own."""
+        return topic_values(self._topic_defaults, overrides) if overrides else self._topic_defaults
+
+    def log_config(self, overrides: Mapping[str, str] = _NO_OVERRIDES) -> LogConfig:
+        """What governs the logs of a topic with these settings of its own; raises `ConfigError` if they cannot be."""
+        values: Mapping[str, Any] = self.topic_values(overrides)
+        policy = values["cleanup.policy"]
+        return LogConfig(
+            segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
+            segment_ms=values["segment.ms"],
+            segment_index_bytes=values["segment.index.bytes"],
+            index_interval_bytes=values["index.interval.bytes"],
+            retention_ms=values["retention.ms"],
+            retention_bytes=values["retention.bytes"],
+            flush_messages=values["flush.messages"],
+            flush_ms=values["flush.ms"],
+            file_delete_delay_ms=values["file.delete.delay.ms"],
+            max_message_bytes=values["max.message.bytes"],
+            message_timestamp_type=(
+                TimestampType.LOG_APPEND_TIME
+                if values["message.timestamp.type"] == "LogAppendTime"
+                else TimestampType.CREATE_TIME
+            ),
+            message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+            message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+            compression_type=_CODECS[values["compression.type"]],
+            cleanup_delete="delete" in policy,
+            cleanup_compact="compact" in policy,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+        )
+
+
+@cache
+def _defaults() -> Mapping[str, Value]:
+    return {name: key.default_value for name, key in BROKER_CONFIGS.items()}
+
+
+def _named(settings: Mapping[str, str | int | bool]) -> dict[str, str]:
+    """Settings under Kafka's own names for a broker's."""
+    static: dict[str, str] = {}
+    given: dict[str, str] = {}
+    for name, value in settings.items():
+        own = _own_name(name)
+        content = text(value)
+        if own in static and static[own] != content:
+            raise ConfigError(
+                f"{name}={content} and {given[own]}={static[own]} say different things: keep one"
+            )
+        static[own] = content
+        given[own] = name
+    if "broker.id" in static:
+        node_id = static.setdefault("node.id", static["broker.id"])
+        if node_id != static["broker.id"]:
+            raise ConfigError(
+                f"node.id={node_id} and broker.id={static['broker.id']} name one thing: keep one"
+            )
+    return static
+
+
+def _own_name(name: str) -> str:
+    if broker_key(name) is None and broker_key(name.replace("_", ".")) is not None:
+        return name.replace("_", ".")
+    topic = TOPIC_CONFIGS.get(name) or TOPIC_CONFIGS.get(name.replace("_", "."))
+    if broker_key(name) is None and topic is not None and topic.synonyms:
+        return topic.synonyms[0]
+    return _known(name).name
+
+
+def _known(name: str) -> ConfigKey:
+    key = broker_key(name)
+    if key is not None:
+        return key
+    near = nearest(name.replace("_", "."), [*BROKER_CONFIGS, *UNLISTED_CONFIGS])
+    raise ConfigError(
+        f"{name} is no setting of a broker"
+        + (f": did you mean {near}?" if near else "; see Kafka's broker configs")
+    )
+
+
+def _check(values: Mapping[str, Value], static: Mapping[str, str]) -> None:
+    """Refuse what contradicts itself, and what would promise something that is not kept."""
+    defaults = topic_defaults(values)
+    if defaults["retention.ms"] == 0:
+        raise ConfigError("log.retention.ms must be unlimited (-1) or, equal or greater than 1")
+    for name, least in (("segment.ms", 1), ("segment.jitter.ms", 0)):
+        value = defaults[name]
+        if isinstance(value, int) and value < least:
+            synonym = TOPIC_CONFIGS[name].synonyms[0]
+            raise ConfigError(f"{synonym} must be greater than or equal to {least}")
+    topic_values(defaults, _NO_OVERRIDES)
+    if values["authorizer.class.name"]:
+        raise ConfigError(
+            f"authorizer.class.name={values['authorizer.class.name']}: authorizers are not served; leave it empty"
+        )
+    if values["remote.log.storage.system.enable"]:
+        raise ConfigError(
+            "remote.log.storage.system.enable=true: tiered storage is not served; leave it false"
+        )
+    if "process.roles" in static and "broker" not in _items(values, "process.roles"):
+        raise ConfigError(f"process.roles={static['process.roles']}: this is a broker; name that role")
+
+
+def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
+    value = values[name]
+    return value if isinstance(value, tuple) else ()
+
+
+def _data_dir(values: Mapping[str, Value]) -> str:
+    directories = _items(values, "log.dirs") or _items(values, "log.dir")
+    if len(directories) != 1:
+        raise ConfigError(f"log.dirs={','.join(directories)}: one directory is served; name one")
+    return directories[0]
+
+
+def _listener(values: Mapping[str, Value]) -> tuple[str, int]:
+    """The one listener of the broker; a controller's, as in Kafka's own files, is passed over."""
+    controllers = _items(values, "controller.listener.names")
+    listeners = [
+        _endpoint("listeners", one, values)
+        for one in _items(values, "listeners")
+        if one.partition("://")[0] not in controllers
+    ]
+    if len(listeners) != 1:
+        content = ",".join(_items(values, "listeners"))
+        raise ConfigError(f"listeners={content}: one listener is served; name one, as PLAINTEXT://HOST:PORT")
+    return listeners[0]
+
+
+def _advertised(values: Mapping[str, Value]) -> tuple[str | None, int | None]:
+    controllers = _items(values, "controller.listener.names")
+    advertised = [
+        one for one in _items(values, "advertised.listeners") if one.partition("://")[0] not in controllers
+    ]
+    if not advertised:
+        return None, None
+    if len(advertised) > 1:
+        raise ConfigError(f"advertised.listeners={','.join(advertised)}: one listener is served; name one")
+    host, port = _endpoint("advertised.listeners", advertised[0], values)
+    if host == "" or _is_wildcard(host):
+        raise ConfigError(
+            f"advertised.listeners={advertised[0]}: clients cannot connect to that; name a host"
+        )
+    return host, port
+
+
+def _is_wildcard(host: str) -> bool:
+    import ipaddress  # Few are configured this way: a start stays fast without it.
+
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False  # A name.
+
+
+def _endpoint(name: str, content: str, values: Mapping[str, Value]) -> tuple[str, int]:
+    """Host and port of NAME://HOST:PORT; IPv6 hosts stand in brackets."""
+    listener, _, address = content.partition("://")
+    host, _, port = address.rpartition(":")
+    if (
+        not listener
+        or not port.isdecimal()
+        or int(port) > _PORT_MAX
+        or (":" in host and not host.startswith("["))
+    ):
+        raise ConfigError(
+            invalid(name, content, "expected PLAINTEXT://HOST:PORT with a port from 0 to 65535")
+        )
+    protocols = dict(
+        pair.rpartition(":")[::2] for pair in str(values["listener.security.protocol.map"]).split(",")
+    )
+    protocol = protocols.get(listener.upper(), "")
+    if protocol != "PLAINTEXT":
+        known = f"its protocol {protocol} is not served" if protocol else "it has no security protocol"
+        raise ConfigError(invalid(name, content, f"{known}; use PLAINTEXT://"))
+    return host.strip("[]"), int(port)

@@ -1,0 +1,97 @@
+"""The settings of a broker: Kafka's names, types, defaults and bounds, and which may change while it runs.
+
+Role.   The tables, put together from their parts, and `broker_key` to look one up.
+Rules.  * Facts of Apache Kafka 4.3.1; a test compares them with its classes and lists the defaults that are ours: of what
+          Kafka demands, and of where to listen and to write.
+        * A setting with a sentence of documentation is one Semel acts on; the others are checked, kept and described, and
+          change nothing yet.
+        * A listener's own settings carry its name in front: `listener.name.internal.ssl.keystore.location`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from semel.core.metadata.broker_configs_cluster import CLUSTER
+from semel.core.metadata.broker_configs_coordinators import COORDINATORS
+from semel.core.metadata.broker_configs_older import OLDER
+from semel.core.metadata.broker_configs_security import SECURITY
+from semel.core.metadata.broker_configs_storage import STORAGE
+from semel.core.metadata.config_types import CLUSTER_WIDE, LONG, MEDIUM, ConfigKey, Range
+
+_LONG_MAX: Final = str(2**63 - 1)
+# Can be set while running and nowhere else; Kafka lists them only where they are set.
+_QUOTAS: Final = (
+    ConfigKey("leader.replication.throttled.rate", LONG, _LONG_MAX, Range(0), MEDIUM, CLUSTER_WIDE),
+    ConfigKey("follower.replication.throttled.rate", LONG, _LONG_MAX, Range(0), MEDIUM, CLUSTER_WIDE),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second", LONG, _LONG_MAX, Range(0), MEDIUM, CLUSTER_WIDE
+    ),
+)
+_SERVED: Final[Mapping[str, str]] = {
+    "advertised.listeners": "Where clients are told to connect, if it differs from where the broker listens.",
+    "auto.create.topics.enable": "Whether a topic nobody created is made when a client asks for it.",
+    "broker.id": "The older name of node.id.",
+    "compression.type": "The codec batches are stored in; 'producer' keeps the one they came with.",
+    "connections.max.idle.ms": "A connection without a request for so long is closed.",
+    "default.replication.factor": "Copies of a topic that is created without a number.",
+    "delete.topic.enable": "Whether topics may be deleted.",
+    "fetch.max.bytes": "The most records one fetch answer carries; its first batch always fits.",
+    "listeners": "Where the broker listens, as PROTOCOL://HOST:PORT; port 0 picks a free one.",
+    "log.cleanup.policy": "What becomes of old segments: deleted by age and size, compacted by key, or both.",
+    "log.dir": "The directory of the broker's data, where log.dirs is not set.",
+    "log.dirs": "The directory of the broker's data.",
+    "log.flush.interval.messages": "A sync at the latest after so many records; 1 acknowledges only what is on disk.",
+    "log.flush.interval.ms": "A sync at the latest after so long.",
+    "log.flush.offset.checkpoint.interval.ms": "How often it is noted up to where logs need no recovery.",
+    "log.flush.scheduler.interval.ms": "How often logs are looked at for a sync that is due.",
+    "log.flush.start.offset.checkpoint.interval.ms": "How often the start of logs is noted.",
+    "log.index.interval.bytes": "About one index entry per so many bytes of log.",
+    "log.index.size.max.bytes": "A segment is closed when one of its indexes reaches this.",
+    "log.message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
+    "log.message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
+    "log.message.timestamp.type": "Whether the producer's timestamps stay or the broker's clock replaces them.",
+    "log.retention.bytes": "The oldest segments of a partition beyond this size are deleted; -1 keeps them.",
+    "log.retention.check.interval.ms": "How often logs are looked at for segments to delete.",
+    "log.retention.hours": "Hours after which segments are deleted, where no finer setting is.",
+    "log.retention.minutes": "Minutes after which segments are deleted; wins over the hours.",
+    "log.retention.ms": "Milliseconds after which segments are deleted; wins over minutes and hours; -1 keeps them.",
+    "log.roll.hours": "A segment whose records span more hours than this is closed at the next append.",
+    "log.roll.ms": "A segment whose records span more milliseconds than this is closed; wins over the hours.",
+    "log.segment.bytes": "A segment never grows beyond this.",
+    "log.segment.delete.delay.ms": "How long a deleted segment's files stay on disk under another name.",
+    "max.connections": "Connections beyond this are closed at once.",
+    "max.incremental.fetch.session.cache.slots": "How many incremental fetch sessions are kept.",
+    "message.max.bytes": "The largest batch that may be appended, after compression.",
+    "node.id": "The broker's number.",
+    "num.partitions": "Partitions of a topic that is created without a number.",
+    "producer.id.expiration.check.interval.ms": "How often producers are looked at for ones to forget.",
+    "producer.id.expiration.ms": "A producer silent for longer is forgotten.",
+    "queued.max.requests": "Requests that may wait on one connection before it is read no further.",
+    "socket.listen.backlog.size": "Connections that may wait to be accepted.",
+    "socket.request.max.bytes": "A longer request closes its connection.",
+}
+_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+
+
+def _documented(rows: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
+    return {
+        row.name: replace(row, documentation=_SERVED[row.name]) if row.name in _SERVED else row
+        for row in rows
+    }
+
+
+BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = _documented(CLUSTER + COORDINATORS + SECURITY + STORAGE)
+"""Every setting of Kafka 4.3's broker."""
+UNLISTED_CONFIGS: Final[Mapping[str, ConfigKey]] = _documented(OLDER + _QUOTAS)
+"""Settings that are described only where they are set."""
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The setting of this name, a listener's own included; None if there is no such setting."""
+    found = BROKER_CONFIGS.get(name) or UNLISTED_CONFIGS.get(name)
+    if found is None and (prefixed := _LISTENER.fullmatch(name)) is not None:
+        base = BROKER_CONFIGS.get(prefixed[1]) or BROKER_CONFIGS.get(prefixed[1].partition(".")[2])
+        found = None if base is None else replace(base, name=name)
+    return found
