@@ -5,7 +5,6 @@ Rules.  * A topic that is created again under its old name has another id: whoev
         * Names are compared as they are; two that differ only in `.` and `_` may not both exist (see `topic_names`).
 """
 
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -28,7 +27,7 @@ class MetadataImage:
     cluster_id: str | None = None
     next_producer_id_block: int = 0
     _topics: dict[str, TopicRow] = field(default_factory=dict)
-    _names: dict[uuid.UUID, str] = field(default_factory=dict)
+    _names: dict[bytes, str] = field(default_factory=dict)
     _broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def apply(self, row: Row) -> None:
@@ -39,13 +38,13 @@ class MetadataImage:
             case TopicRow():
                 before = self._topics.get(row.name)
                 if before is not None and before.topic_id != row.topic_id:
-                    self._names.pop(before.topic_id, None)
+                    self._names.pop(before.topic_id.bytes, None)
                 self._topics[row.name] = row
-                self._names[row.topic_id] = row.name
+                self._names[row.topic_id.bytes] = row.name
             case TopicGoneRow(name):
                 gone = self._topics.pop(name, None)
                 if gone is not None:
-                    self._names.pop(gone.topic_id, None)
+                    self._names.pop(gone.topic_id.bytes, None)
             case BrokerConfigRow(broker, configs):
                 self._broker_configs[broker] = dict(configs)
             case ProducerIdsRow(next_block):
@@ -58,7 +57,8 @@ class MetadataImage:
     def topic(self, name: str) -> TopicRow | None:
         return self._topics.get(name)
 
-    def topic_by_id(self, topic_id: uuid.UUID) -> TopicRow | None:
+    def topic_by_id(self, topic_id: bytes) -> TopicRow | None:
+        """By the sixteen bytes the wire carries."""
         name = self._names.get(topic_id)
         return None if name is None else self._topics[name]
 

@@ -1,0 +1,1 @@
+"""The broker: Kafka's APIs over partitions' logs."""

@@ -1,0 +1,166 @@
+"""A broker: its parts built, started, kept going and stopped. Read this first.
+
+Role.   `Broker(config, runtime)` is everything behind one port.
+Flow.   start: lock the directory -> replay the metadata -> open every log -> listen.
+        then, from time to time: retention, expiry, checkpoints, syncs of closed segments.
+        stop: take no more requests -> finish those under way -> close every log -> mark the stop as clean.
+Rules.  * Nothing is served before every log is open.
+        * It runs on any runtime: real, or simulated from a seed.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from semel.broker.config import BrokerConfig
+from semel.broker.context import BrokerContext
+from semel.broker.dispatch import Dispatch
+from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.partitions import Partitions
+from semel.broker.producer_ids import ProducerIds
+from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
+from semel.core.metadata.rows import ClusterRow
+from semel.core.metadata.topic_names import METADATA_TOPIC
+from semel.errors import LogError
+from semel.log.checkpoints import encode_uuid
+from semel.log.directory import LogDirectory
+from semel.net.listener import Listener, ListenerConfig
+from semel.runtime.bundle import Runtime
+from semel.runtime.randomness import random_uuid
+from semel.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+_METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
+_HOUSEKEEPING_SECONDS: Final = 1.0
+
+
+class Broker:
+    """One broker."""
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+        self.config = config
+        self.runtime = runtime
+        self._listener: Listener | None = None
+        self._directory: LogDirectory | None = None
+        self._context: BrokerContext | None = None
+
+    @property
+    def context(self) -> BrokerContext:
+        if self._context is None:
+            raise LogError("the broker has not been started")
+        return self._context
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return f"{self.context.host}:{self.context.port}"
+
+    async def start(self) -> None:
+        """Load everything and listen; raises if the directory or the port cannot be had."""
+        config, runtime = self.config, self.runtime
+        directory = LogDirectory.open(
+            runtime.files,
+            config.data_dir,
+            node_id=config.node_id,
+            cluster_id=encode_uuid(random_uuid(runtime.dice)),
+            directory_id=encode_uuid(random_uuid(runtime.dice)),
+        )
+        self._directory = directory
+        try:
+            self._context = await self._load(directory)
+            await self._listen(self._context)
+        except BaseException:
+            directory.release()
+            raise
+        self._keep_going()
+
+    async def _load(self, directory: LogDirectory) -> BrokerContext:
+        runtime, config = self.runtime, self.config
+        log = directory.load(_METADATA, METADATA_CONFIG, runtime.clock.now_ms())
+        log.advance_high_watermark(log.log_end_offset)
+        store = StandaloneStore(log, runtime.tasks, runtime.clock)
+        cluster_id = store.image.cluster_id
+        if cluster_id is None:
+            cluster_id = directory.cluster_id or encode_uuid(random_uuid(runtime.dice))
+            await store.commit([ClusterRow(cluster_id)])
+        partitions = Partitions(directory, store.image, config, runtime)
+        partitions.load()
+        return BrokerContext(
+            config=config,
+            runtime=runtime,
+            store=store,
+            partitions=partitions,
+            producer_ids=ProducerIds(store),
+            cluster_id=cluster_id,
+            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.dice),
+        )
+
+    async def _listen(self, context: BrokerContext) -> None:
+        config = self.config
+        self._listener = Listener(
+            self.runtime,
+            Dispatch(context),
+            ListenerConfig(
+                request_max_bytes=config.socket_request_max_bytes,
+                connections_max=config.max_connections,
+                idle_max_ms=config.connections_max_idle_ms,
+            ),
+        )
+        host, port = await self._listener.start(config.host, config.port)
+        context.host = config.advertised_host or host
+        context.port = config.advertised_port or port
+
+    async def stop(self) -> None:
+        """Finish what is under way, close every log, leave the mark of a clean stop."""
+        if self._listener is not None:
+            await self._listener.close()
+        await self.runtime.tasks.close()
+        if self._directory is not None:
+            self._directory.close(self.runtime.clock.now_ms())
+
+    # From time to time
+
+    def _keep_going(self) -> None:
+        config = self.config
+        self._every(_HOUSEKEEPING_SECONDS * 1000, self._sync_closed_segments, "syncs")
+        self._every(config.log_retention_check_interval_ms, self._retain, "retention")
+        self._every(config.producer_id_expiration_check_interval_ms, self._expire, "expiry")
+        self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint, "checkpoints")
+
+    def _every(self, interval_ms: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        async def loop() -> None:
+            while True:
+                await self.runtime.tasks.sleep(interval_ms / 1000)
+                try:
+                    await work()
+                except (OSError, LogError) as error:
+                    _logger.error("%s failed and is tried again in %d ms: %s", name, interval_ms, error)
+
+        self.runtime.tasks.spawn(loop(), name=name)
+
+    async def _sync_closed_segments(self) -> None:
+        now_ms = self.runtime.clock.now_ms()
+        for partition in list(self.context.partitions):
+            if partition.rolled() or partition.log.flush_due(now_ms):
+                with contextlib.suppress(LogError):  # The log is offline and has said so.
+                    await partition.commits.flush()
+
+    async def _retain(self) -> None:
+        now_ms = self.runtime.clock.now_ms()
+        for partition in list(self.context.partitions):
+            if partition.log.delete_old_segments(now_ms):
+                _logger.info(
+                    "%s: the log begins at %d", partition.log.topic_partition, partition.log.log_start_offset
+                )
+        if self._directory is not None:
+            self._directory.remove_deleted(now_ms)
+
+    async def _expire(self) -> None:
+        now_ms = self.runtime.clock.now_ms()
+        for partition in list(self.context.partitions):
+            partition.log.expire_producers(now_ms)
+
+    async def _checkpoint(self) -> None:
+        if self._directory is not None:
+            self._directory.checkpoint()

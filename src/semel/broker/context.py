@@ -1,0 +1,45 @@
+"""What a handler gets: the broker's parts, and what is known of the request.
+
+Role.   Handlers are functions of (broker, request, context); they hold no state of their own.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from semel.broker.config import BrokerConfig
+from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.metrics import Metrics
+from semel.broker.partitions import Partitions
+from semel.broker.producer_ids import ProducerIds
+from semel.cluster.store import MetadataStore
+from semel.net.inbound import InboundConnection
+from semel.runtime.bundle import Runtime
+
+
+class RequestContext(NamedTuple):
+    """One request, beside its content."""
+
+    version: int
+    client_id: str | None
+    connection: InboundConnection
+
+
+@dataclass(slots=True)
+class BrokerContext:
+    """The broker as its handlers see it."""
+
+    config: BrokerConfig
+    runtime: Runtime
+    store: MetadataStore
+    partitions: Partitions
+    producer_ids: ProducerIds
+    cluster_id: str
+    sessions: FetchSessions
+    metrics: Metrics = field(default_factory=Metrics)
+    host: str = ""
+    port: int = 0
+    """Where clients reach us: set once the port is open."""
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id

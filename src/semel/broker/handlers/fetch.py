@@ -1,0 +1,201 @@
+"""Fetch (1), versions 4-18: slices of logs, at once or when enough has come.
+
+    4-12  topics by name; 13+ by id
+    7+    incremental sessions
+    9+    the client's leader epoch is checked
+    12+   a fetcher that names its last epoch is told where its log parts from ours
+
+Records are places in files; the connection sends them from there. The first batch of the first partition that has one
+is sent whole, however large. read_committed stops at the last stable offset and lists aborted transactions; for
+read_uncommitted the list is null.
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Final, NamedTuple
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.fetch_sessions import (
+    NO_SESSION,
+    Fetched,
+    FetchSession,
+    FullFetch,
+    IncrementalFetch,
+    PartitionKey,
+)
+from semel.broker.partitions import Partition
+from semel.broker.waiting import wait_for_any
+from semel.core.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from semel.errors import ErrorCode, OffsetOutOfRangeError
+from semel.log import reading
+from semel.net.reply import FileSlice
+
+_BY_ID_SINCE: Final = 13
+_READ_COMMITTED: Final = 1
+_ZSTD: Final = 4
+_ZSTD_SINCE: Final = 10
+
+
+class _Read(NamedTuple):
+    """One pass over the wanted partitions."""
+
+    answers: dict[PartitionKey, PartitionData]
+    bytes_found: int
+    at_once: bool
+    """An error or a diverging log: nothing to wait for."""
+
+
+def handle(
+    broker: BrokerContext, request: FetchRequest, context: RequestContext
+) -> FetchResponse | Awaitable[FetchResponse]:
+    """Answer now if there is enough, else when there is or the client's patience ends."""
+    plan = broker.sessions.plan(request, context.version, broker.runtime.clock.now_ms())
+    if isinstance(plan, ErrorCode):
+        return FetchResponse(error_code=plan)
+    session = plan.session
+    wanted = plan.partitions if isinstance(plan, FullFetch) else plan.session.partitions
+    incremental = isinstance(plan, IncrementalFetch)
+    found = _read(broker, request, context.version, wanted)
+    if found.at_once or found.bytes_found >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
+        return _respond(found, session, wanted, incremental)
+    return _wait(broker, request, context, session, wanted, incremental)
+
+
+async def _wait(
+    broker: BrokerContext,
+    request: FetchRequest,
+    context: RequestContext,
+    session: FetchSession | None,
+    wanted: Mapping[PartitionKey, Fetched],
+    incremental: bool,
+) -> FetchResponse:
+    clock = broker.runtime.clock
+    deadline = clock.monotonic() + request.max_wait_ms / 1000
+    while True:
+        partitions = [
+            found for key in wanted if isinstance(found := _find(broker, key, context.version), Partition)
+        ]
+        remaining = deadline - clock.monotonic()
+        woken = remaining > 0 and await wait_for_any([p.waiters for p in partitions], remaining)
+        read = _read(broker, request, context.version, wanted)
+        if not woken or read.at_once or read.bytes_found >= request.min_bytes or context.connection.is_lost:
+            return _respond(read, session, wanted, incremental)
+
+
+def _read(
+    broker: BrokerContext, request: FetchRequest, version: int, wanted: Mapping[PartitionKey, Fetched]
+) -> _Read:
+    left = min(request.max_bytes, broker.config.fetch_max_bytes)
+    committed = request.isolation_level == _READ_COMMITTED
+    answers: dict[PartitionKey, PartitionData] = {}
+    bytes_found = 0
+    at_once = False
+    for key, fetched in wanted.items():
+        partition = _find(broker, key, version)
+        if isinstance(partition, ErrorCode):
+            answer = _error(key, partition)
+        else:
+            answer = _read_partition(
+                partition,
+                key,
+                fetched,
+                version,
+                left,
+                committed=committed,
+                whole_first_batch=bytes_found == 0,
+            )
+        size = 0 if answer.records is None else len(answer.records)
+        left = max(0, left - size)
+        bytes_found += size
+        at_once = at_once or answer.error_code != 0 or answer.diverging_epoch is not None
+        answers[key] = answer
+    return _Read(answers, bytes_found, at_once)
+
+
+def _find(broker: BrokerContext, key: PartitionKey, version: int) -> Partition | ErrorCode:
+    if version >= _BY_ID_SINCE:
+        return broker.partitions.get_by_id(key.topic_id, key.partition)
+    return broker.partitions.get(key.topic, key.partition) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _read_partition(
+    partition: Partition,
+    key: PartitionKey,
+    fetched: Fetched,
+    version: int,
+    left: int,
+    *,
+    committed: bool,
+    whole_first_batch: bool,
+) -> PartitionData:
+    log = partition.log
+    code = partition.check_leader_epoch(fetched.leader_epoch)
+    if not code and log.config.compression_type == _ZSTD and version < _ZSTD_SINCE:
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if code:
+        return _error(key, code)
+    last_stable_offset = log.last_stable_offset
+    answer = PartitionData(
+        partition_index=key.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=[] if committed else None,
+        records=b"",
+    )
+    if fetched.last_fetched_epoch >= 0:
+        end = log.leader_epochs.end_offset(fetched.last_fetched_epoch, log.log_end_offset)
+        if end.epoch < fetched.last_fetched_epoch or end.end_offset < fetched.fetch_offset:
+            answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+            return answer
+    try:
+        piece = reading.read(
+            log,
+            fetched.fetch_offset,
+            max_bytes=min(fetched.max_bytes, left),
+            upper_bound=last_stable_offset if committed else log.high_watermark,
+            whole_first_batch=whole_first_batch,
+        )
+    except OffsetOutOfRangeError:
+        return _error(key, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if piece is None:
+        return answer
+    answer.records = FileSlice(piece.file, piece.position, piece.size_bytes)  # type: ignore[assignment]  # has a length
+    if committed:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+            for entry in reading.aborted_transactions(log, fetched.fetch_offset, piece.end_offset)
+        ]
+    return answer
+
+
+def _error(key: PartitionKey, code: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=key.partition, error_code=code, high_watermark=-1, records=b"")
+
+
+def _respond(
+    read: _Read, session: FetchSession | None, wanted: Mapping[PartitionKey, Fetched], incremental: bool
+) -> FetchResponse:
+    topics: dict[tuple[str, object], FetchableTopicResponse] = {}
+    for key, answer in read.answers.items():
+        has_records = bool(answer.records is not None and len(answer.records))
+        if session is not None:
+            is_news = wanted[key].is_news(answer, has_records)
+            if incremental and has_records:
+                session.to_the_end(key)
+            if incremental and not is_news:
+                continue
+        topic = topics.get((key.topic, key.topic_id))
+        if topic is None:
+            topic = topics[key.topic, key.topic_id] = FetchableTopicResponse(
+                topic=key.topic, topic_id=key.topic_id
+            )
+        topic.partitions.append(answer)
+    session_id = NO_SESSION if session is None else session.session_id
+    return FetchResponse(session_id=session_id, responses=list(topics.values()))

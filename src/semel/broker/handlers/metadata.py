@@ -1,0 +1,98 @@
+"""Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
+
+0      no topics named: all of them; 1+ null means all, empty none
+4+     the client says whether a missing topic may be created
+10+    topics carry ids; 12+ may be asked for by id
+"""
+
+from collections.abc import Awaitable
+from typing import Final
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.topics import create_missing
+from semel.core.metadata import topic_names
+from semel.core.metadata.rows import TopicRow
+from semel.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from semel.core.wire.primitives import ZERO_UUID
+from semel.errors import ErrorCode
+
+_ALL_BY_EMPTY: Final = 0
+
+
+def handle(
+    broker: BrokerContext, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Answer for what is there; make what may be made first."""
+    if request.topics is None or (context.version == _ALL_BY_EMPTY and not request.topics):
+        return _response(broker, [_described(broker, row) for row in broker.store.image])
+    missing = [
+        topic.name
+        for topic in request.topics
+        if topic.name and topic.topic_id == ZERO_UUID and broker.store.image.topic(topic.name) is None
+    ]
+    may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+    creatable = [name for name in missing if topic_names.flaw(name) is None]
+    if may_create and creatable:
+        return _create_then_answer(broker, creatable, request.topics)
+    return _response(broker, [_find(broker, topic) for topic in request.topics])
+
+
+async def _create_then_answer(
+    broker: BrokerContext, names: list[str], topics: list[MetadataRequestTopic]
+) -> MetadataResponse:
+    await create_missing(broker, names)
+    return _response(broker, [_find(broker, topic) for topic in topics])
+
+
+def _response(broker: BrokerContext, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    here = MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+    return MetadataResponse(
+        brokers=[here], cluster_id=broker.cluster_id, controller_id=broker.node_id, topics=topics
+    )
+
+
+def _find(broker: BrokerContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    image = broker.store.image
+    if asked.topic_id != ZERO_UUID:
+        row = image.topic_by_id(asked.topic_id)
+        if row is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+            )
+        return _described(broker, row)
+    name = asked.name or ""
+    row = image.topic(name)
+    if row is not None:
+        return _described(broker, row)
+    unknown = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic_names.flaw(name) is None
+        else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+    return MetadataResponseTopic(error_code=unknown, name=name, is_internal=name in topic_names.INTERNAL)
+
+
+def _described(broker: BrokerContext, row: TopicRow) -> MetadataResponseTopic:
+    here = [broker.node_id]
+    return MetadataResponseTopic(
+        name=row.name,
+        topic_id=row.topic_id.bytes,
+        is_internal=row.name in topic_names.INTERNAL,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=broker.node_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(here),
+                isr_nodes=list(here),
+            )
+            for index, partition in enumerate(broker.partitions.of_topic(row.name))
+        ],
+    )

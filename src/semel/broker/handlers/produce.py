@@ -1,0 +1,141 @@
+"""Produce (0), versions 3-13: append a batch to each partition, once.
+
+    3-12 topics by name; 13 by id
+    7+   zstd is allowed
+    8+   the reason for a refusal is part of the answer
+    12+  transactions v2: a producer without state must start at sequence 0
+
+A duplicate is a success with the offset it got the first time, and counted as DUPLICATE_SEQUENCE_NUMBER.
+With acks=0 there is no answer; a refusal closes the connection, which is all a client can notice.
+"""
+
+from collections.abc import Awaitable
+from typing import Final
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.partitions import Partition
+from semel.core.idempotence.producer_window import Duplicate
+from semel.core.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from semel.core.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from semel.errors import ErrorCode, LogError, Refuse
+from semel.types import UNKNOWN_OFFSET
+
+_ACKS: Final = (-1, 0, 1)
+_BY_ID_SINCE: Final = 13
+_ZSTD: Final = 4
+_ZSTD_SINCE: Final = 7
+_TRANSACTIONS_V2_SINCE: Final = 12
+
+
+def handle(
+    broker: BrokerContext, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Append everything now; answer now, or when what was appended is as durable as its topic asks."""
+    waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    responses = []
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            answer, partition = _append(broker, request, context, topic, data)
+            answers.append(answer)
+            if partition is not None and not partition.settled:
+                waiting.append((partition, partition.log.log_end_offset, answer))
+            if answer.error_code:
+                broker.metrics.errors["Produce", ErrorCode(answer.error_code).name] += 1
+        responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+    response = ProduceResponse(responses=responses)
+    if waiting and request.acks == -1:
+        return _settled(waiting, response)
+    for partition, end_offset, _answer in waiting:
+        broker.runtime.tasks.spawn(partition.settle(end_offset), name="settle")
+    if request.acks == 0:
+        if any(answer.error_code for topic in responses for answer in topic.partition_responses):
+            context.connection.end()
+        return None
+    return response
+
+
+def _append(
+    broker: BrokerContext,
+    request: ProduceRequest,
+    context: RequestContext,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+) -> tuple[PartitionProduceResponse, Partition | None]:
+    found: Partition | ErrorCode
+    if context.version >= _BY_ID_SINCE:
+        found = broker.partitions.get_by_id(topic.topic_id, data.index)
+    else:
+        found = broker.partitions.get(topic.name, data.index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if isinstance(found, ErrorCode):
+        return _refused(data.index, found, None), None
+    refused = _unfit(request, context, data)
+    if refused is not None:
+        return _refused(data.index, refused.code, refused.reason), None
+    records = data.records
+    if not isinstance(records, bytearray | memoryview):
+        records = bytearray(records or b"")
+    result = found.append(records, transactions_v2=context.version >= _TRANSACTIONS_V2_SINCE)
+    if isinstance(result, Refuse):
+        return _refused(data.index, result.code, result.reason), None
+    if isinstance(result, Duplicate):
+        broker.metrics.errors["Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER.name] += 1
+        stamp = result.timestamp_ms
+    else:
+        stamp = result.log_append_time_ms
+    answer = PartitionProduceResponse(
+        index=data.index,
+        base_offset=result.base_offset,
+        log_append_time_ms=stamp,
+        log_start_offset=found.log.log_start_offset,
+    )
+    return answer, found
+
+
+def _unfit(request: ProduceRequest, context: RequestContext, data: PartitionProduceData) -> Refuse | None:
+    """What the request itself rules out, whatever the partition."""
+    if request.acks not in _ACKS:
+        return Refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks}: only -1 (all), 0 and 1 exist")
+    records = data.records
+    if records is None or len(records) < HEADER_SIZE:
+        return None  # The log says what is wrong with it.
+    attributes = records[ATTRIBUTES_POSITION + 1]
+    if attributes & COMPRESSION_MASK == _ZSTD and context.version < _ZSTD_SINCE:
+        return Refuse(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce 7 or newer, this is {context.version}",
+        )
+    if attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
+        return Refuse(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch in a request without transactional id",
+        )
+    return None
+
+
+def _refused(index: int, code: ErrorCode, reason: str | None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=code, base_offset=UNKNOWN_OFFSET, log_append_time_ms=-1, error_message=reason
+    )
+
+
+async def _settled(
+    waiting: list[tuple[Partition, int, PartitionProduceResponse]], response: ProduceResponse
+) -> ProduceResponse:
+    for partition, end_offset, answer in waiting:
+        try:
+            await partition.settle(end_offset)
+        except LogError as error:
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            answer.base_offset = UNKNOWN_OFFSET
+            answer.error_message = str(error)
+    return response

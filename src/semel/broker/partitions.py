@@ -1,0 +1,161 @@
+"""The partitions this broker leads: their logs, who waits for them, how far they are visible.
+
+Role.   From a topic's name or id to a partition, and the life of partitions: made, grown, reconfigured, deleted.
+Flow.   Handlers ask for a `Partition` and append to it or read its log. The metadata image says which there are.
+Rules.  * Records become visible (high watermark) when they are as durable as the topic asks: in the page cache, or, with
+          `flush.messages`, on disk.
+        * After an unclean stop the leader epoch is one higher: a consumer that read what was lost can tell.
+        * Directories without a topic in the metadata are left-overs of a deletion or creation a crash interrupted: they go.
+"""
+
+import uuid
+from collections.abc import Iterator
+
+from semel.broker.config import BrokerConfig
+from semel.broker.waiting import Waiters
+from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.rows import TopicRow
+from semel.core.metadata.topic_names import METADATA_TOPIC
+from semel.errors import ErrorCode
+from semel.log.config import LogConfig
+from semel.log.directory import LogDirectory
+from semel.log.group_commit import GroupCommit
+from semel.log.partition_log import Appended, AppendResult, PartitionLog
+from semel.runtime.bundle import Runtime
+from semel.types import TopicPartition
+
+
+class Partition:
+    """One partition, led here."""
+
+    __slots__ = ("_now_ms", "_segments", "commits", "leader_epoch", "log", "topic_id", "waiters")
+
+    def __init__(self, log: PartitionLog, topic_id: uuid.UUID, leader_epoch: int, runtime: Runtime) -> None:
+        self.log = log
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.commits = GroupCommit(log, runtime.tasks, runtime.clock)
+        self.waiters = Waiters()
+        self._now_ms = runtime.clock.now_ms
+        self._segments = len(log.segments)
+        log.advance_high_watermark(log.log_end_offset)
+
+    def append(self, data: bytearray | memoryview, *, transactions_v2: bool = False) -> AppendResult:
+        """Take a client's batch. Where `settled` says so, `settle` must follow before the answer."""
+        log = self.log
+        now_ms = self._now_ms()
+        result = log.append(
+            data, leader_epoch=self.leader_epoch, now_ms=now_ms, transactions_v2=transactions_v2
+        )
+        if isinstance(result, Appended) and not log.flush_due(now_ms):
+            self._show(log.log_end_offset)
+        return result
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything appended is visible, so that answers need not wait."""
+        return self.log.high_watermark == self.log.log_end_offset
+
+    async def settle(self, end_offset: int) -> None:
+        """Wait until what was appended is durable, then show it; raises `LogError` if it never will be."""
+        await self.commits.durable(end_offset)
+        self._show(end_offset)
+
+    def _show(self, end_offset: int) -> None:
+        if self.log.advance_high_watermark(end_offset) and self.waiters:
+            self.waiters.wake()
+
+    def rolled(self) -> bool:
+        """Whether segments were closed since this was last asked: they want a sync in the background."""
+        before, self._segments = self._segments, len(self.log.segments)
+        return self._segments > before
+
+    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+        """What to answer a client that believes in this leader epoch (-1: in none)."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class Partitions:
+    """Every partition of this broker."""
+
+    def __init__(
+        self, directory: LogDirectory, image: MetadataImage, config: BrokerConfig, runtime: Runtime
+    ) -> None:
+        self._directory = directory
+        self._image = image
+        self._config = config
+        self._runtime = runtime
+        self._by_topic: dict[str, list[Partition]] = {}
+
+    def load(self) -> None:
+        """Open the logs of all topics, and remove directories no topic owns."""
+        now_ms = self._runtime.clock.now_ms()
+        self._directory.load_all(self._log_config, now_ms)
+        for topic_partition in [tp for tp in self._directory.logs if tp.topic != METADATA_TOPIC]:
+            row = self._image.topic(topic_partition.topic)
+            known_id = self._directory.topic_ids.get(topic_partition)
+            if (
+                row is None
+                or topic_partition.partition >= row.partitions
+                or known_id not in (None, row.topic_id)
+            ):
+                self._delete_log(topic_partition)
+        for row in self._image:
+            self.ensure(row)
+
+    def _log_config(self, topic_partition: TopicPartition) -> LogConfig:
+        row = self._image.topic(topic_partition.topic)
+        return self._config.log_config(row.configs if row else {})
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        partitions = self._by_topic.get(topic)
+        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
+        """The partition, or what to answer: a topic created again has another id."""
+        row = self._image.topic_by_id(topic_id)
+        if row is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return self.get(row.name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return self._by_topic.get(topic, [])
+
+    def __iter__(self) -> Iterator[Partition]:
+        return (partition for topic in sorted(self._by_topic) for partition in self._by_topic[topic])
+
+    def ensure(self, row: TopicRow) -> None:
+        """Make the partitions of a topic that are not there yet."""
+        partitions = self._by_topic.setdefault(row.name, [])
+        now_ms = self._runtime.clock.now_ms()
+        for index in range(len(partitions), row.partitions):
+            topic_partition = TopicPartition(row.name, index)
+            log = self._directory.logs.get(topic_partition)
+            if log is None:
+                log = self._directory.create(
+                    topic_partition, row.topic_id, self._log_config(topic_partition), now_ms
+                )
+            elif topic_partition not in self._directory.topic_ids:
+                self._directory.adopt(topic_partition, row.topic_id)
+            leader_epoch = max(0, log.leader_epochs.latest) + (0 if self._directory.was_clean else 1)
+            partitions.append(Partition(log, row.topic_id, leader_epoch, self._runtime))
+
+    def delete(self, topic: str) -> None:
+        """Take a topic's partitions out, now; their files follow."""
+        for partition in self._by_topic.pop(topic, []):
+            self._delete_log(partition.log.topic_partition)
+            partition.waiters.wake()
+
+    def _delete_log(self, topic_partition: TopicPartition) -> None:
+        self._directory.delete(topic_partition, f"{self._runtime.dice.getrandbits(128):032x}")
+
+    def delete_records(self, partition: Partition, offset: int) -> None:
+        """Move the log start; on disk when this returns."""
+        self._directory.delete_records(partition.log.topic_partition, offset, self._runtime.clock.now_ms())
+
+    def reconfigure(self, topic: str) -> None:
+        """Let a topic's changed settings take effect."""
+        for partition in self._by_topic.get(topic, []):
+            partition.log.reconfigure(self._log_config(partition.log.topic_partition))

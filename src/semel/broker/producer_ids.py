@@ -1,0 +1,36 @@
+"""Producer ids, each given once: taken from blocks that are set aside durably before the first is used.
+
+Role.   InitProducerId asks for the next id.
+Rules.  A block belongs to one run of one broker. What is left of it when the broker stops is never given away, so no
+        id is given twice, whatever happens.
+"""
+
+import asyncio
+from typing import Final
+
+from semel.cluster.store import MetadataStore
+from semel.core.metadata.rows import ProducerIdsRow
+
+BLOCK_SIZE: Final = 1000
+
+
+class ProducerIds:
+    """The ids of this run."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._next = 0
+        self._end = 0
+        self._reserving = asyncio.Lock()
+
+    async def next(self) -> int:
+        """An id nobody had before."""
+        while self._next == self._end:
+            async with self._reserving:
+                if self._next == self._end:
+                    first = self._store.image.next_producer_id_block
+                    await self._store.commit([ProducerIdsRow(first + BLOCK_SIZE)])
+                    self._next, self._end = first, first + BLOCK_SIZE
+        given = self._next
+        self._next += 1
+        return given
