@@ -3,6 +3,7 @@
 Method: directories on a disk in memory that is closed, killed or cut off, and the checkpoints read back.
 """
 
+import errno
 import uuid
 
 import pytest
@@ -73,6 +74,20 @@ def test_deleted_records_stay_deleted_through_a_power_cut() -> None:
         directory.delete_records(ORDERS, 10, NOW)
         files.crash()
         assert open_directory(files).logs[ORDERS].log_start_offset == 10
+
+
+def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    files = disk()
+    directory = open_directory(files)
+    for index in range(2):
+        log = directory.create(TopicPartition("orders", index), TOPIC_ID, CONFIG, NOW)
+        send(log, batch_of(b"x", producer_id=1, sequence=0))
+    files.fail("sync", errno.EIO, path_part="orders-0/")
+    directory.close(NOW)
+    assert "orders-0 could not be closed in order" in caplog.text
+    assert not files.exists("/data/.kafka_cleanshutdown")
+    again = open_directory(files)
+    assert [log.log_end_offset for log in again.logs.values()] == [1, 1]
 
 
 def test_a_directory_has_one_owner() -> None:

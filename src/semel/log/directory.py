@@ -204,15 +204,24 @@ class LogDirectory:
         self._lock.release()
 
     def close(self, now_ms: int) -> None:
-        """Close every log and, if all could be, leave the mark of a clean stop."""
+        """Close every log and, if all could be, leave the mark of a clean stop.
+
+        A log that cannot be closed keeps no other from it; the next start goes through all of them.
+        """
         clean = True
-        for log in self.logs.values():
-            log.close(now_ms)
+        for topic_partition, log in self.logs.items():
+            try:
+                log.close(now_ms)
+            except OSError as error:
+                _logger.error("%s could not be closed in order: %s", topic_partition, error)
+                clean = False
             clean = clean and log.offline is None
-        self.checkpoint()
-        if clean:
-            checkpoints.write_clean_shutdown(self._files, join(self.path, checkpoints.CLEAN_SHUTDOWN))
-        self._lock.release()
+        try:
+            self.checkpoint()
+            if clean:
+                checkpoints.write_clean_shutdown(self._files, join(self.path, checkpoints.CLEAN_SHUTDOWN))
+        finally:
+            self._lock.release()
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

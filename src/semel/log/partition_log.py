@@ -284,10 +284,12 @@ class PartitionLog:
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Every in-sync replica has everything below `offset`; whether anything became visible."""
-        before = (self.high_watermark, self.last_stable_offset)
-        self.high_watermark = max(self.high_watermark, min(offset, self.log_end_offset))
-        self.producers.on_high_watermark(self.high_watermark)
-        return before != (self.high_watermark, self.last_stable_offset)
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.on_high_watermark(offset)
+        return True
 
     def advance_log_start(self, offset: int) -> None:
         """Forget everything below `offset` (DeleteRecords); files follow with the next retention pass."""
