@@ -94,6 +94,9 @@ class Files(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int:
+        """The size of the volume the path is on."""
+
 
 def join(*parts: str) -> str:
     """A path of the parts; the one spelling of paths in the project."""
@@ -276,3 +279,6 @@ class RealFiles:
 
     def free_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).free
+
+    def total_bytes(self, path: str) -> int:
+        return shutil.disk_usage(path).total

@@ -212,6 +212,11 @@ class MemoryDisk:
         until_full = self._faults.bytes_until_full()
         return free if until_full is None else min(free, until_full)
 
+    def total_bytes(self, path: str) -> int:
+        self._check_alive()
+        self._find(path)
+        return self._capacity_bytes
+
     # What open files ask for.
 
     def check_handle(self, life: int) -> None:

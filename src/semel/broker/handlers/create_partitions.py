@@ -1,0 +1,87 @@
+"""CreatePartitions (37), versions 0-3: topics get more partitions, never fewer.
+
+    2+  flexible
+    3+  a client over its quota of changes is told so (there are no such quotas here)
+
+A topic named twice is refused and stays as it is; the answer has it once. All that grows, grows in one change of the
+metadata.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from semel.broker import topics
+from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.replica_assignments import PARTITIONS_PER_REQUEST_MAX, TOO_MANY_PARTITIONS, assignment_flaw
+from semel.core.metadata.rows import TopicRow
+from semel.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from semel.errors import ErrorCode, LogError, Refuse
+
+_UNKNOWN: Final = Refuse(
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+)
+_TWICE: Final = Refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+
+
+async def handle(
+    broker: BrokerContext, request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
+    """Decide every topic, then grow those that may, together."""
+    named = Counter(topic.name for topic in request.topics)
+    results = [_result(name, _TWICE) for name, count in named.items() if count > 1]
+    grown: dict[str, tuple[TopicRow, CreatePartitionsTopicResult]] = {}
+    for topic in request.topics:
+        if named[topic.name] > 1:
+            continue
+        decided = _decide(broker, topic)
+        if isinstance(decided, Refuse):
+            results.append(_result(topic.name, decided))
+        else:
+            grown[topic.name] = decided, _result(topic.name, None)
+    if grown and not request.validate_only:
+        try:
+            await topics.create_all(broker, [row for row, _result in grown.values()])
+        except LogError as error:
+            for _row, result in grown.values():
+                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+    return CreatePartitionsResponse(results=results + [result for _row, result in grown.values()])
+
+
+def _decide(broker: BrokerContext, topic: CreatePartitionsTopic) -> TopicRow | Refuse:
+    row = broker.store.image.topic(topic.name)
+    if row is None:
+        return _UNKNOWN
+    if topic.count == row.partitions:
+        return Refuse(ErrorCode.INVALID_PARTITIONS, f"Topic already has {row.partitions} partition(s).")
+    if topic.count < row.partitions:
+        return Refuse(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {row.partitions} partition(s); {topic.count} would not be an increase.",
+        )
+    additional = topic.count - row.partitions
+    if additional > PARTITIONS_PER_REQUEST_MAX:
+        return TOO_MANY_PARTITIONS
+    if topic.assignments is not None:
+        if len(topic.assignments) != additional:
+            return Refuse(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), "
+                f"but only {len(topic.assignments)} assignment(s) were specified.",
+            )
+        for assignment in topic.assignments:
+            flaw = assignment_flaw(assignment.broker_ids, broker.node_id, replication_factor=1)
+            if flaw is not None:
+                return flaw
+    return replace(row, partitions=topic.count)
+
+
+def _result(name: str, refused: Refuse | None) -> CreatePartitionsTopicResult:
+    if refused is None:
+        return CreatePartitionsTopicResult(name=name)
+    return CreatePartitionsTopicResult(name=name, error_code=refused.code, error_message=refused.reason)

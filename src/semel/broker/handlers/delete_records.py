@@ -1,0 +1,69 @@
+"""DeleteRecords (21), versions 0-2: a partition's log begins at a later offset from now on.
+
+Offset -1 is the high watermark. The answer is the log's new start, which is on disk by then; an offset below it
+changes nothing. A topic that is only compacted keeps its records.
+"""
+
+from typing import Final
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.core.metadata import topic_names
+from semel.core.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from semel.errors import ErrorCode, LogError
+from semel.types import UNKNOWN_OFFSET
+
+_HIGH_WATERMARK: Final = -1
+
+
+async def handle(
+    broker: BrokerContext, request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse:
+    """Move each partition's start; the last offset given for a partition counts."""
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(
+            (one.partition_index, one.offset) for one in topic.partitions
+        )
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=name,
+                partitions=[await _delete(broker, name, index, offset) for index, offset in offsets.items()],
+            )
+            for name, offsets in wanted.items()
+        ]
+    )
+
+
+async def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+    partition = broker.partitions.get(topic, index)
+    if partition is None:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic in topic_names.INTERNAL:
+        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    log = partition.log
+    if log.config.cleanup_compact and not log.config.cleanup_delete:
+        return _refused(index, ErrorCode.POLICY_VIOLATION)
+    if offset == _HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        return _refused(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if offset > log.log_start_offset:
+        try:
+            # On a thread, so that other requests go on: what remains to be written afterwards is small.
+            await partition.commits.durable(offset)
+            if broker.partitions.get(topic, index) is not partition:
+                return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # Deleted meanwhile.
+            broker.partitions.delete_records(partition, offset)
+        except (LogError, OSError):
+            return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.log_start_offset)
+
+
+def _refused(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_OFFSET, error_code=code)

@@ -1,0 +1,47 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended in this log.
+
+    2+  the client's own leader epoch is checked
+    3+  a replica says which one it is
+
+A consumer asks it after a leader changed, to learn whether what it read is still there.
+"""
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.partitions import Partition
+from semel.core.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from semel.errors import ErrorCode
+
+
+def handle(
+    broker: BrokerContext, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """Answer every partition that was named."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _answer(broker.partitions.get(topic.topic, asked.partition), asked)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(partition: Partition | None, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    if partition is None:
+        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = partition.check_leader_epoch(asked.current_leader_epoch)
+    if code:
+        return EpochEndOffset(partition=asked.partition, error_code=code)
+    log = partition.log
+    end = log.leader_epochs.end_offset(asked.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
