@@ -9,7 +9,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 # Caches of compiled kernels stay inside the project's own environment.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
 
-.PHONY: help install peers test lint format bench campaign mission lock clean
+.PHONY: help install peers demo test lint format bench campaign mission lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/uv.txt src/semel/_version
 
 peers: install ## Apache Kafka through Maven, for the tests and benchmarks beside it (skipped without Java and Maven)
 	$(BIN)/python -m semel.bench.kafka_peer install --if-possible $(KAFKA_VERSIONS)
+
+demo: install ## a million records through a bad connection and two kills, each stored once
+	@$(BIN)/semel demo
 
 test: install peers ## the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)

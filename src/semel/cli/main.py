@@ -17,6 +17,7 @@ from semel.errors import SemelError
 
 # name -> (module, one line for the list). The line stands here so that the list imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "demo": ("semel.cli.demo", "A million records, a bad connection, two kills, and a count."),
     "log": ("semel.cli.log", "Look at a log's files: Semel's or Apache Kafka's."),
     "mission": ("semel.cli.mission", "Every row of the mission checklist, its tests and last result."),
 }

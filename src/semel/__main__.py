@@ -1,0 +1,5 @@
+"""`python -m semel`: the same as the `semel` command."""
+
+from semel.cli.main import main
+
+main()

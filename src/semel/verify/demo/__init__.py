@@ -1,0 +1,1 @@
+"""The demonstration: a million records through a bad connection and two kills, each stored once."""

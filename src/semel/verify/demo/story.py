@@ -1,0 +1,225 @@
+"""The demonstration as a story: a broker, a bad connection, two kills, and a count at the end.
+
+Role.   Behind `semel demo` and `make demo`. Everything is real: a broker process that is really killed, a proxy that
+        really loses answers, a producer that does not know what happened.
+Flow.   start the broker -> produce through the proxy, killing the broker at a third and at two thirds -> read everything
+        back -> count.
+Rules.  The outcome is counted from what was read, never from what was meant: each record carries its own number.
+"""
+
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from semel.core.records.arrow_encode import encode_batch
+from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.errors import SemelError
+from semel.net.connection import connect
+from semel.runtime.bundle import Runtime, real_runtime
+from semel.verify.demo.proxy import FaultyProxy, Harm
+from semel.verify.demo.reader import read_ids
+from semel.verify.demo.writer import Writer
+
+TOPIC: Final = "demo"
+PARTITIONS: Final = 4
+VALUE_BYTES: Final = 100
+_BATCH_RECORDS: Final = 500
+_KILLS: Final = (1 / 3, 2 / 3)
+_METADATA_VERSION: Final = 9
+_START_SECONDS: Final = 30.0
+_READY: Final = "ready on "
+
+
+class DemoFailedError(SemelError):
+    """The demonstration could not be carried out; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it."""
+
+    sent: int
+    stored: int
+    duplicated: int
+    lost: int
+    reordered: int
+    kills: int
+    sent_again: int
+    connections: int
+    harm: Harm
+    seconds: float
+
+
+class BrokerProcess:
+    """A broker in a process of its own, on a directory that outlives it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._process: asyncio.subprocess.Process | None = None
+        self.address = ("127.0.0.1", 0)
+
+    async def start(self) -> None:
+        """Start and wait until it serves."""
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "semel", "broker"),
+            *("--listen", "127.0.0.1:0", "--data-dir", str(self._data_dir)),
+            *("-X", f"num.partitions={PARTITIONS}"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=(self._data_dir.parent / "broker.log").open("ab"),
+        )
+        if self._process.stdout is None:
+            raise DemoFailedError("the broker's output cannot be read")
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                line = (await self._process.stdout.readline()).decode()
+        except TimeoutError:
+            line = ""
+        if _READY not in line:
+            log = (self._data_dir.parent / "broker.log").read_text(errors="replace")
+            raise DemoFailedError(
+                f"the broker did not start within {_START_SECONDS:.0f} s: {line}{log[-2000:]}"
+            )
+        host, _colon, port = line.rpartition(_READY)[2].strip().rpartition(":")
+        self.address = (host, int(port))
+
+    async def kill(self) -> None:
+        """kill -9."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+            await self._process.wait()
+            self._process = None
+
+
+async def play(records: int, seed: int, progress: Callable[[int, str], None]) -> Outcome:
+    """Produce, disturb, read back and count. `progress(stored, what happens)` is called along the way."""
+    started = time.monotonic()
+    runtime = real_runtime()
+    with tempfile.TemporaryDirectory(prefix="semel-demo-") as folder:
+        broker = BrokerProcess(Path(folder) / "data")
+        proxy = FaultyProxy(random.Random(seed))
+        try:
+            progress(0, "starting a broker")
+            await broker.start()
+            address = await proxy.start()
+            proxy.aim(*broker.address)
+            await _create_topic(runtime, broker.address)
+            batches = _batches(records)
+            stored = _Counter(records, progress)
+            writer = Writer(runtime, address, TOPIC, batches, stored.add)
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(writer.run())
+                group.create_task(_kill_on_the_way(broker, proxy, stored, writing))
+            progress(records, "reading everything back")
+            found = await _read_back(runtime, broker.address)
+        finally:
+            await proxy.stop()
+            await broker.stop()
+            await runtime.tasks.close()
+    return Outcome(
+        sent=records,
+        **_count(found, records),
+        kills=len(_KILLS),
+        sent_again=writer.sent_again,
+        connections=writer.connections,
+        harm=proxy.harm,
+        seconds=time.monotonic() - started,
+    )
+
+
+class _Counter:
+    """How much is stored, with a place to wait for a share of it."""
+
+    def __init__(self, total: int, progress: Callable[[int, str], None]) -> None:
+        self._total = total
+        self._progress = progress
+        self._changed = asyncio.Event()
+        self.stored = 0
+        self.what = "producing through a connection that loses, delays and repeats"
+
+    def add(self, count: int) -> None:
+        self.stored += count
+        self._changed.set()
+        self._progress(self.stored, self.what)
+
+    async def until(self, share: float) -> None:
+        while self.stored < self._total * share:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+async def _kill_on_the_way(
+    broker: BrokerProcess, proxy: FaultyProxy, stored: _Counter, writing: asyncio.Task[None]
+) -> None:
+    for number, share in enumerate(_KILLS, start=1):
+        await stored.until(share)
+        if writing.done():
+            return
+        stored.what = f"kill -9 number {number}: the broker recovers, the producer goes on"
+        await broker.kill()
+        await broker.start()
+        proxy.aim(*broker.address)
+
+
+async def _create_topic(runtime: Runtime, address: tuple[str, int]) -> None:
+    connection = await connect(runtime, *address)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=True)
+    response = await connection.send(request, _METADATA_VERSION, timeout_ms=10_000)
+    connection.close()
+    if len(response.topics[0].partitions) != PARTITIONS:
+        raise DemoFailedError(f"the topic was not created: {response.topics[0]}")
+
+
+def _batches(records: int) -> Mapping[int, list[bytearray]]:
+    """Numbered records dealt out over the partitions, as finished batches."""
+    batches: dict[int, list[bytearray]] = {partition: [] for partition in range(PARTITIONS)}
+    for number, first in enumerate(range(0, records, _BATCH_RECORDS)):
+        count = min(_BATCH_RECORDS, records - first)
+        values = np.full((count, VALUE_BYTES), ord("."), dtype=np.uint8)
+        values[:, :8] = np.arange(first, first + count, dtype=">i8").view(np.uint8).reshape(count, 8)
+        offsets = np.arange(count + 1, dtype=np.int32) * VALUE_BYTES
+        column = pa.BinaryArray.from_buffers(
+            pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values.reshape(-1))]
+        )
+        table = pa.table({"value": column})
+        batches[number % PARTITIONS].append(encode_batch(table, timestamp_ms=int(time.time() * 1000)))
+    return batches
+
+
+async def _read_back(
+    runtime: Runtime, address: tuple[str, int]
+) -> list["np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+    connection = await connect(runtime, *address)
+    try:
+        return [await read_ids(connection, TOPIC, partition) for partition in range(PARTITIONS)]
+    finally:
+        connection.close()
+
+
+def _count(found: list["np.ndarray[tuple[int], np.dtype[np.int64]]"], records: int) -> dict[str, int]:
+    everything = np.concatenate(found)
+    known = everything[(everything >= 0) & (everything < records)]
+    copies = np.bincount(known, minlength=records)
+    return {
+        "stored": len(everything),
+        "duplicated": int((copies - 1).clip(min=0).sum()) + len(everything) - len(known),
+        "lost": int((copies == 0).sum()),
+        "reordered": int(sum((np.diff(ids) < 0).sum() for ids in found)),
+    }
