@@ -151,9 +151,10 @@ def stamped(timestamp_type: TimestampType) -> bytearray:
     return build_batch(records(b"x"), timestamp_type=timestamp_type, log_append_time_ms=NOW)
 
 
-def damaged() -> bytearray:
+def damaged(*positions: int) -> bytearray:
     data = batch_of(b"some value")
-    data[-3] ^= 1
+    for position in positions or (-3,):
+        data[position] ^= 0x20
     return data
 
 
@@ -168,12 +169,14 @@ def with_header(**changes: int) -> bytearray:
 VALIDATION: list[tuple[str, Callable[[], bytearray], ErrorCode]] = [
     ("a damaged byte", damaged, ErrorCode.CORRUPT_MESSAGE),
     ("old message format", lambda: with_header(magic=1), ErrorCode.INVALID_RECORD),
-    ("too few bytes", lambda: batch_of(b"abc")[:40], ErrorCode.CORRUPT_MESSAGE),
-    ("a cut-off batch", lambda: batch_of(b"abc")[:-1], ErrorCode.CORRUPT_MESSAGE),
+    ("too few bytes", lambda: batch_of(b"abc")[:40], ErrorCode.INVALID_RECORD),
+    ("a cut-off batch", lambda: batch_of(b"abc")[:-1], ErrorCode.INVALID_RECORD),
     ("two batches", lambda: batch_of(b"a") + batch_of(b"b"), ErrorCode.INVALID_RECORD),
     ("a count that is too high", lambda: with_header(records_count=3), ErrorCode.INVALID_RECORD),
+    ("a count damaged on the way", lambda: damaged(17, 57), ErrorCode.CORRUPT_MESSAGE),
+    ("a flag damaged on the way", lambda: damaged(22), ErrorCode.CORRUPT_MESSAGE),
     ("offsets that skip", lambda: with_header(last_offset_delta=7), ErrorCode.INVALID_RECORD),
-    ("no records", lambda: with_header(records_count=0, last_offset_delta=-1), ErrorCode.CORRUPT_MESSAGE),
+    ("no records", lambda: with_header(records_count=0, last_offset_delta=-1), ErrorCode.INVALID_RECORD),
     (
         "fewer records than bytes",
         lambda: with_header(records_count=1, last_offset_delta=0),
@@ -263,6 +266,15 @@ def test_trap_28_the_size_limit_holds_after_recompression() -> None:
     assert "after recompression" in refused.reason
 
 
+def test_the_segment_limit_holds_after_recompression() -> None:
+    packed = batch_of(b"a" * 5000, compression=4)
+    log = open_at(disk(), LogConfig(compression_type=0, segment_bytes=len(packed)))
+    refused = send(log, packed)
+    assert isinstance(refused, Refuse)
+    assert refused.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.log_end_offset == 0
+
+
 def test_a_full_disk_refuses_and_leaves_the_log_as_it_was() -> None:
     files = disk()
     log = open_at(files)
@@ -280,15 +292,17 @@ def test_a_full_disk_refuses_and_leaves_the_log_as_it_was() -> None:
 def test_a_failed_write_that_cannot_be_undone_takes_the_log_offline() -> None:
     files = disk()
     log = open_at(files)
-    files.fail("write", errno.EIO)
+    send(log, batch_of(b"a"))
+    files.fill_after(30)
     files.fail("truncate", errno.EIO)
-    refused = send(log, batch_of(b"b" * 100))
-    assert isinstance(refused, Refuse)
+    assert isinstance(send(log, batch_of(b"b" * 100)), Refuse)
     files.clear_faults()
     later = send(log, batch_of(b"c"))
-    assert log.offline is None or isinstance(later, Refuse)
+    assert isinstance(later, Refuse)
+    assert later.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "offline: an append failed" in later.reason
     again = open_at(files, clean=False)
-    assert again.log_end_offset == log.log_end_offset
+    assert batches_at(again) == [0]
 
 
 def test_trap_23_a_failed_sync_is_never_taken_for_done() -> None:

@@ -4,6 +4,8 @@ Role.   Given the bytes of one partition in a Produce request: a batch ready to 
 Flow.   `log.partition_log.append` calls `validate` first. Sequence and epoch are judged after it
         (`core.idempotence`); a replica's fetched batches do not come here, their leader has checked them.
 Rules.  * A client sends exactly one batch, magic 2, numbered from 0, without control records.
+        * Damage is told from a mistake: where the checksum does not hold, the fields under it are not judged, because
+          CORRUPT_MESSAGE is sent again and INVALID_RECORD is not.
         * The checksum and every record must fit the header, compressed or not.
         * The largest timestamp in the header is corrected if the records say otherwise.
         * Where the topic stores another codec than the producer used, the records are recompressed and the
@@ -53,10 +55,12 @@ def validate(
     data: bytearray | memoryview, rules: BatchRules, now_ms: int, *, from_client: bool = True
 ) -> ValidBatch | Refuse:
     """Check one batch for appending; `from_client` is False for what the broker itself writes."""
+    if len(data) < HEADER_SIZE:
+        return _invalid(f"{len(data)} bytes hold no batch: its header alone has {HEADER_SIZE}")
     try:
         header = batch.read_header(data)
         if not _is_sound(header, len(data), rules, from_client):
-            return _why_unsound(header, len(data), rules)
+            return _why_unsound(data, header, rules, from_client)
         batch.check_crc(data, 0, header)
     except CorruptBatchError as error:
         return Refuse(ErrorCode.CORRUPT_MESSAGE, str(error))
@@ -78,6 +82,11 @@ def validate(
         data, header = _recompress(data, header, rules.compression_type)
         if header.size_bytes > rules.max_message_bytes:
             return _too_large(header.size_bytes, rules, "after recompression ")
+    if header.size_bytes > rules.segment_bytes:
+        return Refuse(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {header.size_bytes} bytes, a segment holds {rules.segment_bytes} (segment.bytes)",
+        )
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         batch.set_log_append_time(data, 0, header, now_ms)
         header = batch.read_header(data)
@@ -108,7 +117,6 @@ def _is_sound(header: BatchHeader, size: int, rules: BatchRules, from_client: bo
         magic == MAGIC
         and length + LOG_OVERHEAD == size
         and HEADER_SIZE <= size <= rules.max_message_bytes
-        and size <= rules.segment_bytes
         and 0 < count == last_offset_delta + 1
         and (
             not from_client
@@ -121,32 +129,32 @@ def _is_sound(header: BatchHeader, size: int, rules: BatchRules, from_client: bo
     )
 
 
-def _why_unsound(header: BatchHeader, size: int, rules: BatchRules) -> Refuse:
-    """The code and the words for the first thing `_is_sound` found wrong."""
+def _why_unsound(
+    data: bytearray | memoryview, header: BatchHeader, rules: BatchRules, from_client: bool
+) -> Refuse:
+    """The code and the words for what `_is_sound` found wrong: the first thing in Kafka's order."""
+    size = len(data)
+    if header.size_bytes < HEADER_SIZE or not 0 <= header.magic <= MAGIC:
+        return Refuse(
+            ErrorCode.CORRUPT_MESSAGE, f"length {header.batch_length} and magic {header.magic} are no batch's"
+        )
+    if header.size_bytes > size:
+        return _invalid(f"the batch announces {header.size_bytes} bytes, {size} are there")
     if header.magic != MAGIC:
         return _invalid(f"magic {header.magic} is not served: only message format {MAGIC} is")
-    batch.check_shape(header)
-    if header.size_bytes > size:
-        return Refuse(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch announces {header.size_bytes} bytes, {size} are there"
-        )
     if header.size_bytes < size:
         return _invalid(
             f"{size - header.size_bytes} bytes follow the batch: exactly one per partition is allowed"
         )
+    if from_client and header.base_offset != 0:
+        return _invalid(f"base offset {header.base_offset}: a producer numbers its batch from 0")
     if size > rules.max_message_bytes:
         return _too_large(size, rules)
-    if size > rules.segment_bytes:
-        return Refuse(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"the batch has {size} bytes, a segment holds {rules.segment_bytes} (segment.bytes)",
-        )
+    batch.check_crc(data, 0, header)
     if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
         return _invalid(
             f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}"
         )
-    if header.base_offset != 0:
-        return _invalid(f"base offset {header.base_offset}: a producer numbers its batch from 0")
     if header.is_control:
         return _invalid("control records are written by brokers only")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -158,6 +166,8 @@ def _why_unsound(header: BatchHeader, size: int, rules: BatchRules) -> Refuse:
 
 
 def _check_records(facts: RecordFacts, rules: BatchRules, now_ms: int) -> Refuse | None:
+    if rules.keys_required and facts.first_without_key >= 0:
+        return _invalid(f"record {facts.first_without_key} has no key: a compacted topic needs one")
     if rules.timestamp_type is TimestampType.CREATE_TIME:
         largest, smallest = facts.largest_timestamp, facts.smallest_timestamp
         if largest != NO_TIMESTAMP and largest - now_ms > rules.timestamp_after_max_ms:
@@ -172,8 +182,6 @@ def _check_records(facts: RecordFacts, rules: BatchRules, now_ms: int) -> Refuse
                 f"timestamp {smallest} is more than {rules.timestamp_before_max_ms} ms before the broker's "
                 f"clock {now_ms} (message.timestamp.before.max.ms)",
             )
-    if rules.keys_required and facts.first_without_key >= 0:
-        return _invalid(f"record {facts.first_without_key} has no key: a compacted topic needs one")
     return None
 
 
