@@ -384,3 +384,14 @@ def test_trap_25_truncation_takes_producers_epochs_and_aborts_along() -> None:
     log.truncate_fully_and_start_at(100, NOW)
     assert (log.log_start_offset, log.log_end_offset, len(log.producers)) == (100, 100, 0)
     assert send(log, batch_of(b"x")) == Appended(100, 100, -1)
+
+
+def test_a_log_cut_below_its_start_begins_where_it_ends() -> None:
+    log = open_at(disk())
+    for n in range(6):
+        send(log, batch_of(b"x", producer_id=7, sequence=n))
+    log.advance_log_start(5)
+    log.truncate_to(3, NOW)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 3, 3)
+    assert send(log, batch_of(b"other", producer_id=7, sequence=3)) == Appended(3, 3, -1)
+    assert batches_at(log) == [3]

@@ -8,7 +8,7 @@ import errno
 
 import pytest
 
-from log_kit import batch_of, open_at, send
+from log_kit import NOW, batch_of, disk, open_at, send
 from semel.errors import LogError
 from semel.log.config import LogConfig
 from semel.log.group_commit import GroupCommit
@@ -117,7 +117,7 @@ def test_a_truncation_under_a_running_sync_is_not_taken_for_durable() -> None:
         waiting = asyncio.create_task(commits.durable(2))
         await asyncio.sleep(0)
         log.truncate_to(1, runtime.clock.now_ms())
-        with pytest.raises(LogError, match="truncated below offset 2"):
+        with pytest.raises(LogError, match="truncated before offset 1 was synced"):
             await waiting
         assert log.recovery_point <= 1
         await runtime.tasks.close()
@@ -126,3 +126,42 @@ def test_a_truncation_under_a_running_sync_is_not_taken_for_durable() -> None:
         await host.start(program)
 
     simulation.run(main())
+
+
+def test_a_batch_that_was_cut_off_is_not_answered_for_another_at_its_offset() -> None:
+    simulation = Simulation(5)
+    host = simulation.host("broker")
+    host.disk.sync_delay_seconds = (0.01, 0.02)
+
+    async def program(runtime: Runtime) -> None:
+        log = open_at(runtime.files, EVERY_BATCH)
+        commits = GroupCommit(log, runtime.tasks, runtime.clock)
+        send(log, batch_of(b"a"))
+        send(log, batch_of(b"b"))
+        waiting = asyncio.create_task(commits.durable(2))
+        await asyncio.sleep(0)
+        log.truncate_to(1, runtime.clock.now_ms())
+        send(log, batch_of(b"the new leader's"))
+        await commits.durable(2)
+        with pytest.raises(LogError, match="truncated before offset 1 was synced"):
+            await waiting
+        await runtime.tasks.close()
+
+    async def main() -> None:
+        await host.start(program)
+
+    simulation.run(main())
+
+
+def test_a_sync_touches_the_log_and_what_was_written_beside_it_since_the_last_one() -> None:
+    """The snapshot of the last roll is synced once, not with every group of answers."""
+    files = disk()
+    log = open_at(files, LogConfig(segment_bytes=300))
+    while len(log.segments) < 3:
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=log.log_end_offset))
+    log.flush(NOW)
+    for _ in range(2):
+        send(log, batch_of(b"x", producer_id=1, sequence=log.log_end_offset))
+        before = (files.counters.syncs, files.counters.directory_syncs)
+        log.flush(NOW)
+        assert (files.counters.syncs - before[0], files.counters.directory_syncs - before[1]) == (1, 0)

@@ -29,12 +29,16 @@ class GroupCommit:
 
     async def durable(self, end_offset: int) -> None:
         """Return once everything below `end_offset` survives a power cut; raises `LogError` if it never will."""
-        while self._log.recovery_point < end_offset:
-            if self._log.offline is not None:
-                raise LogError(f"{self._log.topic_partition} is offline: {self._log.offline}")
-            if self._log.log_end_offset < end_offset:
-                raise LogError(f"{self._log.topic_partition} was truncated below offset {end_offset}")
+        log = self._log
+        truncations = log.truncations
+        while log.recovery_point < end_offset:
+            if log.offline is not None:
+                raise LogError(f"{log.topic_partition} is offline: {log.offline}")
             await self.flush()
+            if log.truncations != truncations:  # Other batches may stand at these offsets by now.
+                raise LogError(
+                    f"{log.topic_partition} was truncated before offset {end_offset - 1} was synced"
+                )
 
     async def flush(self) -> None:
         """Wait for the sync that runs, or for a new one."""

@@ -61,7 +61,7 @@ class IndexFile:
 
     def append(self, first: int, second: int) -> None:
         """Add an entry; the caller keeps the first field rising."""
-        self._loaded().extend(self._entry.pack(first, second))
+        self.load().extend(self._entry.pack(first, second))
         self.count += 1
 
     def floor(self, wanted: int) -> tuple[int, int] | None:
@@ -84,7 +84,7 @@ class IndexFile:
         """Keep the first `count` entries."""
         if count >= self.count:
             return
-        content = self._loaded()
+        content = self.load()
         del content[count * self._entry.size :]
         self.count = count
         self._overwrite()
@@ -110,7 +110,8 @@ class IndexFile:
         self._files.rename(self.path, path)
         self.path = path
 
-    def _loaded(self) -> bytearray:
+    def load(self) -> bytearray:
+        """Have the entries in memory, where adding to them cannot fail."""
         if self._content is None:
             file = self._files.open(self.path, read_only=True)
             try:
@@ -120,7 +121,7 @@ class IndexFile:
         return self._content
 
     def _overwrite(self) -> None:
-        content = self._loaded()
+        content = self.load()
         file = self._files.open(self.path, create=True)
         try:
             file.truncate(len(content))

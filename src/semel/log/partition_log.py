@@ -16,7 +16,6 @@ Elsewhere. What is read from where: `reading`. When to delete: `retention`. Afte
 
 import logging
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from semel.core.idempotence.producer_state import ProducerState
@@ -27,6 +26,7 @@ from semel.core.records.validation import BatchRules, validate
 from semel.errors import ErrorCode, LogError, OffsetOutOfRangeError, Refuse
 from semel.log.aborted_counts import write_aborted_counts
 from semel.log.config import LogConfig
+from semel.log.flush_job import FlushJob
 from semel.log.leader_epochs import LeaderEpochs
 from semel.log.producers import record_batch, replay
 from semel.log.retention import SegmentFacts, expired_prefix
@@ -48,32 +48,6 @@ class Appended(NamedTuple):
 
 
 AppendResult: TypeAlias = Appended | Duplicate | Refuse
-
-
-@dataclass(slots=True)
-class FlushJob:
-    """What one sync covers. `run` blocks and may run on a thread; it touches nothing but these files."""
-
-    end_offset: int
-    truncations: int
-    files: list[File]
-    paths: list[str]
-    directory: str | None
-    _files: Files = field(repr=False)
-
-    def run(self) -> None:
-        """Sync data before names, so that a durable name never points at bytes that are not."""
-        for file in self.files:
-            file.sync()
-        for path in self.paths:
-            if self._files.exists(path):
-                file = self._files.open(path)
-                try:
-                    file.sync()
-                finally:
-                    file.close()
-        if self.directory is not None:
-            self._files.sync_directory(self.directory)
 
 
 class PartitionLog:
@@ -110,7 +84,8 @@ class PartitionLog:
         self._names_changed = True  # New files whose names no sync has made durable yet.
         self._unflushed_records = 0
         self._flushed_ms = NO_TIMESTAMP
-        self._truncations = 0
+        self.truncations = 0
+        """How often the log was cut back: what was appended before a cut may be gone after it."""
         self._deleted: list[tuple[int, list[str]]] = []
         self.config = config
         self._rules: BatchRules = config.batch_rules()
@@ -276,9 +251,23 @@ class PartitionLog:
             return self.active
         self.snapshots.save(self.producers, base_offset)
         self.active.seal()
-        self.segments.append(Segment.create(self._files, self.directory, base_offset, self.config, now_ms))
+        self.segments.append(self._new_segment(base_offset, now_ms))
         self._names_changed = True
         return self.active
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """A segment that is there with all its files, or not at all.
+
+        Half of one would be taken for the end of the log at the next start, while appends go on in the one before it.
+        """
+        try:
+            return Segment.create(self._files, self.directory, base_offset, self.config, now_ms)
+        except OSError:
+            try:
+                Segment.discard(self._files, self.directory, base_offset)
+            except OSError as error:
+                self.offline = f"segment {base_offset} could neither be created nor removed ({error}); load the log again"
+            raise
 
     # How far readers may see
 
@@ -327,18 +316,15 @@ class PartitionLog:
             if segment is not self.active:
                 segment.flush_indexes()
                 paths.extend(segment.index_paths())
-        base_offsets = {segment.base_offset for segment in self.segments[first:]}
-        paths.extend(
-            self.snapshots.path(offset) for offset in self.snapshots.offsets if offset in base_offsets
-        )
+        paths.extend(self.snapshots.take_unsynced(segment.base_offset for segment in self.segments[first:]))
         directory = self.directory if self._names_changed else None
         self._names_changed = False
         self._unflushed_records = 0
-        return FlushJob(self.log_end_offset, self._truncations, files, paths, directory, self._files)
+        return FlushJob(self.log_end_offset, self.truncations, files, paths, directory, self._files)
 
     def finish_flush(self, job: FlushJob, now_ms: int) -> None:
         """The job ran without an error: what it covered is durable, unless it was cut off meanwhile."""
-        if job.truncations != self._truncations:
+        if job.truncations != self.truncations:
             return
         self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
         self._flushed_ms = now_ms
@@ -462,10 +448,11 @@ class PartitionLog:
 
     def _after_truncation(self, now_ms: int) -> None:
         end = self.log_end_offset
-        self._truncations += 1
+        self.truncations += 1
         write_aborted_counts(self._files, self.directory, self.segments)
         self.active.file.sync()
         self._names_changed = True
+        self.log_start_offset = min(self.log_start_offset, end)
         self.recovery_point = min(self.recovery_point, end)
         self.high_watermark = min(self.high_watermark, end)
         self.leader_epochs.truncate_from_end(end)

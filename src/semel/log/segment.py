@@ -94,6 +94,13 @@ class Segment:
             now_ms=now_ms,
         )
 
+    @staticmethod
+    def discard(files: Files, directory: str, base_offset: int) -> None:
+        """Remove for good what is there of a segment that could not be created. Blocks."""
+        for path in _paths(directory, base_offset).values():
+            files.remove(path)
+        files.sync_directory(directory)
+
     @classmethod
     def open(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int
@@ -138,6 +145,10 @@ class Segment:
     def append(self, data: BytesLike, header: BatchHeader) -> None:
         """Write one batch whose header (with its final offset) is `header` at the end."""
         position = self.size_bytes
+        if self._bytes_since_index > self.config.index_interval_bytes:
+            # What can fail comes before the write: a batch that is in the file must be noted.
+            self.offset_index.file.load()
+            self.time_index.file.load()
         try:
             self.file.write_at(position, data)
         except OSError:

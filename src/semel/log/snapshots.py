@@ -2,8 +2,9 @@
 
 Role.   Files `<offset>.snapshot`: what the partition knew of its producers when its log ended at that offset.
 Flow.   `partition_log` saves one on roll and on close, `recovery` starts from the newest fit one.
-Rules.  * A snapshot is written in place and guarded by its checksum: a torn one is found damaged, removed, and
+Rules.  * A new snapshot is written in place and guarded by its checksum: a torn one is found damaged, removed, and
           an older one plus the log takes its place.
+        * One that exists is replaced whole: where retention has emptied the log, it is all that is known.
         * A snapshot above the log's end describes batches that are gone. It must be gone for good before new
           batches take their offsets, so removals are synced.
         * A snapshot stays while its segment stays; the newest one always does.
@@ -16,7 +17,7 @@ from semel.core.idempotence import snapshot as snapshot_bytes
 from semel.core.idempotence.producer_state import ProducerState
 from semel.errors import CorruptSnapshotError
 from semel.log import names
-from semel.runtime.files import Files, join, read_whole
+from semel.runtime.files import Files, join, read_whole, write_atomically
 
 _logger = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ _logger = logging.getLogger(__name__)
 class Snapshots:
     """The snapshot files in one partition's directory."""
 
-    __slots__ = ("_directory", "_files", "offsets")
+    __slots__ = ("_directory", "_files", "_unsynced", "offsets")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -33,21 +34,26 @@ class Snapshots:
         self.offsets = sorted(
             n.base_offset for n in parsed if n and n.kind == names.SNAPSHOT and not n.suffix
         )
+        self._unsynced = set(self.offsets)  # Nobody knows whether the last owner got to it.
 
     def path(self, offset: int) -> str:
         return join(self._directory, names.file_name(offset, names.SNAPSHOT))
 
     def save(self, state: ProducerState, offset: int) -> None:
-        """Write what is known at the log end `offset`. Not a sync."""
+        """Write what is known at the log end `offset`. Syncs only where it replaces a snapshot."""
+        content = snapshot_bytes.encode(state.entries(), keep_windows=True)
+        if offset in self.offsets:
+            write_atomically(self._files, self.path(offset), content)
+            self._unsynced.discard(offset)
+            return
         file = self._files.open(self.path(offset), create=True)
         try:
-            content = snapshot_bytes.encode(state.entries(), keep_windows=True)
             file.truncate(0)
             file.write_at(0, content)
         finally:
             file.close()
-        if offset not in self.offsets:
-            self.offsets = sorted([*self.offsets, offset])
+        self.offsets = sorted([*self.offsets, offset])
+        self._unsynced.add(offset)
 
     def sync(self, offset: int) -> None:
         """Return once the snapshot at `offset` survives a power cut. Blocks."""
@@ -57,6 +63,13 @@ class Snapshots:
         finally:
             file.close()
         self._files.sync_directory(self._directory)
+        self._unsynced.discard(offset)
+
+    def take_unsynced(self, offsets: Iterable[int]) -> list[str]:
+        """The paths of those of these that were written since the last call: to be synced by the caller."""
+        taken = sorted(self._unsynced.intersection(offsets))
+        self._unsynced.difference_update(taken)
+        return [self.path(offset) for offset in taken]
 
     def load_newest(self, state: ProducerState, offset_max: int, now_ms: int) -> int | None:
         """Load the newest fit snapshot at or below `offset_max` into `state`; its offset, or None.
@@ -86,6 +99,7 @@ class Snapshots:
         if gone:
             self._files.sync_directory(self._directory)
             self.offsets = [offset for offset in self.offsets if offset not in gone]
+            self._unsynced.difference_update(gone)
 
     def remove_above(self, log_end_offset: int) -> None:
         self.remove([offset for offset in self.offsets if offset > log_end_offset])

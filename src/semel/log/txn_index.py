@@ -8,12 +8,15 @@ Rules.  * An entry's last stable offset is what the partition's was right after 
           first entry whose last stable offset reaches that bound.
 """
 
+import logging
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptLogError
 from semel.runtime.files import Files, read_whole
+
+_logger = logging.getLogger(__name__)
 
 _ENTRY: Final = Struct(">hqqqq")
 ENTRY_SIZE: Final = _ENTRY.size  # 34 bytes
@@ -67,9 +70,15 @@ class TxnIndex:
         return cls(files, path, entries)
 
     def append(self, entry: AbortedTxn) -> None:
-        """Add an entry and write it: a reader of the files must never see a marker without it for long."""
+        """Add an entry and write it: a reader of the files must never see a marker without it for long.
+
+        The marker is in the log, so this cannot fail: what the disk refuses now goes with the next flush.
+        """
         self.entries.append(entry)
-        self.flush()
+        try:
+            self.flush()
+        except OSError as error:
+            _logger.warning("%s: an aborted transaction is not written yet: %s", self.path, error)
 
     def flush(self) -> None:
         if self._flushed == len(self.entries):

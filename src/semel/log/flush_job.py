@@ -1,0 +1,39 @@
+"""One sync of a log: what is to be made durable, taken together on the loop and synced on a thread.
+
+Role.   `PartitionLog.begin_flush` fills it, a thread runs it, `finish_flush` moves the recovery point.
+Rules.  * It holds open files, so that a segment deleted meanwhile is synced in peace; files it knows by name only
+          may be gone by the time it gets to them.
+        * Data before names: a durable name never points at bytes that are not.
+"""
+
+from dataclasses import dataclass, field
+
+from semel.runtime.files import File, Files
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """What one sync covers. `run` blocks and may run on a thread; it touches nothing but these files."""
+
+    end_offset: int
+    truncations: int
+    files: list[File]
+    paths: list[str]
+    directory: str | None
+    _files: Files = field(repr=False)
+
+    def run(self) -> None:
+        """Sync everything. Blocks."""
+        for file in self.files:
+            file.sync()
+        for path in self.paths:
+            try:
+                file = self._files.open(path)
+            except FileNotFoundError:
+                continue  # Retention took it away meanwhile.
+            try:
+                file.sync()
+            finally:
+                file.close()
+        if self.directory is not None:
+            self._files.sync_directory(self.directory)
