@@ -4,7 +4,8 @@ Role.   `open_log` is the only way a `PartitionLog` comes to be.
 Flow.   leftovers of deletions and compactions are settled -> segments are opened, indexes checked or rebuilt ->
         after an unclean stop everything from the recovery point on is read, checked and cut at the first flaw ->
         producers and epochs are brought to the log's end.
-Rules.  * What was synced below the recovery point is trusted; everything above it is checked byte by byte.
+Rules.  * What was synced below the recovery point is trusted; everything above it is checked byte by byte. A trusted
+          segment whose indexes are rebuilt is checked too, but what is wrong with it costs no other segment.
         * The log ends before the first batch that is torn, damaged or out of order: what follows a hole was never
           promised to anyone. Segments behind a cut go.
         * Snapshots above the end, and damaged ones, go before anything is appended.
@@ -13,6 +14,7 @@ Rules.  * What was synced below the recovery point is trusted; everything above 
 
 import logging
 from dataclasses import dataclass
+from typing import Final
 
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.records import batch
@@ -30,6 +32,8 @@ from semel.runtime.files import Files, join
 from semel.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
+
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,10 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
         recovery_point=recovered.recovery_point,
     )
     snapshots.remove_above(log.log_end_offset)
-    if not recovered.checked:
-        log.reload_producers(opening.now_ms)
+    if opening.clean or not recovered.checked:
+        log.reload_producers(
+            opening.now_ms
+        )  # From a snapshot that is whole, whatever became of the segments.
     snapshots.remove_strays(segment.base_offset for segment in log.segments)
     log.leader_epochs.truncate_from_end(log.log_end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
@@ -95,7 +101,7 @@ class _Recovered:
     recovery_point: int
     producers: ProducerState
     checked: bool
-    """Whether the log was gone through, which has brought the producers to its end as well."""
+    """Whether segments were gone through; after an unclean stop that has brought the producers to the log's end."""
 
 
 def _settle_leftovers(files: Files, directory: str) -> None:
@@ -202,6 +208,8 @@ class _Recovery:
         self._segments = opened.segments
         self._unindexed = opened.unindexed
         self._first_checked_offset = 0
+        # From this index on, nothing says that the bytes were synced.
+        self._first_unsynced = len(self._segments) if opening.clean else self._index_at_recovery_point()
         self._producers = ProducerState(producer_id_expiration_ms=opening.config.producer_id_expiration_ms)
 
     def run(self) -> _Recovered:
@@ -237,17 +245,20 @@ class _Recovery:
             checked=first_unsure is not None,
         )
 
+    def _index_at_recovery_point(self) -> int:
+        # The segment that ends at the recovery point was perhaps active then: its indexes were not synced.
+        below = [i for i, s in enumerate(self._segments) if s.base_offset < self._opening.recovery_point]
+        return below[-1] if below else 0
+
+    def _is_unsure(self, index: int) -> bool:
+        """Whether a segment's bytes or indexes must be gone through."""
+        return index >= self._first_unsynced or self._segments[index].base_offset in self._unindexed
+
     def _first_unsure(self) -> int | None:
-        """The index of the first segment whose bytes or indexes must be gone through."""
-        unsure = [i for i, segment in enumerate(self._segments) if segment.base_offset in self._unindexed]
-        if not self._opening.clean:
-            # The segment that ends at the recovery point was perhaps active then: its indexes were not synced.
-            below = [i for i, s in enumerate(self._segments) if s.base_offset < self._opening.recovery_point]
-            unsure.append(below[-1] if below else 0)
-        return min(unsure, default=None) if self._segments else None
+        return next((index for index in range(len(self._segments)) if self._is_unsure(index)), None)
 
     def _check_from(self, first: int) -> None:
-        """Go through every segment from `first` on; stop and cut at the first flaw."""
+        """Go through every unsure segment from `first` on; stop and cut at the first flaw in what was not synced."""
         base_offset = self._first_checked_offset = self._segments[first].base_offset
         now_ms = self._opening.now_ms
         start = self._snapshots.load_newest(self._producers, base_offset, now_ms)
@@ -262,12 +273,15 @@ class _Recovery:
                     f"{self._opening.directory}: segment {segment.base_offset} begins below {next_offset}, where the "
                     "one before it ends; two logs are mixed up in this directory"
                 )
-            if index > first and self._lost_before(segment, next_offset):
+            if not self._is_unsure(index):
+                replay(self._producers, [segment], now_ms, from_offset=segment.base_offset, up_to=_OFFSET_MAX)
+                continue
+            if index > max(first, self._first_unsynced) and self._lost_before(segment, next_offset):
                 self._cut(index, f"offsets {next_offset} to {segment.base_offset - 1} are missing before it")
                 return
             segment = self._segments[index] = self._without_indexes(segment)
             next_offset, intact = self._check_segment(segment, next_offset)
-            if not intact:
+            if not intact and index >= self._first_unsynced:
                 self._cut(index + 1, "the log was cut before it")
                 return
 
