@@ -19,6 +19,7 @@ from semel.broker.dispatch import Dispatch
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import ProducerIds
+from semel.broker.reconfiguration import as_changed
 from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
 from semel.core.metadata.rows import ClusterRow
 from semel.core.metadata.topic_names import METADATA_TOPIC
@@ -84,6 +85,7 @@ class Broker:
         if cluster_id is None:
             cluster_id = directory.cluster_id or encode_uuid(random_uuid(runtime.dice))
             await store.commit([ClusterRow(cluster_id)])
+        config = as_changed(config, store.image)
         partitions = Partitions(directory, store.image, config, runtime)
         partitions.load()
         return BrokerContext(

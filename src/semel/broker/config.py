@@ -17,9 +17,15 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final
 
-from semel.core.metadata.broker_configs import BROKER_CONFIGS, UNLISTED_CONFIGS, broker_key
-from semel.core.metadata.config_types import ConfigKey, Update, Value, invalid, text
-from semel.core.metadata.configs import nearest, topic_defaults, topic_values
+from semel.core.metadata.broker_configs import (
+    BROKER_CONFIGS,
+    UNLISTED_CONFIGS,
+    broker_key,
+    broker_synonyms,
+    changes_while_running,
+)
+from semel.core.metadata.config_types import ConfigKey, Value, invalid, text
+from semel.core.metadata.configs import check_together, nearest, topic_defaults, topic_values
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.core.records.batch import TimestampType
 from semel.core.records.compression import Compression
@@ -28,8 +34,6 @@ from semel.log.config import LogConfig
 
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
 _PORT_MAX: Final = 65535
-_FIXED: Final = frozenset({"listeners", "listener.security.protocol.map"})
-"""Kafka changes these while it runs; here they hold until the next start."""
 _CODECS: Final[Mapping[str, int | None]] = {
     "producer": None,
     "uncompressed": Compression.NONE,
@@ -82,7 +86,8 @@ class BrokerConfig:
     """What the broker was started with, under Kafka's names."""
     dynamic: Mapping[str, str] = field(repr=False)
     """What was changed while it runs."""
-    _values: Mapping[str, Value] = field(repr=False)
+    values: Mapping[str, Value] = field(repr=False)
+    """The value of every key of Kafka's, and of older ones that were set."""
     _topic_defaults: Mapping[str, Value] = field(repr=False)
 
     @classmethod
@@ -93,7 +98,7 @@ class BrokerConfig:
     def with_dynamic(self, dynamic: Mapping[str, str]) -> "BrokerConfig":
         """This configuration with what was changed while running, instead of what was before."""
         for name in dynamic:
-            if _known(name).update is Update.READ_ONLY or name in _FIXED:
+            if not changes_while_running(_known(name)):
                 raise ConfigError(
                     f"{name} cannot be changed while the broker runs: set it when it is started"
                 )
@@ -101,8 +106,10 @@ class BrokerConfig:
 
     @classmethod
     def _build(cls, static: Mapping[str, str], dynamic: Mapping[str, str]) -> "BrokerConfig":
-        values = {**_defaults(), **{name: _known(name).parse(content) for name, content in static.items()}}
-        values |= {name: _known(name).parse(content) for name, content in dynamic.items()}
+        # What is set while running replaces its synonyms too: minutes given at the start yield to milliseconds.
+        replaced = {synonym for name in dynamic for synonym in broker_synonyms(name) if synonym != name}
+        given = {**{name: static[name] for name in static if name not in replaced}, **dynamic}
+        values = {**_defaults(), **{name: _known(name).parse(content) for name, content in given.items()}}
         _check(values, static)
         attributes: dict[str, Any] = {
             one.name: values[dotted]
@@ -120,21 +127,32 @@ class BrokerConfig:
             data_dir=_data_dir(values),
             static=static,
             dynamic=dynamic,
-            _values=values,
+            values=values,
             _topic_defaults=topic_defaults(values),
         )
 
     def value(self, key: str) -> Value:
         """The value of any of Kafka's keys."""
-        return self._values[key] if key in self._values else _known(key).default_value
+        return self.values[key] if key in self.values else _known(key).default_value
 
-    def topic_values(self, overrides: Mapping[str, str] = _NO_OVERRIDES) -> Mapping[str, Value]:
-        """Everything that governs a topic with these settings of its own."""
-        return topic_values(self._topic_defaults, overrides) if overrides else self._topic_defaults
+    def topic_values(
+        self, overrides: Mapping[str, str] = _NO_OVERRIDES, *, checked: bool = False
+    ) -> Mapping[str, Value]:
+        """Everything that governs a topic with these settings of its own.
 
-    def log_config(self, overrides: Mapping[str, str] = _NO_OVERRIDES) -> LogConfig:
-        """What governs the logs of a topic with these settings of its own; raises `ConfigError` if they cannot be."""
-        values: Mapping[str, Any] = self.topic_values(overrides)
+        Raises `ConfigError` if they cannot be. Settings that are in force were `checked` when they were made: that the
+        broker's have changed since then, and contradict them now, must not stop it.
+        """
+        if not overrides:
+            return self._topic_defaults
+        values = topic_values(self._topic_defaults, overrides)
+        if not checked:
+            check_together(values)
+        return values
+
+    def log_config(self, overrides: Mapping[str, str] = _NO_OVERRIDES, *, checked: bool = False) -> LogConfig:
+        """What governs the logs of a topic with these settings of its own; raises as `topic_values` does."""
+        values: Mapping[str, Any] = self.topic_values(overrides, checked=checked)
         policy = values["cleanup.policy"]
         return LogConfig(
             segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
@@ -179,12 +197,13 @@ def _named(settings: Mapping[str, str | int | bool]) -> dict[str, str]:
             )
         static[own] = content
         given[own] = name
-    if "broker.id" in static:
-        node_id = static.setdefault("node.id", static["broker.id"])
-        if node_id != static["broker.id"]:
+    node_id = static.get("node.id", static.get("broker.id"))
+    if node_id is not None:
+        if static.setdefault("broker.id", node_id) != node_id:
             raise ConfigError(
                 f"node.id={node_id} and broker.id={static['broker.id']} name one thing: keep one"
             )
+        static["node.id"] = node_id
     return static
 
 
@@ -212,13 +231,13 @@ def _check(values: Mapping[str, Value], static: Mapping[str, str]) -> None:
     """Refuse what contradicts itself, and what would promise something that is not kept."""
     defaults = topic_defaults(values)
     if defaults["retention.ms"] == 0:
-        raise ConfigError("log.retention.ms must be unlimited (-1) or, equal or greater than 1")
+        raise ConfigError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
     for name, least in (("segment.ms", 1), ("segment.jitter.ms", 0)):
         value = defaults[name]
         if isinstance(value, int) and value < least:
             synonym = TOPIC_CONFIGS[name].synonyms[0]
             raise ConfigError(f"{synonym} must be greater than or equal to {least}")
-    topic_values(defaults, _NO_OVERRIDES)
+    check_together(defaults)
     if values["authorizer.class.name"]:
         raise ConfigError(
             f"authorizer.class.name={values['authorizer.class.name']}: authorizers are not served; leave it empty"

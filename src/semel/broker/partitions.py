@@ -107,7 +107,7 @@ class Partitions:
 
     def _log_config(self, topic_partition: TopicPartition) -> LogConfig:
         row = self._image.topic(topic_partition.topic)
-        return self._config.log_config(row.configs if row else {})
+        return self._config.log_config(row.configs if row else {}, checked=True)
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self._by_topic.get(topic)
@@ -159,3 +159,9 @@ class Partitions:
         """Let a topic's changed settings take effect."""
         for partition in self._by_topic.get(topic, []):
             partition.log.reconfigure(self._log_config(partition.log.topic_partition))
+
+    def use(self, config: BrokerConfig) -> None:
+        """Let the broker's changed settings take effect on every topic."""
+        self._config = config
+        for topic in self._by_topic:
+            self.reconfigure(topic)

@@ -1,6 +1,7 @@
 """The settings of a broker: Kafka's names, types, defaults and bounds, and which may change while it runs.
 
-Role.   The tables, put together from their parts, and `broker_key` to look one up.
+Role.   The tables, put together from their parts, and what is asked of a setting: which it is, what it falls back to, and
+        whether it changes while the broker runs.
 Rules.  * Facts of Apache Kafka 4.3.1; a test compares them with its classes and lists the defaults that are ours: of what
           Kafka demands, and of where to listen and to write.
         * A setting with a sentence of documentation is one Semel acts on; the others are checked, kept and described, and
@@ -18,7 +19,7 @@ from semel.core.metadata.broker_configs_coordinators import COORDINATORS
 from semel.core.metadata.broker_configs_older import OLDER
 from semel.core.metadata.broker_configs_security import SECURITY
 from semel.core.metadata.broker_configs_storage import STORAGE
-from semel.core.metadata.config_types import CLUSTER_WIDE, LONG, MEDIUM, ConfigKey, Range
+from semel.core.metadata.config_types import CLUSTER_WIDE, LONG, MEDIUM, ConfigKey, Range, Update
 
 _LONG_MAX: Final = str(2**63 - 1)
 # Can be set while running and nowhere else; Kafka lists them only where they are set.
@@ -72,6 +73,28 @@ _SERVED: Final[Mapping[str, str]] = {
     "socket.listen.backlog.size": "Connections that may wait to be accepted.",
     "socket.request.max.bytes": "A longer request closes its connection.",
 }
+LISTENER_ONLY: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""While a broker runs these change for one listener only, under its name."""
+# Kafka opens and closes listeners while it runs; here they hold until the next start.
+_FIXED: Final = frozenset({"listeners", "listener.security.protocol.map"})
+_FALLBACKS: Final = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 
@@ -95,3 +118,21 @@ def broker_key(name: str) -> ConfigKey | None:
         base = BROKER_CONFIGS.get(prefixed[1]) or BROKER_CONFIGS.get(prefixed[1].partition(".")[2])
         found = None if base is None else replace(base, name=name)
     return found
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    """The settings that say the same as this one, strongest first; itself among them."""
+    for names in _FALLBACKS:
+        if name in names:
+            return names
+    if name == "log.flush.interval.ms":
+        return name, "log.flush.scheduler.interval.ms"
+    if (prefixed := _LISTENER.fullmatch(name)) is not None:
+        base = prefixed[1] if prefixed[1] in BROKER_CONFIGS else prefixed[1].partition(".")[2]
+        return name, base
+    return (name,)
+
+
+def changes_while_running(key: ConfigKey) -> bool:
+    """Whether a broker takes a new value of this setting without a new start."""
+    return key.update is not Update.READ_ONLY and key.name not in _FIXED

@@ -44,6 +44,16 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
+class ResourceType(IntEnum):
+    """What has settings, under the numbers of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 class Importance(Enum):
     """How much Kafka thinks a setting matters."""
 

@@ -1,18 +1,18 @@
-"""Settings at work: what a topic's or a broker's come to, and what may be changed.
+"""Settings at work: what governs a topic.
 
-Role.   Pure functions over the tables: from a broker's values to a topic's defaults, from a topic's own settings to
-        what governs it, and the checks a change has to pass.
-Flow.   `broker.config` calls `read_broker` and `topic_values` once; the handlers of AlterConfigs call the checks.
+Role.   Pure functions over the tables: from a broker's values to a topic's defaults, and with a topic's own settings to
+        what governs it.
+Flow.   `broker.config` calls them, once for the broker and once for every topic that has settings of its own.
 Rules.  * A topic's own setting wins over the broker's; of the broker's synonyms the first one that is set wins.
         * Minutes and hours become milliseconds; anything negative is "for ever" and becomes -1.
-        * A name nobody knows is answered with the one it was probably meant to be.
+Elsewhere. How settings are shown: `config_entries`. How they change: `config_changes`.
 """
 
 import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from semel.core.metadata.config_types import Value, invalid
+from semel.core.metadata.config_types import Value
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.errors import ConfigError
 
@@ -44,14 +44,10 @@ def _in_topic_unit(name: str, value: Value) -> Value:
 
 def topic_values(defaults: Mapping[str, Value], overrides: Mapping[str, str]) -> dict[str, Value]:
     """What governs a topic; raises `ConfigError` on a setting that cannot be."""
-    values = dict(defaults)
-    for name, content in overrides.items():
-        key = TOPIC_CONFIGS.get(name)
-        if key is None:
+    for name in overrides:
+        if name not in TOPIC_CONFIGS:
             raise ConfigError(f"Unknown topic config name: {name}")
-        values[name] = key.parse(content)
-    check_together(values)
-    return values
+    return {**defaults, **{name: TOPIC_CONFIGS[name].parse(text) for name, text in overrides.items()}}
 
 
 def check_together(values: Mapping[str, Value]) -> None:
@@ -63,10 +59,6 @@ def check_together(values: Mapping[str, Value]) -> None:
         )
     if values["remote.storage.enable"]:
         raise ConfigError(
-            invalid(
-                "remote.storage.enable",
-                "true",
-                "Tiered Storage functionality is disabled in the broker. "
-                "Topic cannot be configured with remote log storage.",
-            )
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
         )

@@ -1,0 +1,41 @@
+"""ListConfigResources (74), versions 0-1: what has settings.
+
+0    client metrics only, of which there are none
+1    the kinds that are named; all of them if none is
+"""
+
+from collections.abc import Mapping
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.core.metadata.config_types import ResourceType
+from semel.core.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from semel.errors import ErrorCode
+
+_CLIENT_METRICS_ONLY = 0
+
+
+def handle(
+    broker: BrokerContext, request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    """Name brokers and topics; other kinds have no settings here."""
+    wanted = set(request.resource_types) or set(ResourceType)
+    if context.version == _CLIENT_METRICS_ONLY:
+        wanted = {ResourceType.CLIENT_METRICS}
+    if not wanted <= set(ResourceType):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    names: Mapping[ResourceType, list[str]] = {
+        ResourceType.BROKER: [str(broker.node_id)],
+        ResourceType.TOPIC: [row.name for row in broker.store.image],
+    }
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind, found in names.items()
+            if kind in wanted
+            for name in found
+        ]
+    )
