@@ -1,0 +1,1 @@
+"""Programs that use a broker in simulated worlds, and tell what they did and saw."""

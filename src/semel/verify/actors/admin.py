@@ -1,0 +1,143 @@
+"""The administrator of a simulated world: makes topics, makes them again under the same name, deletes records.
+
+Role.   Does one job after the other until the broker has confirmed it, through every disturbance.
+Rules.  * A topic is deleted by its id: a request that arrives long after it was given up cannot hit the next one.
+        * From the first request until the broker names the new topic, the history says that the name is unsure.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from semel.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from semel.core.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.errors import DisconnectedError
+from semel.runtime.bundle import Runtime
+from semel.verify.actors.client import Client
+from semel.verify.history import Place, RecordsDeleted, Unsure
+from semel.verify.world import World
+
+_CREATE_VERSION: Final = 7
+_DELETE_VERSION: Final = 6
+_DELETE_RECORDS_VERSION: Final = 2
+_HIGH_WATERMARK: Final = -1
+_BACK_OFF_SECONDS: Final = (0.02, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic of the world."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Make:
+    plan: TopicPlan
+
+
+@dataclass(frozen=True, slots=True)
+class _DeleteRecords:
+    plan: TopicPlan
+    partition: int
+
+
+class Admin:
+    """The actor."""
+
+    name = "admin"
+
+    def __init__(self, world: World, topics: list[TopicPlan], *, request_timeout_ms: int = 3000) -> None:
+        self._world = world
+        self._timeout_ms = request_timeout_ms
+        self._jobs: deque[_Make | _DeleteRecords] = deque(_Make(topic) for topic in topics)
+        self._known: dict[str, bytes] = {}
+        self._wake = asyncio.Event()
+
+    def make_again(self, plan: TopicPlan) -> None:
+        """Delete the topic and make another of the same name."""
+        self._jobs.append(_Make(plan))
+        self._wake.set()
+
+    def delete_records(self, plan: TopicPlan, partition: int) -> None:
+        """Delete what a partition holds by the time the request arrives."""
+        self._jobs.append(_DeleteRecords(plan, partition))
+        self._wake.set()
+
+    async def run(self, runtime: Runtime) -> None:
+        client = Client(runtime, self.name, self._timeout_ms)
+        while True:
+            if not self._jobs:
+                self._wake.clear()
+                await self._wake.wait()
+            match self._jobs[0]:
+                case _Make(plan):
+                    await self._make(plan, client)
+                case _DeleteRecords(plan, partition):
+                    await self._delete_records(plan, partition, client)
+            self._jobs.popleft()
+
+    def finish(self) -> None:
+        """Nothing more than the jobs there are."""
+
+    def owes(self) -> str | None:
+        return f"{len(self._jobs)} jobs" if self._jobs else None
+
+    async def _make(self, plan: TopicPlan, client: Client) -> None:
+        since = self._world.now()
+        old = self._known.get(plan.name)
+        self._world.tell(f"the admin makes {plan.name}{' again' if old else ''}")
+        topic_id: bytes | None = None
+        while topic_id is None:
+            try:
+                topic_id = await self._try_to_make(plan, old, client)
+            except DisconnectedError:
+                client.disconnect()
+            await client.runtime.tasks.sleep(client.runtime.dice.uniform(*_BACK_OFF_SECONDS))
+        self._known[plan.name] = topic_id
+        self._world.history.add(Unsure(plan.name, since, self._world.now(), topic_id))
+
+    async def _try_to_make(self, plan: TopicPlan, old: bytes | None, client: Client) -> bytes | None:
+        """The new topic's id once it is there; else one more attempt to get there."""
+        await client.refresh([plan.name])
+        found = client.topics.get(plan.name)
+        if found is not None and found.topic_id != old and found.partitions == plan.partitions:
+            return found.topic_id
+        if found is not None and found.topic_id == old:
+            gone = DeleteTopicState(name=None, topic_id=found.topic_id)
+            await client.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=5000), _DELETE_VERSION)
+        await client.ask(self._creation(plan), _CREATE_VERSION)
+        return None
+
+    def _creation(self, plan: TopicPlan) -> CreateTopicsRequest:
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in plan.configs.items()]
+        topic = CreatableTopic(
+            name=plan.name, num_partitions=plan.partitions, replication_factor=-1, configs=configs
+        )
+        return CreateTopicsRequest(topics=[topic], timeout_ms=5000)
+
+    async def _delete_records(self, plan: TopicPlan, partition: int, client: Client) -> None:
+        """Once: whether an unanswered request was carried out does not matter, a confirmed one does."""
+        asked = DeleteRecordsTopic(
+            name=plan.name,
+            partitions=[DeleteRecordsPartition(partition_index=partition, offset=_HIGH_WATERMARK)],
+        )
+        try:
+            request = DeleteRecordsRequest(topics=[asked], timeout_ms=5000)
+            response = await client.ask(request, _DELETE_RECORDS_VERSION)
+        except DisconnectedError:
+            client.disconnect()
+            return
+        result = response.topics[0].partitions[0]
+        if not result.error_code:
+            place = Place(self._known[plan.name], partition)
+            self._world.history.add(RecordsDeleted(self._world.now(), place, result.low_watermark))

@@ -1,0 +1,303 @@
+"""What goes wrong in a simulated world, and when: a plan drawn from the seed.
+
+Role.   `plan` draws disturbances; `play` lets them happen at their times. Each is a small object that does one thing to a
+        world and, where it lasts, undoes it.
+Rules.  * A seed uses some kinds and not others: a run in which everything goes wrong at once shows less than many runs in
+          which a few things do.
+        * A machine whose disk has failed is switched off before the broker starts again (`BrokerHost.distrust_disk`).
+        * Clocks jump, but stay within what one topic's settings allow; producers stay known to the broker.
+"""
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from semel.runtime.memory_faults import Death, Operation
+from semel.runtime.memory_network import Blockade, Link
+from semel.runtime.memory_transport import Break
+from semel.verify.actors.admin import Admin, TopicPlan
+from semel.verify.history import Ending
+from semel.verify.world import BROKER, World
+
+_CLOCK_JUMP_MS: Final = 15 * 60_000
+_PAUSE_SECONDS: Final = (0.01, 3.0)
+
+
+class Disturbance(Protocol):
+    """Something that goes wrong."""
+
+    async def happen(self, world: World) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EndBroker:
+    """The broker is killed, loses its power or is stopped in order, between two of its steps."""
+
+    how: Ending
+    pause_seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.broker.end(self.how, self.pause_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class EndBrokerInside:
+    """The broker dies inside a change of its disk."""
+
+    operations: int
+    death: Death
+    pause_seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.broker.end_at_operation(self.operations, self.death, self.pause_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class EndBrokerInWrite:
+    """The broker dies when it has written so many bytes more."""
+
+    size: int
+    death: Death
+    pause_seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.broker.end_after_bytes(self.size, self.death, self.pause_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class BreakConnections:
+    """Connections of one host to the broker break, in one of the ways they do."""
+
+    host: str
+    how: Break
+
+    async def happen(self, world: World) -> None:
+        count = world.simulation.network.break_connections(self.host, BROKER, how=self.how)
+        world.tell(f"{count} connections of {self.host} break: {self.how.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """Nothing passes between a host and the broker, or nothing in one direction."""
+
+    host: str
+    how: Blockade
+    both_ways: bool
+    from_broker: bool
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        network = world.simulation.network
+        one, other = (BROKER, self.host) if self.from_broker else (self.host, BROKER)
+        way = "both ways" if self.both_ways else "one way"
+        world.tell(f"{one} is cut off from {other} ({self.how}, {way}) for {self.seconds:.3f} s")
+        network.partition(one, other, how=self.how, both_ways=self.both_ways)
+        await asyncio.sleep(self.seconds)
+        network.heal(self.host, BROKER)
+        world.tell(f"{self.host} reaches the broker again")
+
+
+@dataclass(frozen=True, slots=True)
+class BadLinks:
+    """Every connection is slow, stalls and breaks for a while."""
+
+    stall_probability: float
+    break_probability: float
+    latency_seconds: float
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"links are bad for {self.seconds:.3f} s")
+        world.simulation.network.set_link(
+            Link(
+                latency_seconds=(0.0001, self.latency_seconds),
+                stall_probability=self.stall_probability,
+                break_probability=self.break_probability,
+            )
+        )
+        await asyncio.sleep(self.seconds)
+        world.simulation.network.set_link(Link())
+        world.tell("links are good")
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk:
+    """Syncs take long for a while."""
+
+    sync_seconds: float
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        disk = world.host(BROKER).disk
+        world.tell(f"syncs take up to {self.sync_seconds:.3f} s for {self.seconds:.3f} s")
+        disk.sync_delay_seconds = (0.0, self.sync_seconds)
+        await asyncio.sleep(self.seconds)
+        disk.sync_delay_seconds = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FullDisk:
+    """The disk is full for a while."""
+
+    after_bytes: int
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        disk = world.host(BROKER).disk
+        world.tell(f"the disk is full after {self.after_bytes} bytes, for {self.seconds:.3f} s")
+        disk.fill_after(self.after_bytes)
+        await asyncio.sleep(self.seconds)
+        disk.clear_faults()
+        world.tell("the disk has room")
+
+
+@dataclass(frozen=True, slots=True)
+class FailingDisk:
+    """An operation of the disk fails some times; then the machine is switched off and on."""
+
+    operation: Operation
+    code: int
+    skip: int
+    times: int
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        disk = world.host(BROKER).disk
+        world.tell(
+            f"the disk's next {self.operation} but {self.skip} fails with {errno.errorcode[self.code]}"
+        )
+        world.broker.distrust_disk()
+        disk.fail(self.operation, self.code, skip=self.skip, times=self.times)
+        await asyncio.sleep(self.seconds)
+        disk.clear_faults()
+        world.broker.end("power cut", 0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump:
+    """A host's wall clock jumps."""
+
+    host: str
+    milliseconds: int
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"the clock of {self.host} jumps by {self.milliseconds} ms")
+        world.host(self.host).clock.jump(self.milliseconds)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartActor:
+    """A client is killed and started again."""
+
+    name: str
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"{self.name} is killed")
+        world.restart(world.actors[self.name])
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTopicAgain:
+    """A topic is deleted, and another made under its name."""
+
+    admin: Admin
+    topic: TopicPlan
+
+    async def happen(self, world: World) -> None:
+        del world
+        self.admin.make_again(self.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """What a partition holds is deleted."""
+
+    admin: Admin
+    topic: TopicPlan
+    partition: int
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"the admin deletes the records of {self.topic.name}-{self.partition}")
+        self.admin.delete_records(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What disturbances may touch."""
+
+    clients: Sequence[str]
+    mortal: Sequence[str]
+    """Clients that may be killed."""
+    admin: Admin
+    topics: Sequence[TopicPlan]
+
+
+Draw = Callable[[random.Random, Reach], Disturbance]
+_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
+_DEATHS: Final[tuple[Death, ...]] = ("kill", "power cut")
+
+
+def _topic_with_partition(dice: random.Random, reach: Reach) -> tuple[TopicPlan, int]:
+    topic = dice.choice(reach.topics)
+    return topic, dice.randrange(topic.partitions)
+
+
+KINDS: Final[dict[str, Draw]] = {
+    "end": lambda dice, _: EndBroker(dice.choice(_ENDINGS), dice.uniform(*_PAUSE_SECONDS)),
+    "end inside": lambda dice, _: EndBrokerInside(
+        dice.randrange(60), dice.choice(_DEATHS), dice.uniform(*_PAUSE_SECONDS)
+    ),
+    "end in write": lambda dice, _: EndBrokerInWrite(
+        dice.randrange(3000), dice.choice(_DEATHS), dice.uniform(*_PAUSE_SECONDS)
+    ),
+    "break": lambda dice, reach: BreakConnections(dice.choice(reach.clients), dice.choice(list(Break))),
+    "cut off": lambda dice, reach: CutOff(
+        dice.choice(reach.clients),
+        dice.choice(["black hole", "black hole", "reset"]),
+        dice.random() < 0.5,
+        dice.random() < 0.5,
+        dice.uniform(0.05, 6.0),
+    ),
+    "bad links": lambda dice, _: BadLinks(
+        dice.uniform(0.0, 0.2), dice.uniform(0.0, 0.15), dice.uniform(0.001, 0.3), dice.uniform(0.5, 6.0)
+    ),
+    "slow disk": lambda dice, _: SlowDisk(dice.uniform(0.05, 4.0), dice.uniform(0.5, 5.0)),
+    "full disk": lambda dice, _: FullDisk(dice.randrange(3000), dice.uniform(0.2, 3.0)),
+    "failing disk": lambda dice, _: FailingDisk(
+        dice.choice(["write", "sync", "sync_directory", "create", "rename", "truncate", "open"]),
+        dice.choice([errno.EIO, errno.ENOSPC]),
+        dice.randrange(8),
+        dice.randint(1, 3),
+        dice.uniform(0.1, 2.0),
+    ),
+    "clock": lambda dice, reach: ClockJump(
+        dice.choice([BROKER, *reach.clients]), dice.randint(-_CLOCK_JUMP_MS, _CLOCK_JUMP_MS)
+    ),
+    "client": lambda dice, reach: RestartActor(dice.choice(reach.mortal)),
+    "topic": lambda dice, reach: MakeTopicAgain(reach.admin, dice.choice(reach.topics)),
+    "records": lambda dice, reach: DeleteRecords(reach.admin, *_topic_with_partition(dice, reach)),
+}
+
+
+def plan(dice: random.Random, reach: Reach, *, count: int, seconds: float) -> list[tuple[float, Disturbance]]:
+    """Some kinds, `count` disturbances of them, each with its time; clocks jump at most three times."""
+    kinds = dice.sample(list(KINDS), dice.randint(2, 6))
+    drawn = [dice.choice(kinds) for _ in range(count)]
+    while drawn.count("clock") > 3:
+        drawn[drawn.index("clock")] = "break"
+    return sorted(
+        ((dice.uniform(0.0, seconds), KINDS[kind](dice, reach)) for kind in drawn), key=lambda one: one[0]
+    )
+
+
+async def play(world: World, disturbances: Sequence[tuple[float, Disturbance]], seconds: float) -> None:
+    """Let them happen; return when all are over, after `seconds` at the earliest."""
+    begun = world.now()
+    async with asyncio.TaskGroup() as group:
+        for at, disturbance in disturbances:
+            await asyncio.sleep(max(0.0, begun + at - world.now()))
+            group.create_task(disturbance.happen(world))
+        await asyncio.sleep(max(0.0, begun + seconds - world.now()))

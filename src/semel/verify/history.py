@@ -1,0 +1,260 @@
+"""What happened in a run, as plain values: who sent what, who was told what, who read what, and how the logs came back.
+
+Role.   Actors and the world add events while a run goes on; `invariants` judges them when it is over.
+Flow.   An event is added the moment its actor learns of it. Nothing is ever changed or removed.
+Rules.  * Pure: no clock, no files. Times are seconds of virtual time and come with the event.
+        * A value is the bytes of one record, unique in the run: it is the record's name everywhere.
+        * A topic's name may stand for several topics one after the other. Whoever speaks of a topic by name says when it
+          asked and when it was answered; `topic_at` tells which topic that was, or that nobody can know.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from semel.core.idempotence.producer_window import ProducerEntry
+from semel.types import UNKNOWN_OFFSET
+
+Ending: TypeAlias = Literal["kill", "power cut", "clean stop"]
+
+
+class Place(NamedTuple):
+    """A partition of one topic; a topic created again under the old name is another one."""
+
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An application handed a batch to its producer, once."""
+
+    at: float
+    producer: str
+    """The producer's process: a new one after it was killed."""
+    batch: int
+    topic: str
+    partition: int
+    values: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The producer was told that its batch is stored."""
+
+    at: float
+    since: float
+    """When the attempt left that was answered."""
+    producer: str
+    batch: int
+    topic_id: bytes | None
+    """Where the answer names it."""
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The producer told its application that the batch failed."""
+
+    at: float
+    producer: str
+    batch: int
+    code: str
+    maybe_stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A consumer got records of one partition."""
+
+    at: float
+    since: float
+    reader: str
+    turn: int
+    """Rises when the reader starts again from the beginning, or from where the log begins by now."""
+    topic: str
+    topic_id: bytes | None
+    partition: int
+    records: tuple[tuple[int, bytes], ...]
+    limit: int
+    """The high watermark of the same answer; for committed reads, the last stable offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Between these times the name may have stood for an old topic, a new one, or none."""
+
+    topic: str
+    since: float
+    until: float
+    topic_id: bytes
+    """What it stands for from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdGiven:
+    """A producer got an id."""
+
+    at: float
+    producer: str
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDeleted:
+    """Records below `low_watermark` were reported as deleted."""
+
+    at: float
+    place: Place
+    low_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """One log at a moment."""
+
+    topic: str
+    start: int
+    end: int
+    high_watermark: int
+    recovery_point: int
+    synced_answers: bool
+    """`flush.messages=1`: an answer promises that the record survives a power cut."""
+    producers: tuple[ProducerEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """The broker serves again."""
+
+    at: float
+    endings: tuple[Ending, ...]
+    """How it ended since it last served: more than one where a start failed or was cut short."""
+    before: Mapping[Place, LogState]
+    after: Mapping[Place, LogState]
+
+    @property
+    def power_was_cut(self) -> bool:
+        return "power cut" in self.endings
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Anything else worth telling."""
+
+    at: float
+    what: str
+
+
+Event: TypeAlias = Given | Settled | GivenUp | Read | Unsure | IdGiven | RecordsDeleted | Reopened | Happened
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch as the log holds it at the end."""
+
+    base_offset: int
+    producer_id: int
+    values: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class History:
+    """All events of a run, in order, and what the logs held in the end."""
+
+    events: list[Event] = field(default_factory=list)
+    logs: dict[Place, tuple[LogState, list[StoredBatch]]] = field(default_factory=dict)
+    """Read from the files after the last opening."""
+    flaws: list[str] = field(default_factory=list)
+    """What an actor or the world saw that must never be, whatever else happened."""
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[E]) -> Iterator[E]:
+        """The events of one kind, in order."""
+        return (event for event in self.events if isinstance(event, kind))
+
+    def topic_at(self, topic: str, since: float, until: float) -> bytes | None:
+        """The id the name stood for all the time from `since` to `until`; None if that is not certain."""
+        known: bytes | None = None
+        for change in self.of(Unsure):
+            if change.topic != topic:
+                continue
+            if change.since <= until and change.until >= since:
+                return None
+            if change.until < since:
+                known = change.topic_id
+        return known
+
+    def story(self, last: int = 60) -> str:
+        """The end of it, a line per event."""
+        return "\n".join(_line(event) for event in self.events[-last:])
+
+    def about(self, topic: str, last: int = 60) -> str:
+        """What concerns one topic, and everything that happened to the world."""
+        batches = {(one.producer, one.batch) for one in self.of(Given) if one.topic == topic}
+        chosen = [event for event in self.events if _concerns(event, topic, batches)]
+        return "\n".join(_line(event) for event in chosen[-last:])
+
+
+def _concerns(event: Event, topic: str, batches: set[tuple[str, int]]) -> bool:
+    match event:
+        case Given() | Read() | Unsure():
+            return event.topic == topic
+        case Settled() | GivenUp():
+            return (event.producer, event.batch) in batches
+        case Reopened() | Happened() | IdGiven() | RecordsDeleted():
+            return True
+
+
+def _line(event: Event) -> str:
+    match event:
+        case Given():
+            text = f"{event.producer} gives batch {event.batch} for {event.topic}-{event.partition}: {_values(event.values)}"
+            return f"{event.at:10.4f}  {text}"
+        case Settled():
+            offset = (
+                "an unknown offset" if event.base_offset == UNKNOWN_OFFSET else f"offset {event.base_offset}"
+            )
+            return f"{event.at:10.4f}  {event.producer}: batch {event.batch} is stored at {offset}"
+        case GivenUp():
+            stored = "may be stored" if event.maybe_stored else "is not stored"
+            return (
+                f"{event.at:10.4f}  {event.producer}: batch {event.batch} failed ({event.code}), it {stored}"
+            )
+        case Read():
+            first, last = event.records[0][0], event.records[-1][0]
+            values = _values(tuple(value for _offset, value in event.records))
+            return (
+                f"{event.at:10.4f}  {event.reader}/{event.turn} reads {event.topic}-{event.partition} from {first} to "
+                f"{last} of {event.limit}: {values}"
+            )
+        case Unsure():
+            return f"{event.until:10.4f}  {event.topic} is {event.topic_id.hex()}, unsure since {event.since:.4f}"
+        case IdGiven():
+            return f"{event.at:10.4f}  {event.producer} has the producer id {event.producer_id}"
+        case RecordsDeleted():
+            return f"{event.at:10.4f}  {_place(event.place)} begins at {event.low_watermark} by request"
+        case Reopened():
+            logs = ", ".join(
+                f"{state.topic}-{place.partition} [{state.start}, {state.end})"
+                + (
+                    f" was {before.end}"
+                    if (before := event.before.get(place)) and before.end != state.end
+                    else ""
+                )
+                for place, state in event.after.items()
+            )
+            return f"{event.at:10.4f}  serves after {' and '.join(event.endings) or 'nothing'}: {logs}"
+        case Happened():
+            return f"{event.at:10.4f}  {event.what}"
+
+
+def _place(place: Place) -> str:
+    return f"{place.topic_id.hex()[:8]}-{place.partition}"
+
+
+def _values(values: tuple[bytes, ...]) -> str:
+    return " ".join(value.partition(b" ")[0].decode() for value in values)

@@ -1,0 +1,170 @@
+"""A broker, idempotent producers and consumers through everything that can go wrong on one machine and its network.
+
+Role.   `run(seed)` plays one story on the simulated runtime with the real broker and judges it.
+Flow.   topics are made -> producers and consumers work while disturbances happen -> calm: everything unsettled settles
+        within a bound -> the broker ends once more and is opened again -> `invariants.judge`.
+Rules.  * The same seed gives the same run, to the byte: `play(seed, traced=True)` gives its digest.
+        * A broken promise raises `PromiseBroken` with the seed and the part of the history that matters.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+from semel.core.records.compression import Compression
+from semel.runtime.randomness import seeded_dice
+from semel.types import TopicPartition
+from semel.verify.actors.admin import Admin, TopicPlan
+from semel.verify.actors.consumer import Consumer, Tastes
+from semel.verify.actors.producer import Habits, Producer
+from semel.verify.disturbances import Reach, plan, play
+from semel.verify.history import Ending
+from semel.verify.invariants import judge
+from semel.verify.scenarios.log_crash import PromiseBroken
+from semel.verify.world import Actor, World, watched
+
+SETTLE_SECONDS: Final = 90.0
+"""How long after the last disturbance everything must be settled."""
+_TOPICS_SECONDS_MAX: Final = 60.0
+_BROKEN_SHOWN_MAX: Final = 5
+
+
+class Story:
+    """One run."""
+
+    def __init__(self, seed: int, *, traced: bool = False) -> None:
+        self.seed = seed
+        self.dice = seeded_dice(seed, "produce")
+        self.world = World(seed, _broker_settings(self.dice), traced=traced)
+        self.topics = [_topic(self.dice, f"topic{index}") for index in range(self.dice.randint(1, 3))]
+        self.admin = Admin(self.world, self.topics)
+        self.seconds = self.dice.uniform(4.0, 16.0)
+
+    def run(self) -> None:
+        """Play and judge; raises `PromiseBroken`."""
+        try:
+            with watched(self.world):
+                self.world.simulation.run(self._main())
+        except Exception as error:
+            raise self._broken([f"the run failed: {type(error).__name__}: {error}"], None) from error
+        broken = judge(self.world.history)
+        if broken:
+            raise self._broken([one.why for one in broken], broken[0].topic)
+
+    def digest(self) -> str:
+        """Of everything that ran and was noted, if the story is traced."""
+        return self.world.simulation.loop.trace_digest()
+
+    async def _main(self) -> None:
+        world, broker = self.world, self.world.broker
+        keeper = asyncio.create_task(broker.keep(), name="keeper of the broker")
+        await broker.until_serving()
+        world.add(self.admin)
+        world.start(self.admin)
+        await world.settle([self.admin], _TOPICS_SECONDS_MAX)
+        producers, consumers = self._producers(), self._consumers()
+        actors: list[Actor] = [*producers, *consumers]
+        for actor in actors:
+            world.add(actor)
+            world.start(actor)
+        disturbances = plan(self.dice, self._reach(), count=self.dice.randint(0, 9), seconds=self.seconds)
+        await play(world, disturbances, self.seconds)
+        world.make_calm()
+        broker.end(self.dice.choice(_FIRST_ENDINGS), 0.1)  # Logs that went offline are loaded again.
+        await broker.until_serving()
+        await world.settle([self.admin, *producers], SETTLE_SECONDS)
+        await world.settle(consumers, SETTLE_SECONDS)
+        broker.end(self.dice.choice(_LAST_ENDINGS), 0.1)
+        await broker.until_serving()
+        broker.read_logs()
+        keeper.cancel()
+
+    def _producers(self) -> list[Producer]:
+        partitions = [
+            TopicPartition(topic.name, index) for topic in self.topics for index in range(topic.partitions)
+        ]
+        return [
+            Producer(self.world, f"producer{index}", _habits(self.dice, self.seconds), partitions)
+            for index in range(self.dice.randint(1, 3))
+        ]
+
+    def _consumers(self) -> list[Consumer]:
+        names = [topic.name for topic in self.topics]
+        return [
+            Consumer(self.world, f"consumer{index}", _tastes(self.dice), names)
+            for index in range(self.dice.randint(1, 2))
+        ]
+
+    def _reach(self) -> Reach:
+        clients = [name for name in self.world.actors if name != Admin.name]
+        return Reach(clients=[*clients, Admin.name], mortal=clients, admin=self.admin, topics=self.topics)
+
+    def _broken(self, whys: list[str], topic: str | None) -> PromiseBroken:
+        history = self.world.history
+        shown = "\n".join(whys[:_BROKEN_SHOWN_MAX])
+        more = f"\nand {len(whys) - _BROKEN_SHOWN_MAX} more" if len(whys) > _BROKEN_SHOWN_MAX else ""
+        story = history.story() if topic is None else history.about(topic)
+        return PromiseBroken(f"produce seed {self.seed}: {shown}{more}\n{story}")
+
+
+_FIRST_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "clean stop")
+_LAST_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
+
+
+def _broker_settings(dice: random.Random) -> dict[str, str | int | bool]:
+    return {
+        "auto.create.topics.enable": False,
+        "log.retention.check.interval.ms": dice.choice([500, 3000]),
+        "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
+        "max.incremental.fetch.session.cache.slots": dice.choice([0, 1, 1000]),
+    }
+
+
+def _topic(dice: random.Random, name: str) -> TopicPlan:
+    configs = {
+        "flush.messages": dice.choice(
+            ["1", "1", "1", "3", "20", "9223372036854775807", "9223372036854775807"]
+        ),
+        "internal.segment.bytes": dice.choice(["1200", "4000", "1000000"]),
+        "index.interval.bytes": dice.choice(["1", "300", "4096"]),
+        "retention.bytes": dice.choice(["-1", "-1", "3000"]),
+        "retention.ms": dice.choice(["-1", "-1", "1000"]),
+        "file.delete.delay.ms": dice.choice(["0", "2000"]),
+        "message.timestamp.type": dice.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
+        "flush.ms": dice.choice(["9223372036854775807", "500"]),
+    }
+    return TopicPlan(name, dice.randint(1, 2), configs)
+
+
+def _habits(dice: random.Random, seconds: float) -> Habits:
+    batches = dice.randint(5, 40)
+    return Habits(
+        version=dice.choice([3, 5, 7, 8, 9, 10, 11, 12, 13, 13]),
+        compression=dice.choice([Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4]),
+        in_flight_max=dice.choice([1, 2, 5, 5, 5]),
+        batches=batches,
+        pause_seconds=seconds / batches,
+        records_max=dice.choice([1, 3]),
+        value_bytes_max=dice.choice([1, 60, 200]),
+        request_timeout_ms=dice.choice([300, 1000, 4000]),
+        delivery_timeout_ms=dice.choice([1500, 10_000, 120_000]),
+    )
+
+
+def _tastes(dice: random.Random) -> Tastes:
+    return Tastes(
+        version=dice.choice([4, 6, 7, 10, 11, 12, 13, 15, 18]),
+        committed=dice.random() < 0.5,
+        sessions=dice.random() < 0.8,
+        max_wait_ms=dice.choice([200, 1000, 3000]),
+        min_bytes=dice.choice([1, 1, 1, 500]),
+        max_bytes=dice.choice([1, 700, 1 << 20]),
+        partition_max_bytes=dice.choice([1, 400, 1 << 20]),
+        checks_epoch=dice.random() < 0.5,
+        request_timeout_ms=dice.choice([1000, 4000]),
+    )
+
+
+def run(seed: int) -> None:
+    """Play the story of a seed; raises `PromiseBroken` if a promise is."""
+    Story(seed).run()
