@@ -133,13 +133,18 @@ class Partitions:
         for index in range(len(partitions), row.partitions):
             topic_partition = TopicPartition(row.name, index)
             log = self._directory.logs.get(topic_partition)
+            if log is not None and self._directory.topic_ids.get(topic_partition) not in (None, row.topic_id):
+                self._delete_log(topic_partition)  # The disk failed when the topic of that name before was deleted.
+                log = None
+            leader_epoch = 0
             if log is None:
                 log = self._directory.create(
                     topic_partition, row.topic_id, self._log_config(topic_partition), now_ms
                 )
-            elif topic_partition not in self._directory.topic_ids:
-                self._directory.adopt(topic_partition, row.topic_id)
-            leader_epoch = max(0, log.leader_epochs.latest) + (0 if self._directory.was_clean else 1)
+            else:
+                leader_epoch = max(0, log.leader_epochs.latest) + (0 if self._directory.was_clean else 1)
+                if topic_partition not in self._directory.topic_ids:
+                    self._directory.adopt(topic_partition, row.topic_id)
             partitions.append(Partition(log, row.topic_id, leader_epoch, self._runtime))
 
     def delete(self, topic: str) -> None:

@@ -30,6 +30,7 @@ _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE: Final = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED: Final = 1
+_LEADER_EPOCH_SINCE: Final = 4
 
 
 def handle(
@@ -42,11 +43,14 @@ def handle(
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(
-                        broker.partitions.get(topic.name, asked.partition_index),
-                        asked,
+                    _at_version(
+                        _answer(
+                            broker.partitions.get(topic.name, asked.partition_index),
+                            asked,
+                            context.version,
+                            committed,
+                        ),
                         context.version,
-                        committed,
                     )
                     for asked in topic.partitions
                 ],
@@ -54,6 +58,12 @@ def handle(
             for topic in request.topics
         ]
     )
+
+
+def _at_version(answer: ListOffsetsPartitionResponse, version: int) -> ListOffsetsPartitionResponse:
+    if version < _LEADER_EPOCH_SINCE:
+        answer.leader_epoch = -1  # Older answers have no place for it.
+    return answer
 
 
 def _answer(
