@@ -68,6 +68,8 @@ class Writer:
                     identified = True
                 await self._drive(connection)
             except _BROKEN:
+                pass  # The broker is away; what was under way is known to be unsettled.
+            if self._unsettled:
                 await self._runtime.tasks.sleep(_RECONNECT_SECONDS)
 
     async def _identify(self, connection: Connection) -> None:
