@@ -127,6 +127,9 @@ class LogDirectory:
                 _logger.warning("%s is no partition's directory and is left alone", path)
             elif topic_partition not in self.logs:
                 self.load(topic_partition, config_for(topic_partition), now_ms)
+        if not self.was_clean:
+            # The last owner may have been killed before it synced the name of a directory it had just made.
+            self._files.sync_directory(self.path)
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         path = join(self.path, name)
@@ -144,7 +147,10 @@ class LogDirectory:
             raise LogError(f"{topic_partition} is in {self.path} already")
         for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
             known.pop(topic_partition, None)  # Of an earlier topic of that name.
+        is_left_over = self._files.exists(join(self.path, str(topic_partition)))
         log = self.load(topic_partition, config, now_ms)
+        if is_left_over:
+            self._files.sync_directory(self.path)  # An earlier attempt made it and failed to sync its name.
         self.adopt(topic_partition, topic_id)
         return log
 
@@ -156,12 +162,15 @@ class LogDirectory:
 
     def delete(self, topic_partition: TopicPartition, unique: str) -> None:
         """Take a partition out; its files go with `remove_deleted`. `unique` keeps two deletions of a name apart."""
-        log = self.logs.pop(topic_partition)
-        self.topic_ids.pop(topic_partition, None)
+        log = self.logs[topic_partition]
         doomed = join(self.path, f"{topic_partition}.{unique}{names.DELETED_DIRECTORY}")
         self._files.rename(log.directory, doomed)
-        self._files.sync_directory(self.path)
+        del self.logs[
+            topic_partition
+        ]  # Not before it has its other name: a log nobody knows would be found again.
+        self.topic_ids.pop(topic_partition, None)
         self._doomed.append(doomed)
+        self._files.sync_directory(self.path)
         self.checkpoint()
 
     def delete_records(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
