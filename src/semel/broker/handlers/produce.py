@@ -3,7 +3,7 @@
     3-12 topics by name; 13 by id
     7+   zstd is allowed
     8+   the reason for a refusal is part of the answer
-    12+  transactions v2: a producer without state must start at sequence 0
+    12+  transactions v2: a transactional producer without state must start at sequence 0
 
 A duplicate is a success with the offset it got the first time, and counted as DUPLICATE_SEQUENCE_NUMBER.
 With acks=0 there is no answer; a refusal closes the connection, which is all a client can notice.
@@ -84,7 +84,10 @@ def _append(
     records = data.records
     if not isinstance(records, bytearray | memoryview):
         records = bytearray(records or b"")
-    result = found.append(records, transactions_v2=context.version >= _TRANSACTIONS_V2_SINCE)
+    transactional = request.transactional_id is not None
+    result = found.append(
+        records, transactions_v2=transactional and context.version >= _TRANSACTIONS_V2_SINCE
+    )
     if isinstance(result, Refuse):
         return _refused(data.index, result.code, result.reason), None
     if isinstance(result, Duplicate):
