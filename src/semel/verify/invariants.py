@@ -7,6 +7,7 @@ Rules.  What is promised:
           each answer, and nothing below its recovery point.
         * Once: no record lies at two offsets of a log, and no record lies anywhere of which its producer knows for
           certain that it is not stored.
+        * No producer is refused that has done nothing wrong and whose past is there.
         * In order: a producer's records lie in the order in which they were given.
         * Read: a reader gets every offset once, one after the other, all below the high watermark; two readers, or a
           reader and the log, never differ about an offset.
@@ -17,6 +18,7 @@ Rules.  What is promised:
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from semel.errors import ErrorCode
 from semel.types import UNKNOWN_OFFSET
 from semel.verify.history import (
     Given,
@@ -50,6 +52,7 @@ def judge(history: History) -> list[Broken]:
         *_what_lies_where(history),
         *_logs(history),
         *_failed_for_certain(history),
+        *_refused_without_reason(history),
         *_readers(history),
     ]
 
@@ -245,6 +248,34 @@ def _failed_for_certain(history: History) -> Iterator[Broken]:
                 f"it is not stored ({failed.code})",
                 topic,
             )
+
+
+def _refused_without_reason(history: History) -> Iterator[Broken]:
+    """A sequence is refused for good only where the broker may have lost the one before, or the producer gave it up."""
+    given = {(one.producer, one.batch): one for one in history.of(Given)}
+    unsteady = {state.topic for opened in history.of(Reopened) for state in _lossy(opened)}
+    changes = [change.topic for change in history.of(Unsure)]
+    unsteady |= {topic for topic in changes if changes.count(topic) > 1}
+    gaps: set[tuple[str, str, int]] = set()
+    for failed in history.of(GivenUp):
+        batch = given[failed.producer, failed.batch]
+        lane = (failed.producer, batch.topic, batch.partition)
+        out_of_order = failed.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name
+        if out_of_order and lane not in gaps and batch.topic not in unsteady:
+            yield Broken(
+                f"{batch.topic}-{batch.partition}: batch {failed.batch} of {failed.producer} was refused as out of "
+                "order, but nothing before it is missing",
+                batch.topic,
+            )
+        gaps.add(lane)
+
+
+def _lossy(opened: Reopened) -> Iterator[LogState]:
+    return (
+        state
+        for place, state in opened.before.items()
+        if place not in opened.after or opened.after[place].end < state.end
+    )
 
 
 # Readers
