@@ -320,6 +320,7 @@ def _endpoint(name: str, content: str, values: Mapping[str, Value]) -> tuple[str
     )
     protocol = protocols.get(listener.upper(), "")
     if protocol != "PLAINTEXT":
-        known = f"its protocol {protocol} is not served" if protocol else "it has no security protocol"
+        missing = "it has no security protocol in listener.security.protocol.map"
+        known = f"its protocol {protocol} is not served" if protocol else missing
         raise ConfigError(invalid(name, content, f"{known}; use PLAINTEXT://"))
     return host.strip("[]"), int(port)
