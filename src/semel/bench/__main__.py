@@ -24,6 +24,9 @@ _QUICK_ROUND_SECONDS: Final = 0.01
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["broker"]:  # Two processes side by side: measured in its own way, on a page of its own.
+        return importlib.import_module("semel.bench.broker").main(given[1:])  # type: ignore[no-any-return]
     options = _options(arguments)
     try:
         _run(options)
@@ -70,7 +73,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m semel.bench",
         description="Measure Semel beside its peers, in interleaved rounds.",
-        epilog="Example: python -m semel.bench kernels --pairs 15 --write docs/benchmarks.md",
+        epilog="Example: python -m semel.bench kernels --pairs 15 --write docs/benchmarks.md. "
+        "The broker beside Apache Kafka has options of its own: python -m semel.bench broker --help",
     )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(NAMES)}; all if none given"

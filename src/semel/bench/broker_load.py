@@ -66,9 +66,10 @@ class LoadError(SemelError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load did, and how long it took."""
+    """What a load did, how long it took, and what CPU the client used for it."""
 
     seconds: float
+    client_cpu: float
     units: int
     bytes: int
     latencies: Sequence[float] = field(default=(), repr=False)
@@ -77,6 +78,16 @@ class Load:
         """The latency that this fraction of the requests did not exceed."""
         ordered = sorted(self.latencies)
         return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+
+
+class Stopwatch:
+    """Wall and CPU seconds of this process since it was made."""
+
+    def __init__(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def seconds(self) -> tuple[float, float]:
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
 
 
 class Wire:
@@ -209,7 +220,7 @@ def produce_large(
     request.identify(wire.producer_id() if idempotent else -1)
     answers: list[bytes] = []
     sent = 0
-    start = time.perf_counter()
+    watch = Stopwatch()
     while len(answers) < count:
         while sent < count and sent - len(answers) < in_flight:
             if idempotent:
@@ -217,9 +228,9 @@ def produce_large(
             wire.socket.sendall(request.data)
             sent += 1
         answers.append(wire.receive())
-    seconds = time.perf_counter() - start
+    seconds, cpu = watch.seconds()
     _check_produced(answers, request.records)
-    return Load(seconds, count, count * request.batch_bytes)
+    return Load(seconds, cpu, count, count * request.batch_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +257,11 @@ def small_requests(request: ProduceFrame, count: int, producer_id: int) -> Small
 def produce_small(wire: Wire, requests: SmallRequests, *, in_flight: int) -> Load:
     """All requests, `in_flight` at a time. With one in flight each one's latency is kept."""
     run = _one_by_one if in_flight == 1 else _many_in_flight
-    start = time.perf_counter()
+    watch = Stopwatch()
     answers, latencies = run(wire, requests, in_flight)
-    seconds = time.perf_counter() - start
+    seconds, cpu = watch.seconds()
     _check_produced(_cut(answers), 1)
-    return Load(seconds, requests.count, requests.count * requests.batch_bytes, latencies)
+    return Load(seconds, cpu, requests.count, requests.count * requests.batch_bytes, latencies)
 
 
 def _one_by_one(wire: Wire, requests: SmallRequests, _in_flight: int) -> tuple[bytes, list[float]]:
@@ -299,7 +310,7 @@ def fetch(
     step = batches_per_fetch * batch.records
     scratch = bytearray(_RECEIVE_BYTES)
     sent = received_bytes = 0
-    start = time.perf_counter()
+    watch = Stopwatch()
     for done in range(count):
         while sent < count and sent - done < in_flight:
             _OFFSET.pack_into(request, position, sent * step)
@@ -311,8 +322,8 @@ def fetch(
             raise LoadError(f"{topic}: a fetch of {wanted} bytes was answered with {length}: {head.hex()}")
         _discard(wire.socket, length - len(head), scratch)
         received_bytes += length
-    seconds = time.perf_counter() - start
-    return Load(seconds, count, received_bytes)
+    seconds, cpu = watch.seconds()
+    return Load(seconds, cpu, count, received_bytes)
 
 
 def fetch_first(wire: Wire, topic: str, partition: int = 0) -> int:

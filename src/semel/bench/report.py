@@ -126,9 +126,9 @@ def _row(subject: SubjectResult, ratio: Ratio | None, *, has_bytes: bool) -> lis
     cells = [
         subject.name,
         _with_interval(subject.units_per_second),
-        _number(subject.microseconds_per_unit.median),
+        number_text(subject.microseconds_per_unit.median),
     ]
-    cells.append(_number(subject.cpu_microseconds_per_unit.median))
+    cells.append(number_text(subject.cpu_microseconds_per_unit.median))
     if has_bytes:
         cells += [_median(subject.gb_per_second), _median(subject.cpu_seconds_per_gb)]
     if ratio is None:
@@ -149,14 +149,14 @@ def _one(plural: str) -> str:
 
 
 def _median(value: Estimate | None) -> str:
-    return "" if value is None else _number(value.median)
+    return "" if value is None else number_text(value.median)
 
 
 def _with_interval(value: Estimate) -> str:
-    return f"{_number(value.median)} [{_number(value.low)}, {_number(value.high)}]"
+    return f"{number_text(value.median)} [{number_text(value.low)}, {number_text(value.high)}]"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     """Three significant digits, as people write them: 12,300,000; 456; 1.23; 0.00456."""
     if value == 0:
         return "0"

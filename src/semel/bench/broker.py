@@ -1,0 +1,232 @@
+"""The broker beside Apache Kafka 4.3.1: produce, fetch, latency, idempotence, start, memory, restart.
+
+Role.   `python -m semel.bench broker` runs both brokers at once, loads one and the other in turn, and prints what each
+        took; `--write` makes the page, its figures as JSON and its plot.
+Flow.   lives (starts and restarts, on brokers of their own) -> both brokers up, idle -> every workload in rounds ->
+        memory -> idempotence -> page.
+Rules.  * Both brokers have warmed up on a workload before its first round counts.
+        * A topic is made for a run and deleted behind it; both brokers remove deleted files after a second instead of
+          a minute, so that a run needs a few GB of disk at a time. No other setting differs from stock.
+        * Everything written lies in one temporary directory that is removed at the end, however it ends.
+"""
+
+import argparse
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from semel.bench import broker_lives as lives
+from semel.bench import kafka_peer
+from semel.bench.broker_figures import Figure, Target, as_json, figure, page, summary, table
+from semel.bench.broker_load import ProduceFrame, Wire, produce_small, records_of, small_requests
+from semel.bench.broker_workloads import (
+    KAFKA,
+    QUICK,
+    SEMEL,
+    Samples,
+    Scale,
+    Side,
+    figures_of,
+    fresh_topic,
+    measure,
+    workloads,
+)
+from semel.bench.idempotence_cost import judge_and_record_seconds
+from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
+from semel.bench.plot import ratio_plot
+from semel.bench.processes import SemelProcess, cpu_seconds, pid_of, resident_bytes
+from semel.core.records.build import load_kernels
+from semel.errors import SemelError
+from semel.runtime.environment import environment
+
+_QUICK_PAIRS: Final = 2
+_NOTES: Final = (
+    """ConsumerPerformance joins a group, and groups are not served yet: Kafka's consumer is measured with assigned
+  partitions by a small program of ours (AssignedConsumer.java).""",
+    "Kafka's directory is formatted before its start is timed.",
+    """`judge + record` is timed alone over many batches, because whole requests with and without producer ids differ by
+  less than a machine's noise: the last row of that table shows how much.""",
+)
+_LIFE: Final = "Start and restart"
+_SETTINGS: Final = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "1000"}
+
+
+def idempotence_figures(semel: Side, samples: dict[str, Samples], scale: Scale, pairs: int) -> list[Figure]:
+    """What judging and recording adds to Semel's CPU per request, and what on against off shows of it."""
+    judging = judge_and_record_seconds()
+    group = "Idempotence on against off"
+    made: list[Figure] = []
+    for work, measured in samples.items():
+        whole = [
+            spent / load.units
+            for load, spent in zip(measured.loads[SEMEL], measured.broker_cpu[SEMEL], strict=True)
+        ]
+        middle = sorted(whole)[len(whole) // 2]
+        shares = [one / (middle - one) * 100 for one in judging]
+        made.append(
+            figure(group, work, "judge + record, % of the rest", shares, targets=[Target(1.0, absolute=True)])
+        )
+    seconds = [one * 1e6 for one in judging]
+    made.append(figure(group, "each batch", "judge + record, CPU µs", seconds))
+    made.append(
+        figure(group, "tiny requests", "whole request, on ÷ off", _on_against_off(semel, scale, pairs))
+    )
+    return made
+
+
+def _on_against_off(semel: Side, scale: Scale, pairs: int) -> list[float]:
+    """Broker CPU with producer ids over that without, in turns."""
+    records = records_of(100, count=1)
+    ratios: list[float] = []
+    for number in range(pairs):
+        spent: dict[bool, float] = {}
+        for on in (True, False) if number % 2 == 0 else (False, True):
+            with fresh_topic(semel) as topic:
+                producer_id = semel.wire.producer_id() if on else -1
+                requests = small_requests(ProduceFrame.of(topic, records), scale.small_requests, producer_id)
+                before = cpu_seconds(pid_of(semel.broker))
+                produce_small(semel.wire, requests, in_flight=50)
+                spent[on] = cpu_seconds(pid_of(semel.broker)) - before
+        ratios.append(spent[True] / spent[False])
+    return ratios
+
+
+def life_figures(makers: dict[str, lives.Maker], root: Path, scale: Scale) -> list[Figure]:
+    """Starts and restarts, each on a clone of a prepared directory."""
+    starts: dict[str, list[lives.Start]] = {name: [] for name in makers}
+    restarts: dict[str, list[lives.Restart]] = {name: [] for name in makers}
+    for name, make in makers.items():
+        lives.prepare_start(make, root / f"{name}-empty")
+        lives.prepare_restart(make, root / f"{name}-full", scale.restart_bytes)
+    for number in range(scale.lives):
+        for name, make in makers.items() if number % 2 == 0 else reversed(makers.items()):
+            run = root / "run"
+            starts[name].append(lives.start(make, root / f"{name}-empty", run))
+            shutil.rmtree(run)
+            restarts[name].append(lives.restart(make, root / f"{name}-full", run))
+            shutil.rmtree(run)
+    for name in makers:
+        shutil.rmtree(root / f"{name}-full")
+
+    def both(work: str, quantity: str, values: Callable[[str], list[float]], *targets: Target) -> Figure:
+        return figure(_LIFE, work, quantity, values(SEMEL), values(KAFKA), targets=targets)
+
+    killed = f"after kill -9 with {scale.restart_bytes / 1e9:.3g} GB"
+    return [
+        both(
+            "a new process",
+            "s to the first acknowledged produce",
+            lambda name: [one.first_ack_seconds for one in starts[name]],
+            Target(0.1),
+            Target(0.5, absolute=True),
+        ),
+        both(
+            "a new process",
+            "MB resident before the first produce",
+            lambda name: [one.resident_bytes / 1e6 for one in starts[name]],
+            Target(80, absolute=True),
+        ),
+        both(killed, "s until it serves", lambda name: [one.ready_seconds for one in restarts[name]]),
+        both(
+            killed,
+            "s to the first fetch",
+            lambda name: [one.first_fetch_seconds for one in restarts[name]],
+            Target(0.2),
+        ),
+    ]
+
+
+def memory_figure(sides: Sequence[Side], work: str, target: Target) -> Figure:
+    """What both hold in memory now."""
+    semel, kafka = ([resident_bytes(pid_of(side.broker)) / 1e6] for side in sides)
+    return figure("Memory", work, "MB resident", semel, kafka, targets=[target])
+
+
+def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object]) -> list[Figure]:
+    """Everything."""
+    home = kafka_peer.find()
+    load_kernels()  # Batches are built here: not something to wait for in the middle.
+    makers: dict[str, lives.Maker] = {
+        SEMEL: lambda directory: SemelProcess(directory, _SETTINGS),
+        KAFKA: lambda directory: kafka_peer.KafkaBroker(home, directory, _SETTINGS),
+    }
+    made = life_figures(makers, root, scale)
+    show(table(made))
+    with contextlib.ExitStack() as stack:
+        sides: list[Side] = []
+        for name, make in makers.items():
+            broker = make(root / name)
+            stack.callback(broker.kill)
+            broker.start()
+            sides.append(Side(name, broker, stack.enter_context(Wire(broker.bootstrap))))
+        time.sleep(lives.IDLE_SECONDS)
+        made.append(memory_figure(sides, f"idle for {lives.IDLE_SECONDS:g} s", Target(80, absolute=True)))
+        kept: dict[str, Samples] = {}
+        for workload in workloads(scale, home):
+            samples = measure(workload, sides, pairs)
+            if workload.group.startswith("Produce"):
+                kept[workload.work] = samples
+            made += (fresh := figures_of(workload, samples))
+            show(table(fresh))
+        made.append(memory_figure(sides, "after all the load here", Target(200, absolute=True)))
+        made += (fresh := idempotence_figures(sides[0], kept, scale, pairs))
+        show(table(fresh))
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python -m semel.bench broker`."""
+    options = _options(arguments)
+    pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
+    scale = QUICK if options.quick else Scale(lives=pairs)
+    root = Path(tempfile.mkdtemp(prefix="semel-bench-broker-", dir=options.directory))
+    try:
+        figures = run_all(scale, pairs, root, lambda text: print(text, flush=True))
+    except SemelError as error:
+        print(f"semel.bench: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    print(summary(figures))
+    if options.write is not None:
+        _write(options.write, figures, pairs)
+    return 0
+
+
+def _write(path: Path, figures: Sequence[Figure], pairs: int) -> None:
+    where = environment(f"python -m semel.bench broker --pairs {pairs}")
+    plot = path.with_suffix(".svg")
+    plot.write_text(ratio_plot(figures, "Semel ÷ Apache Kafka"), encoding="utf-8")
+    path.with_suffix(".json").write_text(as_json(figures, where, _NOTES), encoding="utf-8")
+    text = page(figures, where, _NOTES, kafka_version=kafka_peer.DEFAULT_VERSION, plot=plot.name)
+    path.write_text(text, encoding="utf-8")
+    print(f"written to {path}, {plot} and {path.with_suffix('.json')}", file=sys.stderr)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m semel.bench broker",
+        description="Measure the broker beside Apache Kafka, in interleaved rounds.",
+        epilog="Example: python -m semel.bench broker --pairs 7 --write docs/benchmarks-broker.md",
+    )
+    parser.add_argument("--pairs", type=int, help=f"rounds per workload, default {PAIRS_DEFAULT}")
+    parser.add_argument(
+        "--quick", action="store_true", help="little work, few rounds: a first look, not to be published"
+    )
+    parser.add_argument("--directory", type=Path, help="where both brokers keep their data while it runs")
+    parser.add_argument(
+        "--write", type=Path, metavar="PAGE.md", help="write the page, its plot and its figures"
+    )
+    options = parser.parse_args(arguments)
+    if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
+        parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
+    if options.write is not None and options.write.suffix != ".md":
+        parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
+    if options.quick and options.write is not None:
+        parser.error("--quick figures are not for a page; leave out --quick or --write")
+    return options

@@ -1,0 +1,104 @@
+"""The life of a broker process: how long until it serves, what it holds in memory, how it comes back after kill -9.
+
+Role.   Each function starts a process of its own on a clone of a prepared directory and times it.
+Rules.  * A start is timed from the moment the process is asked for, to the first acknowledged produce: the topic is
+          made on the way.
+        * A directory is prepared once and cloned for every run, so that each begins from the same files.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from semel.bench.broker_load import ProduceFrame, Wire, fetch_first, produce_first, produce_large, records_of
+from semel.bench.processes import BrokerProcess, clone, pid_of, resident_bytes
+
+RESTART_TOPIC: Final = "restart"
+RESTART_PARTITIONS: Final = 2
+RESTART_BATCH_BYTES: Final = 16_000  # As Kafka's own producer sends them by default.
+IDLE_SECONDS: Final = 3.0
+
+Maker = Callable[[Path], BrokerProcess]
+
+
+class Start(NamedTuple):
+    """One start."""
+
+    first_ack_seconds: float
+    resident_bytes: int
+    """Just before the first produce."""
+
+
+class Restart(NamedTuple):
+    """One start after kill -9."""
+
+    ready_seconds: float
+    first_fetch_seconds: float
+
+
+def prepare_start(make: Maker, directory: Path) -> None:
+    """A directory a broker has once used, and nothing in it."""
+    broker = make(directory)
+    broker.start()
+    broker.stop()
+
+
+def start(make: Maker, prepared: Path, directory: Path) -> Start:
+    """Start, produce one record, end."""
+    clone(prepared, directory)
+    broker = make(directory)
+    began = time.perf_counter()
+    broker.start()
+    try:
+        resident = resident_bytes(pid_of(broker))
+        with Wire(broker.bootstrap) as wire:
+            produce_first(wire, "first")
+        return Start(time.perf_counter() - began, resident)
+    finally:
+        broker.kill()
+
+
+def idle_bytes(make: Maker, prepared: Path, directory: Path) -> int:
+    """Memory of a broker that has served nobody for a while."""
+    clone(prepared, directory)
+    broker = make(directory)
+    broker.start()
+    try:
+        time.sleep(IDLE_SECONDS)
+        return resident_bytes(pid_of(broker))
+    finally:
+        broker.kill()
+
+
+def prepare_restart(make: Maker, directory: Path, total_bytes: int) -> None:
+    """A directory with records that a broker left by kill -9."""
+    broker = make(directory)
+    broker.start()
+    try:
+        with Wire(broker.bootstrap) as wire:
+            wire.create_topic(RESTART_TOPIC, RESTART_PARTITIONS)
+            for partition in range(RESTART_PARTITIONS):
+                request = ProduceFrame.of(
+                    RESTART_TOPIC, records_of(1024, batch_bytes=RESTART_BATCH_BYTES), partition
+                )
+                count = total_bytes // RESTART_PARTITIONS // request.batch_bytes
+                produce_large(wire, request, count, in_flight=20)
+    finally:
+        broker.kill()
+
+
+def restart(make: Maker, prepared: Path, directory: Path) -> Restart:
+    """Start on what kill -9 left, until every partition gives its first records."""
+    clone(prepared, directory)
+    broker = make(directory)
+    began = time.perf_counter()
+    broker.start()
+    try:
+        ready = time.perf_counter() - began
+        with Wire(broker.bootstrap) as wire:
+            for partition in range(RESTART_PARTITIONS):
+                fetch_first(wire, RESTART_TOPIC, partition)
+        return Restart(ready, time.perf_counter() - began)
+    finally:
+        broker.kill()

@@ -1,0 +1,34 @@
+"""What judging and recording a producer's batches costs a broker, against everything else it does for a request.
+
+Role.   Idempotence on against off differs by less than a machine's noise, so its parts are timed alone: the two calls
+        an idempotent batch adds, over many batches, beside the CPU of whole requests as the broker process spent it.
+"""
+
+import gc
+import time
+from typing import Final
+
+from semel.bench.broker_load import records_of
+from semel.core.idempotence.producer_state import ProducerState
+from semel.core.records import batch
+
+_BATCHES: Final = 20_000
+_SLICE: Final = 500
+
+
+def judge_and_record_seconds(batches: int = _BATCHES) -> list[float]:
+    """CPU seconds per batch, one figure for every `_SLICE` batches of a producer that is known."""
+    header = batch.read_header(records_of(100, count=1))._replace(producer_id=1, producer_epoch=0)
+    headers = [header._replace(base_sequence=number, base_offset=number) for number in range(batches)]
+    state = ProducerState()
+    now_ms = header.max_timestamp
+    taken: list[float] = []
+    gc.collect()
+    for first in range(0, batches, _SLICE):
+        piece = headers[first : first + _SLICE]
+        start = time.thread_time()
+        for one in piece:
+            state.judge(one, by_coordinator=False, transactions_v2=False)
+            state.record(one, now_ms=now_ms)
+        taken.append((time.thread_time() - start) / len(piece))
+    return taken
