@@ -395,3 +395,16 @@ def test_a_log_cut_below_its_start_begins_where_it_ends() -> None:
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 3, 3)
     assert send(log, batch_of(b"other", producer_id=7, sequence=3)) == Appended(3, 3, -1)
     assert batches_at(log) == [3]
+
+
+def test_a_log_cut_back_to_its_first_batch_knows_the_producers_of_those_before_it() -> None:
+    log = open_at(disk(), LogConfig(segment_bytes=250))
+    for n in range(8):
+        send(log, batch_of(b"x" * 60, producer_id=7, sequence=n))
+    log.advance_log_start(4)
+    assert log.delete_old_segments(NOW) > 0
+    first = log.segments[0].base_offset
+    log.truncate_to(first, NOW)
+    assert (log.log_end_offset, [segment.base_offset for segment in log.segments]) == (first, [first])
+    assert isinstance(send(log, batch_of(b"x" * 60, producer_id=7, sequence=first - 1)), Duplicate)
+    assert send(log, batch_of(b"other", producer_id=7, sequence=first)) == Appended(first, first, -1)

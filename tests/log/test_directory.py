@@ -5,6 +5,7 @@ Method: directories on a disk in memory that is closed, killed or cut off, and t
 
 import errno
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from semel.log.partition_log import Appended
 from semel.runtime.files import RealFiles, read_whole
 from semel.runtime.memory_files import MemoryDisk
 from semel.types import TopicPartition
+from semel.verify.scenarios import directory_crash
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=7)
@@ -199,6 +201,11 @@ def test_names_of_directories(name: str, expected: TopicPartition | None) -> Non
     assert parse_directory_name(name) == expected
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_stories_with_kills_and_power_cuts(seed: int) -> None:
+    directory_crash.run(seed)
+
+
 @pytest.mark.mission("PST-06")
 def test_what_one_partition_does_holds_up_no_other() -> None:
     """While one partition syncs, rolls, saves its producers and expires them, the other appends undisturbed."""
@@ -233,3 +240,91 @@ def test_one_producers_sequences_on_two_partitions_know_nothing_of_each_other() 
         send(second, batch_of(b"y", producer_id=1, sequence=sequence))
     assert first.producers.entries() == before
     assert isinstance(send(first, batch_of(b"next", producer_id=1, sequence=1)), Appended)
+
+
+def test_a_new_partition_inherits_nothing_from_a_deletion_that_was_interrupted() -> None:
+    """The machine dies after the old partition's directory is gone and before the checkpoints say so."""
+    files = disk()
+    directory = open_directory(files)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
+    for n in range(10):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    directory.delete_records(ORDERS, 8, NOW)
+    files.fail("open", errno.EIO, path_part="checkpoint")
+    with pytest.raises(OSError, match="Input/output"):
+        directory.delete(ORDERS, "0123")
+    files.kill()
+    again = open_directory(files)
+    log = again.create(ORDERS, uuid.UUID(int=8), CONFIG, NOW)
+    for n in range(3):
+        send(log, batch_of(b"new", producer_id=1, sequence=n))
+    before = content(log)
+    files.kill()
+    log = open_directory(files).logs[ORDERS]
+    assert (log.log_start_offset, log.log_end_offset, content(log)) == (0, 3, before)
+
+
+def test_a_checkpoint_forgets_nothing_of_logs_that_are_not_loaded_yet() -> None:
+    files = disk()
+    directory = open_directory(files)
+    other = TopicPartition("payments", 0)
+    for partition in (ORDERS, other):
+        log = directory.create(partition, TOPIC_ID, CONFIG, NOW)
+        for n in range(5):
+            send(log, batch_of(b"x", producer_id=1, sequence=n))
+        directory.delete_records(partition, 3, NOW)
+    files.kill()
+    early = LogDirectory.open(files, "/data", node_id=1, cluster_id="cluster", directory_id="directory")
+    early.load(ORDERS, CONFIG, NOW)
+    early.checkpoint()
+    files.kill()
+    again = open_directory(files)
+    assert [again.logs[partition].log_start_offset for partition in (ORDERS, other)] == [3, 3]
+
+
+def test_a_stop_before_all_logs_were_loaded_is_clean_only_if_the_one_before_was() -> None:
+    files = disk()
+    directory = open_directory(files)
+    send(directory.create(ORDERS, TOPIC_ID, CONFIG, NOW), batch_of(b"x"))
+    files.kill()
+    LogDirectory.open(files, "/data", node_id=1, cluster_id="cluster", directory_id="directory").close(NOW)
+    assert not files.exists("/data/.kafka_cleanshutdown")
+    open_directory(files).close(NOW)
+    LogDirectory.open(files, "/data", node_id=1, cluster_id="cluster", directory_id="directory").close(NOW)
+    assert files.exists("/data/.kafka_cleanshutdown")
+    assert open_directory(files).logs[ORDERS].log_end_offset == 1
+
+
+def test_a_truncation_writes_the_lower_recovery_point_down() -> None:
+    files = disk()
+    directory = open_directory(files)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
+    for n in range(20):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    log.flush(NOW)
+    directory.checkpoint()
+    directory.truncate(ORDERS, 4, NOW)
+    path = "/data/recovery-point-offset-checkpoint"
+    assert checkpoints.read_offsets(files, path) == {ORDERS: 4}
+
+
+def test_a_topic_with_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
+    files = RealFiles()
+    longest = TopicPartition("t" * 249, 1000)
+    directory = open_directory(files, str(tmp_path))
+    directory.create(longest, TOPIC_ID, CONFIG, NOW)
+    directory.delete(longest, f"{7:032x}")
+    assert [name for name in files.list_directory(str(tmp_path)) if name.endswith("-delete")]
+    directory.close(NOW)
+    again = open_directory(files, str(tmp_path))
+    assert again.logs == {}
+    assert not [name for name in files.list_directory(str(tmp_path)) if name.startswith("t")]
+    again.close(NOW)
+
+
+def test_a_directory_that_only_looks_deleted_is_left_alone() -> None:
+    files = disk()
+    open_directory(files).close(NOW)
+    files.make_directory("/data/please-do-not-delete")
+    open_directory(files)
+    assert files.exists("/data/please-do-not-delete")

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from semel.log.partition_log import PartitionLog
 from semel.verify import campaign
-from semel.verify.scenarios import log_crash
+from semel.verify.scenarios import directory_crash, log_crash
 
 
 def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +56,24 @@ def test_the_scenario_notices(what: str, break_it: Callable[[log_crash.Story], o
     break_it(story)
     with pytest.raises(log_crash.PromiseBroken):
         story._check()
+
+
+@pytest.mark.parametrize(
+    ("what", "break_it"),
+    [
+        ("an acknowledged batch is dropped", lambda kept, _log: kept.batches.append(kept.batches[-1])),
+        ("a producer is forgotten", lambda _kept, log: log.producers.clear()),
+        ("a byte changes", lambda _kept, log: log.active.file.write_at(70, b"?")),
+    ],
+)
+def test_the_scenario_of_a_directory_notices(
+    what: str, break_it: Callable[[directory_crash.Kept, PartitionLog], object]
+) -> None:
+    story = directory_crash.Story(2)
+    while (chosen := story._choose()) is None or len(chosen[1].batches) < 4:
+        story._create()
+        story._append()
+    partition, kept, log = chosen
+    break_it(kept, log)
+    with pytest.raises(log_crash.PromiseBroken):
+        story._check(partition, kept, log)

@@ -6,13 +6,14 @@ Flow.   `open` locks and checks identity; `load` and `load_all` open logs, those
 Rules.  * The mark of a clean stop is removed before anything is read and written after everything is synced:
           it can only be there if all logs were closed in order.
         * Checkpoints are hints that save work, never the only copy: a lost recovery point means reading more.
-          The log start offset is the exception: `delete_records` writes it down before it answers.
+          The log start offset is the exception: `delete_records` writes it down before it answers. And none may
+          outlive what it was true of: they are written anew after every load, deletion and truncation.
         * A directory that is being deleted first gets a name no start takes for a partition.
 """
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from semel.errors import ConfigError, CorruptLogError, LogError
@@ -26,7 +27,7 @@ from semel.types import TopicPartition
 _logger = logging.getLogger(__name__)
 
 _META_VERSION: Final = "1"
-_NOT_OURS: Final = ("-stray", "-future")
+_NAME_BYTES_MAX: Final = 255  # What file systems take; a topic's name alone may have 249.
 
 
 class LogDirectory:
@@ -43,6 +44,7 @@ class LogDirectory:
         self.directory_id: str | None = None
         self.cluster_id: str | None = None
         self._doomed: list[str] = []
+        self._all_loaded = False
         self._recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
@@ -119,17 +121,20 @@ class LogDirectory:
             path = join(self.path, name)
             if not self._files.is_directory(path):
                 continue
-            if name.endswith(names.DELETED_DIRECTORY):
-                self._files.remove_tree(path)
-                continue
             topic_partition = parse_directory_name(name)
-            if topic_partition is None or name.endswith(_NOT_OURS):
+            if _is_being_deleted(name):
+                self._files.remove_tree(path)
+            elif topic_partition is None:
                 _logger.warning("%s is no partition's directory and is left alone", path)
             elif topic_partition not in self.logs:
                 self.load(topic_partition, config_for(topic_partition), now_ms)
         if not self.was_clean:
             # The last owner may have been killed before it synced the name of a directory it had just made.
             self._files.sync_directory(self.path)
+        self._all_loaded = True
+        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
+            known.clear()  # What is left is of partitions that are gone: a new one of that name must not inherit it.
+        self.checkpoint()
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         path = join(self.path, name)
@@ -162,12 +167,11 @@ class LogDirectory:
 
     def delete(self, topic_partition: TopicPartition, unique: str) -> None:
         """Take a partition out; its files go with `remove_deleted`. `unique` keeps two deletions of a name apart."""
-        log = self.logs[topic_partition]
-        doomed = join(self.path, f"{topic_partition}.{unique}{names.DELETED_DIRECTORY}")
-        self._files.rename(log.directory, doomed)
-        del self.logs[
-            topic_partition
-        ]  # Not before it has its other name: a log nobody knows would be found again.
+        ending = f"-{topic_partition.partition}.{unique}{names.DELETED_DIRECTORY}"
+        doomed = join(self.path, topic_partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending)
+        self._files.rename(self.logs[topic_partition].directory, doomed)
+        # Not before it has its other name: a log nobody knows would be found again.
+        del self.logs[topic_partition]
         self.topic_ids.pop(topic_partition, None)
         self._doomed.append(doomed)
         self._files.sync_directory(self.path)
@@ -184,6 +188,15 @@ class LogDirectory:
             log.flush(now_ms)
         self.checkpoint()
 
+    def truncate(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
+        """Forget the records from `offset` on: a new leader has others there. Blocks.
+
+        The recovery point is on disk before anything is appended again: with the old one, the next start would trust
+        bytes that were never synced.
+        """
+        self.logs[topic_partition].truncate_to(offset, now_ms)
+        self.checkpoint()
+
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of deleted partitions and of segments deleted long enough ago."""
         while self._doomed:
@@ -192,21 +205,22 @@ class LogDirectory:
             log.remove_deleted_files(now_ms)
 
     def checkpoint(self) -> None:
-        """Write down recovery points, log starts and high watermarks."""
-        logs = self.logs
-        self._write(checkpoints.RECOVERY_POINTS, ((tp, log.recovery_point) for tp, log in logs.items()))
-        self._write(
-            checkpoints.LOG_START_OFFSETS,
-            (
-                (tp, log.log_start_offset)
-                for tp, log in logs.items()
-                if log.log_start_offset > log.segments[0].base_offset
-            ),
-        )
-        self._write(checkpoints.HIGH_WATERMARKS, ((tp, log.high_watermark) for tp, log in logs.items()))
+        """Write down recovery points, log starts and high watermarks; of logs not loaded yet, what is known of them."""
+        logs = self.logs.items()
+        recovery_points = {tp: log.recovery_point for tp, log in logs}
+        high_watermarks = {tp: log.high_watermark for tp, log in logs}
+        start_offsets = {
+            tp: log.log_start_offset for tp, log in logs if log.log_start_offset > log.segments[0].base_offset
+        }
+        self._write(checkpoints.RECOVERY_POINTS, self._recovery_points, recovery_points)
+        self._write(checkpoints.LOG_START_OFFSETS, self._start_offsets, start_offsets)
+        self._write(checkpoints.HIGH_WATERMARKS, self._high_watermarks, high_watermarks)
 
-    def _write(self, name: str, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
-        checkpoints.write_offsets(self._files, join(self.path, name), dict(offsets))
+    def _write(
+        self, name: str, found: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        unloaded = {tp: offset for tp, offset in found.items() if tp not in self.logs}
+        checkpoints.write_offsets(self._files, join(self.path, name), {**unloaded, **offsets})
 
     def release(self) -> None:
         """Let go of the directory without closing its logs: the start failed."""
@@ -215,9 +229,10 @@ class LogDirectory:
     def close(self, now_ms: int) -> None:
         """Close every log and, if all could be, leave the mark of a clean stop.
 
-        A log that cannot be closed keeps no other from it; the next start goes through all of them.
+        A log that cannot be closed keeps no other from it; the next start goes through all of them. So it does where
+        this owner took over from one that died, and did not come to load every log.
         """
-        clean = True
+        clean = self._all_loaded or self.was_clean
         for topic_partition, log in self.logs.items():
             try:
                 log.close(now_ms)
@@ -239,3 +254,9 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     if not dash or not topic or not partition.isdecimal():
         return None
     return TopicPartition(topic, int(partition))
+
+
+def _is_being_deleted(name: str) -> bool:
+    """Whether `LogDirectory.delete` (or Kafka) gave a directory this name."""
+    partition_name = name.removesuffix(names.DELETED_DIRECTORY).rpartition(".")[0]
+    return name.endswith(names.DELETED_DIRECTORY) and parse_directory_name(partition_name) is not None

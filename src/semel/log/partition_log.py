@@ -423,14 +423,12 @@ class PartitionLog:
         """Forget every batch that holds records at or above `offset`: a new leader has others there."""
         if offset >= self.log_end_offset:
             return
-        if offset <= self.segments[0].base_offset:
+        if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
         # Snapshots first: one above the new end would describe batches that never were.
         self.snapshots.remove_above(offset)
-        keep = self._segment_index(offset) + 1
-        if self.segments[keep - 1].base_offset == offset:
-            keep -= 1
+        keep = self._segment_index(offset - 1) + 1  # The first one stays in any case: a log needs one.
         self._drop(list(reversed(self.segments[keep:])), now_ms)
         del self.segments[keep:]
         self.active.truncate_to(offset)

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Final
 
 from semel.runtime.environment import environment
-from semel.verify.scenarios import log_crash
+from semel.verify.scenarios import directory_crash, log_crash
 
 SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
+    "directory_crash": directory_crash.run,
     "log_crash": log_crash.run,
 }
 _SEEDS_DEFAULT: Final = 100_000

@@ -10,6 +10,7 @@ Rules.  What must hold after every opening:
         * A retry of any of a producer's last five batches is answered with its first offset, and stores nothing.
         * Producers, open transactions, last stable offset and aborted transactions are those of the batches.
         * Every offset and every timestamp is found where a scan of the log finds it.
+        And while the log is open, the last stable offset moves back only with a truncation.
 """
 
 import random
@@ -35,6 +36,7 @@ from semel.types import TopicPartition
 
 _DIRECTORY: Final = "/data/orders-0"
 _WINDOW: Final = 5
+_DEATHS: Final[tuple[Death, ...]] = ("kill", "power cut")
 
 
 class PromiseBroken(SemelError):  # noqa: N818 - it is a finding, not an error of the caller
@@ -79,7 +81,6 @@ class Story:
         )
         self.model: list[Stored] = []
         """Every batch in the log, those deleted from its beginning included."""
-        self.start_offset = 0
         self.recovery_point = 0
         self.durable_start_offset = 0
         self.durable_end = 0
@@ -88,6 +89,8 @@ class Story:
         """Set while a truncation is under way: what lies above may be there or not."""
         self.writers = [Writer(producer_id=100 + n, transactional=n % 2 == 1) for n in range(4)]
         self.told: list[str] = []
+        self.stable_offset = 0
+        """The largest last stable offset seen since the log was opened or cut back."""
         self.log = self._open(clean=True)
 
     # The story
@@ -188,6 +191,11 @@ class Story:
         self.under_way = None
         self.model.append(stored)
         self.log.advance_high_watermark(self.log.log_end_offset)
+        if self.log.last_stable_offset < self.stable_offset:
+            raise self._broken(
+                f"the last stable offset moved back from {self.stable_offset} to {self.log.last_stable_offset}"
+            )
+        self.stable_offset = self.log.last_stable_offset
         return stored
 
     def _retry(self) -> None:
@@ -297,22 +305,26 @@ class Story:
     # Deaths
 
     def _die_in_the_middle(self) -> None:
-        deaths: tuple[Death, ...] = ("kill", "power cut")
-        death = self.dice.choice(deaths)
-        if self.dice.random() < 0.5:
-            self.disk.crash_after(self.dice.randrange(1, 400), death=death)
-        else:
-            self.disk.crash_at_operation(self.dice.randrange(12), death=death)
+        death = self._plan_death()
         self._tell(f"{death} to come")
         try:
             for _ in range(20):
                 self._operate()
+            self._reopen_cleanly()
         except DiskCrashed:
             self._tell(f"{death} came")
             self.disk.restart()
             self._reopen(lost_from=None if death == "kill" else self.durable_end)
         else:
             self.disk.clear_faults()
+
+    def _plan_death(self) -> Death:
+        death = self.dice.choice(_DEATHS)
+        if self.dice.random() < 0.5:
+            self.disk.crash_after(self.dice.randrange(1, 400), death=death)
+        else:
+            self.disk.crash_at_operation(self.dice.randrange(12), death=death)
+        return death
 
     def _reopen_after_kill(self) -> None:
         self.disk.kill()
@@ -329,6 +341,18 @@ class Story:
 
     def _reopen(self, *, lost_from: int | None) -> None:
         """Open after a death. None: nothing acknowledged may be missing; else nothing below that offset."""
+        while self.dice.random() < 0.2:
+            death = self._plan_death()
+            self._tell(f"open, {death}")
+            if death == "power cut":
+                lost_from = self.durable_end
+            try:
+                self._open(clean=False)
+            except DiskCrashed:
+                self.disk.restart()
+            else:
+                self.disk.clear_faults()
+                self.disk.kill()
         self.log = self._open(clean=False)
         end = self.log.log_end_offset
         promised = [bound for bound in (lost_from, self.truncating_to) if bound is not None]
@@ -381,6 +405,8 @@ class Story:
     # The checks
 
     def _check(self) -> None:
+        """After the log was opened or cut back."""
+        self.stable_offset = self.log.last_stable_offset
         expected = self._expected_producers()
         if self.log.producers.entries() != expected.entries():
             raise self._broken(
