@@ -20,6 +20,7 @@ from semel.errors import ErrorCode
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.group_commit import GroupCommit
+from semel.log.leader_epochs import EpochEnd
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
@@ -69,6 +70,20 @@ class Partition:
         """Whether segments were closed since this was last asked: they want a sync in the background."""
         before, self._segments = self._segments, len(self.log.segments)
         return self._segments > before
+
+    def epoch_for(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`, or will."""
+        if offset >= self.log.log_end_offset:
+            return self.leader_epoch
+        return self.log.leader_epochs.epoch_for(offset)
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """Where a leader epoch ended. This leader's own begins with it, though it is noted at its first append."""
+        log = self.log
+        latest = log.leader_epochs.latest
+        if not latest < epoch <= self.leader_epoch:
+            return log.leader_epochs.end_offset(epoch, log.log_end_offset)
+        return EpochEnd(epoch if epoch == self.leader_epoch or latest < 0 else latest, log.log_end_offset)
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """What to answer a client that believes in this leader epoch (-1: in none)."""
@@ -134,7 +149,9 @@ class Partitions:
             topic_partition = TopicPartition(row.name, index)
             log = self._directory.logs.get(topic_partition)
             if log is not None and self._directory.topic_ids.get(topic_partition) not in (None, row.topic_id):
-                self._delete_log(topic_partition)  # The disk failed when the topic of that name before was deleted.
+                self._delete_log(
+                    topic_partition
+                )  # The disk failed when the topic of that name before was deleted.
                 log = None
             leader_epoch = 0
             if log is None:

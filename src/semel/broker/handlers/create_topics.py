@@ -34,7 +34,9 @@ from semel.runtime.randomness import random_uuid
 _DEFAULT: Final = -1
 _REPLICAS: Final = 1
 _TWICE: Final = Refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-_RESERVED: Final = Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+_RESERVED: Final = Refuse(
+    ErrorCode.INVALID_REQUEST, "Creation of the cluster's own metadata topic is prohibited."
+)
 
 
 async def handle(
@@ -187,7 +189,7 @@ def _described(config: BrokerConfig, own: Mapping[str, str]) -> list[CreatableTo
     return [
         CreatableTopicConfigs(
             name=key.name,
-            value=key.text(values[key.name]),
+            value=own.get(key.name, key.text(values[key.name])),
             config_source=_source(config, key, own),
             is_sensitive=key.sensitive,
         )

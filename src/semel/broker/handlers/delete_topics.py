@@ -104,8 +104,7 @@ def _find(
     else:
         row = image.topic(name)
         if row is None:
-            empty = Refuse(ErrorCode.INVALID_REQUEST, "Invalid null or empty topic name.")
-            results.append(_refused(name, ZERO_UUID, _UNKNOWN_NAME if name else empty))
+            results.append(_refused(name, ZERO_UUID, _UNKNOWN_NAME))
             return
     if doomed.pop(row.name, None) is not None:
         results.append(_refused(row.name, row.topic_id.bytes, _TWICE))

@@ -34,6 +34,7 @@ from semel.core.wire.messages.fetch import (
 )
 from semel.errors import ErrorCode, OffsetOutOfRangeError
 from semel.log import reading
+from semel.log.leader_epochs import NO_EPOCH_END
 from semel.net.reply import FileSlice
 
 _BY_ID_SINCE: Final = 13
@@ -139,7 +140,7 @@ def _read_partition(
     if not code and log.config.compression_type == _ZSTD and version < _ZSTD_SINCE:
         code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if code:
-        return _error(key, code)
+        return _unreadable(key, code)
     last_stable_offset = log.last_stable_offset
     answer = PartitionData(
         partition_index=key.partition,
@@ -150,7 +151,9 @@ def _read_partition(
         records=b"",
     )
     if fetched.last_fetched_epoch >= 0:
-        end = log.leader_epochs.end_offset(fetched.last_fetched_epoch, log.log_end_offset)
+        end = partition.epoch_end(fetched.last_fetched_epoch)
+        if end == NO_EPOCH_END:
+            return _unreadable(key, ErrorCode.OFFSET_OUT_OF_RANGE)  # An epoch this leader has not heard of.
         if end.epoch < fetched.last_fetched_epoch or end.end_offset < fetched.fetch_offset:
             answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
             return answer
@@ -163,7 +166,7 @@ def _read_partition(
             whole_first_batch=whole_first_batch,
         )
     except OffsetOutOfRangeError:
-        return _error(key, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return _unreadable(key, ErrorCode.OFFSET_OUT_OF_RANGE)
     if piece is None:
         return answer
     answer.records = FileSlice(piece.file, piece.position, piece.size_bytes)  # type: ignore[assignment]  # has a length
@@ -177,6 +180,13 @@ def _read_partition(
 
 def _error(key: PartitionKey, code: ErrorCode) -> PartitionData:
     return PartitionData(partition_index=key.partition, error_code=code, high_watermark=-1, records=b"")
+
+
+def _unreadable(key: PartitionKey, code: ErrorCode) -> PartitionData:
+    """An error of a partition that is here: Kafka's answer then has no list of aborted transactions, not an empty one."""
+    answer = _error(key, code)
+    answer.aborted_transactions = None
+    return answer
 
 
 def _respond(

@@ -4,7 +4,7 @@
     -3 the record with the largest timestamp (7+)           -4 earliest on local disk (8+)
     -5 latest in remote storage (9+)                        -6 earliest waiting for upload (11+)
 
-There is no remote storage here: -5 is unknown, -6 is the earliest, as in Kafka without it.
+There is no remote storage here: -5 and -6 are unknown, as in Kafka without it.
 """
 
 from typing import Final
@@ -81,10 +81,11 @@ def _answer(
     match asked.timestamp:
         case -1:
             return _found(asked, NO_TIMESTAMP, visible, partition.leader_epoch)
-        case -2 | -4 | -6:
-            epoch = log.leader_epochs.epoch_for(log.log_start_offset)
-            return _found(asked, NO_TIMESTAMP, log.log_start_offset, epoch)
-        case -5:
+        case -2 | -4:
+            return _found(
+                asked, NO_TIMESTAMP, log.log_start_offset, partition.epoch_for(log.log_start_offset)
+            )
+        case -5 | -6:
             return _found(asked, NO_TIMESTAMP, UNKNOWN_OFFSET, -1)
         case -3:
             found = reading.offset_of_max_timestamp(log)

@@ -8,6 +8,7 @@
 from collections.abc import Awaitable
 from typing import Final
 
+from semel.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.topics import create_missing
 from semel.core.metadata import topic_names
@@ -31,30 +32,42 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Answer for what is there; make what may be made first."""
     if request.topics is None or (context.version == _ALL_BY_EMPTY and not request.topics):
-        return _response(broker, [_described(broker, row) for row in broker.store.image])
+        return _response(broker, request, [_described(broker, row) for row in broker.store.image])
+    asked = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
     missing = [
         topic.name
-        for topic in request.topics
+        for topic in asked
         if topic.name and topic.topic_id == ZERO_UUID and broker.store.image.topic(topic.name) is None
     ]
     may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     creatable = [name for name in missing if topic_names.flaw(name) is None]
     if may_create and creatable:
-        return _create_then_answer(broker, creatable, request.topics)
-    return _response(broker, [_find(broker, topic) for topic in request.topics])
+        return _create_then_answer(broker, request, creatable, asked)
+    return _response(broker, request, [_find(broker, topic) for topic in asked])
 
 
 async def _create_then_answer(
-    broker: BrokerContext, names: list[str], topics: list[MetadataRequestTopic]
+    broker: BrokerContext, request: MetadataRequest, names: list[str], topics: list[MetadataRequestTopic]
 ) -> MetadataResponse:
     await create_missing(broker, names)
-    return _response(broker, [_find(broker, topic) for topic in topics])
+    return _response(broker, request, [_find(broker, topic) for topic in topics])
 
 
-def _response(broker: BrokerContext, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(
+    broker: BrokerContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     here = MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
     return MetadataResponse(
-        brokers=[here], cluster_id=broker.cluster_id, controller_id=broker.node_id, topics=topics
+        brokers=[here],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNASKED
+        ),
     )
 
 

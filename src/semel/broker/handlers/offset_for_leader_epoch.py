@@ -42,6 +42,5 @@ def _answer(partition: Partition | None, asked: OffsetForLeaderPartition) -> Epo
     code = partition.check_leader_epoch(asked.current_leader_epoch)
     if code:
         return EpochEndOffset(partition=asked.partition, error_code=code)
-    log = partition.log
-    end = log.leader_epochs.end_offset(asked.leader_epoch, log.log_end_offset)
+    end = partition.epoch_end(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

@@ -15,7 +15,14 @@ from typing import Final
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.partitions import Partition
 from semel.core.idempotence.producer_window import Duplicate
-from semel.core.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from semel.core.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    read_header,
+)
 from semel.core.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -32,6 +39,15 @@ _BY_ID_SINCE: Final = 13
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
 _TRANSACTIONS_V2_SINCE: Final = 12
+# Refusals that carry no log start, as in Kafka: its clients take any other one for the partition's.
+_WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 
 def handle(
@@ -89,7 +105,10 @@ def _append(
         records, transactions_v2=transactional and context.version >= _TRANSACTIONS_V2_SINCE
     )
     if isinstance(result, Refuse):
-        return _refused(data.index, result.code, result.reason), None
+        answer = _refused(data.index, result.code, result.reason)
+        if result.code not in _WITHOUT_LOG_START and _is_one_batch(records):
+            answer.log_start_offset = found.log.log_start_offset
+        return answer, None
     if isinstance(result, Duplicate):
         broker.metrics.errors["Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER.name] += 1
         stamp = result.timestamp_ms
@@ -123,6 +142,14 @@ def _unfit(request: ProduceRequest, context: RequestContext, data: PartitionProd
             "a transactional batch in a request without transactional id",
         )
     return None
+
+
+def _is_one_batch(records: bytearray | memoryview) -> bool:
+    """Whether Kafka would have looked for the partition's log before it refused."""
+    if len(records) < HEADER_SIZE:
+        return False
+    header = read_header(records)
+    return header.magic == MAGIC and header.size_bytes == len(records)
 
 
 def _refused(index: int, code: ErrorCode, reason: str | None) -> PartitionProduceResponse:
