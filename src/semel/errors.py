@@ -7,7 +7,9 @@ Role.   One table of the codes a response may carry, and the exceptions of the l
     ├── WireError                   bytes that are no message of the protocol
     │   └── FrameTooLargeError      a frame above socket.request.max.bytes
     ├── DisconnectedError           a connection that ended before the answer came
+    │   ├── UnreachableError        no broker of a cluster answered, not even once
     │   └── RequestTimedOutError    an answer that did not come in time; its connection is closed
+    ├── RefusedError                a broker answered with an error code: names what was asked, of whom, and why not
     ├── UnsupportedVersionError     an API or version this side does not speak
     ├── CorruptBatchError           a record batch that is not what its header says
     ├── UnsupportedCompressionError a codec id nobody defined
@@ -27,7 +29,7 @@ Rules.  * A message names the thing, the value and the limit or the two values t
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -224,7 +226,7 @@ class Refuse:
 class SemelError(Exception):
     """Everything Semel raises on purpose."""
 
-    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+    code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class ConfigError(SemelError):
@@ -249,10 +251,22 @@ class DisconnectedError(SemelError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class UnreachableError(DisconnectedError):
+    """No broker of a cluster could be reached, not even once: probably a wrong address."""
+
+
 class RequestTimedOutError(DisconnectedError):
     """An answer that did not come in time. Its connection is closed: later answers would come behind it."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class RefusedError(SemelError):
+    """A broker answered with an error code; the text names what was asked, of whom, and the way out if there is one."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        self.code = code
+        super().__init__(text)
 
 
 class UnsupportedVersionError(SemelError):

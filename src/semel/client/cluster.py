@@ -1,0 +1,357 @@
+"""A client's view of a cluster: where its brokers are, what they speak, one connection to each.
+
+Role.   `Cluster` finds a broker from `bootstrap.servers`, agrees on versions with ApiVersions, knows which broker leads
+        which partition, and sends requests to the right one.
+Flow.   `admin`, `writer` and `reader` build requests and judge answers; they send through here. `blocking` runs all of
+        it for callers without a loop.
+Rules.  * The newest version both sides have is used; an API the broker does not have raises before anything is sent.
+        * `send` is one attempt. `patiently` repeats what may be repeated, for `default.api.timeout.ms` at most, with a
+          growing pause and fresh connections; what changes something is never repeated blindly.
+        * A topic that does not exist is looked for a few times, because brokers hear of a new one at different moments.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Self, TypeVar
+
+from semel._version import __version__
+from semel.client.config import Address, ClientConfig
+from semel.core.wire import registry
+from semel.core.wire.message import Request, Response
+from semel.core.wire.messages.api_versions import ApiVersionsRequest
+from semel.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from semel.errors import (
+    DisconnectedError,
+    ErrorCode,
+    RefusedError,
+    UnreachableError,
+    UnsupportedVersionError,
+    WireError,
+)
+from semel.net.connection import Connection, connect
+from semel.runtime.bundle import Runtime
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+_API_VERSIONS_ASKED: Final = 3
+_NO_NODE: Final = -1
+_UNKNOWN_TOPIC_TRIES: Final = 3
+_UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class Node(NamedTuple):
+    """A broker, as the cluster announces it."""
+
+    node_id: int
+    address: Address
+    rack: str | None
+
+
+class PartitionView(NamedTuple):
+    """A partition as the metadata shows it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class TopicView(NamedTuple):
+    """A topic as the metadata shows it; the partitions in their order."""
+
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+    partitions: tuple[PartitionView, ...]
+
+
+class _Link:
+    """A connection and what the broker behind it serves."""
+
+    __slots__ = ("connection", "served")
+
+    def __init__(self, connection: Connection, served: dict[int, tuple[int, int]]) -> None:
+        self.connection = connection
+        self.served = served
+
+
+class Cluster:
+    """Connections to the brokers of one cluster."""
+
+    def __init__(self, runtime: Runtime, config: ClientConfig) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.cluster_id: str | None = None
+        self.controller_id = _NO_NODE
+        self.nodes: dict[int, Node] = {}
+        self._views: dict[str, TopicView] = {}
+        self._links: dict[Address, _Link] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every connection."""
+        for link in self._links.values():
+            link.connection.close()
+        self._links.clear()
+
+    @property
+    def where(self) -> str:
+        """The cluster in an error's words: as the user named it."""
+        return ",".join(map(str, self.config.bootstrap_servers))
+
+    # Requests
+
+    async def send(
+        self,
+        request: Request[R],
+        *,
+        node_id: int | None = None,
+        version_max: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> R:
+        """One attempt, at the broker with this id or at any; `timeout_ms` is added to what an answer may take anyway."""
+        link = await self._link(node_id)
+        version = self._version(link, request.schema.api_key, version_max, node_id)
+        wait_ms = self.config.request_timeout_ms + (timeout_ms or 0)
+        return await link.connection.send(request, version, timeout_ms=wait_ms)
+
+    async def send_unanswered(
+        self, request: Request[R], *, node_id: int, version_max: int | None = None
+    ) -> None:
+        """A request without an answer (acks=0)."""
+        link = await self._link(node_id)
+        version = self._version(link, request.schema.api_key, version_max, node_id)
+        await link.connection.send_unanswered(request, version)
+
+    async def served(self, node_id: int | None = None) -> dict[int, tuple[int, int]]:
+        """API key -> first and last version of a broker."""
+        return dict((await self._link(node_id)).served)
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
+        """Try until it works, or the error is none that passes, or the time is over. Only for what may be repeated."""
+        config, clock = self.config, self.runtime.clock
+        timeout_ms = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = clock.monotonic_ms() + timeout_ms
+        tries = 0
+        while True:
+            try:
+                return await attempt()
+            except (DisconnectedError, RefusedError) as error:
+                tries += 1
+                pause_ms = self.backoff_ms(tries)
+                is_over = clock.monotonic_ms() + pause_ms >= deadline or tries > config.retries
+                if is_over or not passes(error):
+                    raise
+                self._views.clear()
+            await self.runtime.tasks.sleep(pause_ms / 1000)
+
+    def backoff_ms(self, tries: int) -> int:
+        """The pause before the next attempt, after this many."""
+        config = self.config
+        growing = config.retry_backoff_ms << min(tries - 1, 16)
+        return min(growing, max(config.retry_backoff_max_ms, config.retry_backoff_ms))
+
+    def _version(self, link: _Link, key: int, version_max: int | None, node_id: int | None) -> int:
+        api = registry.api(key)
+        who = self.where if node_id is None else f"broker {node_id} of {self.where}"
+        if key not in link.served:
+            raise UnsupportedVersionError(f"{who} does not serve {api.name}: use a newer broker")
+        first, last = link.served[key]
+        ours = api.last - api.unstable if version_max is None else min(version_max, api.last)
+        version = min(ours, last)
+        if version < max(api.first, first):
+            raise UnsupportedVersionError(
+                f"{who} serves {api.name} in versions {first} to {last}, this client speaks {api.first} to {ours}"
+            )
+        return version
+
+    # Connections
+
+    async def _link(self, node_id: int | None) -> _Link:
+        if node_id is None:
+            return await self._any_link()
+        if node_id not in self.nodes:
+            await self.metadata([])
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise RefusedError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{self.where} has no broker {node_id} at the moment"
+            )
+        return await self._open(node.address)
+
+    async def _any_link(self) -> _Link:
+        for link in self._links.values():
+            if link.connection.is_open:
+                return link
+        announced = [node.address for node in self.nodes.values()]
+        failures = []
+        for address in dict.fromkeys([*announced, *self.config.bootstrap_servers]):
+            try:
+                return await self._open(address)
+            except (DisconnectedError, WireError) as error:
+                failures.append(_why(address, error))
+        # A cluster that was there a moment ago may come back; one that never was is probably a wrong address.
+        kind = DisconnectedError if self.nodes else UnreachableError
+        raise kind(
+            f"no broker of {self.where} can be reached ({'; '.join(failures)}): "
+            "start one with 'semel broker', or name another with --bootstrap"
+        )
+
+    async def _open(self, address: Address) -> _Link:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            link = self._links.get(address)
+            if link is not None and link.connection.is_open:
+                return link
+            connection = await connect(
+                self.runtime,
+                address.host,
+                address.port,
+                client_id=self.config.client_id,
+                response_max_bytes=max(2 * self.config.fetch_max_bytes, 100 * 1024 * 1024),
+                timeout_ms=self.config.socket_connection_setup_timeout_ms,
+            )
+            try:
+                link = self._links[address] = _Link(connection, await self._negotiate(connection, address))
+            except BaseException:
+                connection.close()
+                raise
+            return link
+
+    async def _negotiate(self, connection: Connection, address: Address) -> dict[int, tuple[int, int]]:
+        request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
+        timeout_ms = self.config.request_timeout_ms
+        try:
+            answer = await connection.send(request, _API_VERSIONS_ASKED, timeout_ms=timeout_ms)
+        except WireError:  # A broker that does not know the version answers in version 0.
+            answer = await connection.send(ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
+        if answer.error_code:
+            raise refused(answer.error_code, f"to say what it serves at {address}", by=str(address))
+        return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    # Metadata
+
+    async def metadata(self, topics: Sequence[str] | None, *, create: bool = False) -> MetadataResponse:
+        """What a broker knows of these topics (None: all), with the brokers remembered. `create` lets it make missing ones."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        answer = await self.send(MetadataRequest(topics=asked, allow_auto_topic_creation=create))
+        self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
+        self.nodes = {
+            one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack) for one in answer.brokers
+        }
+        return answer
+
+    async def topics(self, names: Iterable[str] | None = None, *, create: bool = False) -> list[TopicView]:
+        """These topics (None: all of them), every partition with a leader; raises for one that does not exist."""
+        wanted = None if names is None else list(dict.fromkeys(names))
+        unknown_tries = 0
+
+        async def look() -> list[TopicView]:
+            answer = await self.metadata(wanted, create=create)
+            return [self._view(one) for one in sorted(answer.topics, key=lambda one: one.name or "")]
+
+        while True:
+            try:
+                return await self.patiently(look)
+            except RefusedError as error:
+                unknown_tries += 1
+                if error.code not in _UNKNOWN_TOPIC or unknown_tries == _UNKNOWN_TOPIC_TRIES:
+                    raise
+            await self.runtime.tasks.sleep(self.backoff_ms(unknown_tries) / 1000)
+
+    async def topic(self, name: str, *, create: bool = False) -> TopicView:
+        """One topic."""
+        (found,) = await self.topics([name], create=create)
+        self._views[name] = found
+        return found
+
+    async def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
+        """Who leads these partitions, as far as is known: asked again after an error that passes."""
+        view = self._views.get(topic) or await self.topic(topic)
+        grouped: dict[int, list[int]] = {}
+        for index in partitions:
+            grouped.setdefault(view.partitions[index].leader, []).append(index)
+        return grouped
+
+    def _view(self, topic: MetadataResponseTopic) -> TopicView:
+        code = error_code(topic.error_code)
+        if code in _UNKNOWN_TOPIC:
+            raise RefusedError(
+                code,
+                f"topic {topic.name} does not exist at {self.where}: see 'semel topics list', "
+                f"or make it with 'semel topics create {topic.name}'",
+            )
+        if code:
+            raise refused(code, f"to describe topic {topic.name!r}", by=self.where)
+        for one in topic.partitions:
+            if one.leader_id == _NO_NODE or one.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
+                raise RefusedError(
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                    f"{topic.name}-{one.partition_index} has no leader at {self.where}: "
+                    f"none of its replicas {list(one.replica_nodes)} is there",
+                )
+        return topic_view(topic)
+
+
+def topic_view(topic: MetadataResponseTopic) -> TopicView:
+    """The topic, whatever state its partitions are in."""
+    return TopicView(
+        name=topic.name or "",
+        topic_id=uuid.UUID(bytes=bytes(topic.topic_id)),
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            PartitionView(
+                partition=one.partition_index,
+                leader=one.leader_id,
+                leader_epoch=one.leader_epoch,
+                replicas=tuple(one.replica_nodes),
+                isr=tuple(one.isr_nodes),
+                offline=tuple(one.offline_replicas),
+            )
+            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        ),
+    )
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code behind a number; one that nobody has defined yet is an unknown error."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def refused(number: int, what: str, *, by: str, reason: str | None = None) -> RefusedError:
+    """The error for an answer with an error code."""
+    code = error_code(number)
+    why = (reason or "no reason given").rstrip(".")
+    return RefusedError(code, f"{by} refuses {what}: {why} ({code.name}, {number})")
+
+
+def passes(error: DisconnectedError | RefusedError) -> bool:
+    """Whether the same request may succeed in a moment."""
+    if isinstance(error, RefusedError):
+        return error.code.retriable and error.code not in _UNKNOWN_TOPIC
+    return not isinstance(error, UnreachableError)
+
+
+def _why(address: Address, error: DisconnectedError | WireError) -> str:
+    """Why there is no connection, in a few words."""
+    cause = error.__cause__
+    if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):
+        return f"nobody listens at {address}"
+    return f"{address}: {getattr(cause, 'strerror', None) or error}"

@@ -1,0 +1,98 @@
+"""An event loop on a thread of its own, for callers that know nothing of asyncio.
+
+Role.   `LoopThread.run` carries a coroutine to the loop's thread and brings back its result. The embedded broker and
+        the blocking client each own one.
+Flow.   made -> `run` from any thread, any number of times -> `close`.
+Rules.  * uvloop where it is installed, asyncio's own loop elsewhere.
+        * The thread is a daemon: a process that forgets `close` still ends.
+        * A call from the loop's own thread would wait for itself and is refused, as is one after `close` or in a
+          process forked from the owner's, where the thread does not exist.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from semel.errors import InvariantError
+
+T = TypeVar("T")
+
+
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes the fastest loop this installation has."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+class LoopThread:
+    """A running loop and its thread."""
+
+    def __init__(self, name: str) -> None:
+        self._pid = os.getpid()
+        self._loop = fastest_loop()()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process is the one the thread runs in."""
+        return self._pid == os.getpid()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `run` can be called from here."""
+        return self.is_ours and self._thread.is_alive()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What `coroutine` returns or raises, run on the loop's thread. Blocks; an interrupt cancels it."""
+        try:
+            self._check()
+        except InvariantError:
+            coroutine.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except (KeyboardInterrupt, concurrent.futures.CancelledError):
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stop the loop and wait for its thread. Closing twice is harmless."""
+        if self.is_ours and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _check(self) -> None:
+        if not self.is_ours:
+            raise InvariantError(f"{self._thread.name} runs in process {self._pid}, not in this fork of it")
+        if threading.current_thread() is self._thread:
+            raise InvariantError(f"{self._thread.name} cannot wait for itself: await the coroutine instead")
+        if not self._thread.is_alive():
+            raise InvariantError(f"{self._thread.name} is closed")
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """What `asyncio.run` does when its coroutine is done."""
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        if left:
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        asyncio.set_event_loop(None)
+        self._loop.close()
