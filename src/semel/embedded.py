@@ -1,0 +1,171 @@
+"""A broker inside this process: for tests, notebooks and demonstrations.
+
+Role.   `semel.Broker`. The same broker that `semel broker` runs, on a loop's thread of its own.
+
+            with Broker() as broker:              # temporary data, a free port
+                connect_to(broker.bootstrap)
+
+Flow.   `start` returns once it serves, `stop` once everything is on disk; `with` does both.
+Rules.  * Without `data_dir` the data is temporary and goes with `stop`; with one it stays, and the next broker finds it.
+        * Any number may run in one process, each with its own directory and port.
+        * A process that ends without `stop` leaves given data as a kill would, which costs nothing that was
+          acknowledged, and removes temporary data.
+        * A forked child has none of its parent's threads: there, a client may use `bootstrap`, but starting or stopping
+          is refused.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from semel.broker.app import Broker as BrokerApp
+from semel.broker.config import BrokerConfig
+from semel.errors import ConfigError, SemelError
+from semel.runtime.bundle import real_runtime
+from semel.runtime.kernel_loading import load_kernels_beside
+from semel.runtime.loop_thread import LoopThread
+
+_KERNELS_AFTER_SECONDS: Final = 2.0  # A broker that lives for one test never pays for them.
+
+
+class EmbeddedError(SemelError):
+    """A broker that was started twice, is not running, or belongs to another process."""
+
+
+class Broker:
+    """A broker on a thread of this process. Settings are Kafka's, with underscores for dots."""
+
+    def __init__(
+        self,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        **settings: str | int | bool,
+    ) -> None:
+        self._data_dir = None if data_dir is None else os.fspath(data_dir)
+        address = f"[{host}]" if ":" in host else host
+        for name in ("listeners", "log.dirs", "log.dir", "log_dirs", "log_dir"):
+            if name in settings:
+                raise ConfigError(
+                    f"{name} is no keyword of an embedded broker: use host and port, or data_dir"
+                )
+        self._settings: dict[str, str | int | bool] = {
+            "listeners": f"PLAINTEXT://{address}:{port}",
+            **settings,
+        }
+        BrokerConfig.of(self._settings)  # What is wrong is said here, not at the start.
+        self._running: _Running | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return self._started().bootstrap
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.bootstrap.rpartition(":")[2])
+
+    @property
+    def data_dir(self) -> str:
+        """Where its data is."""
+        return self._started().data_dir
+
+    def start(self) -> Self:
+        """Start, and return once it serves. Raises if the directory or the port cannot be had."""
+        if self._running is not None:
+            self._running.check_process("start")
+            raise EmbeddedError(f"this broker is running already, on {self.bootstrap}: stop it first")
+        self._running = _Running(self._settings, self._data_dir)
+        return self
+
+    def stop(self) -> None:
+        """Finish what is under way and stop; temporary data is removed. Stopping twice is harmless."""
+        if self._running is None:
+            return
+        self._running.check_process("stop")
+        running, self._running = self._running, None
+        running.stop()
+
+    def _started(self) -> "_Running":
+        if self._running is None:
+            raise EmbeddedError("this broker is not running: call start(), or use it in a with statement")
+        return self._running
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Broker on {self._running.bootstrap}>" if self._running else "<Broker, not running>"
+
+
+class _Running:
+    """One life of a broker: from its start to its stop."""
+
+    def __init__(self, settings: dict[str, str | int | bool], data_dir: str | None) -> None:
+        self._pid = os.getpid()
+        self._is_temporary = data_dir is None
+        self.data_dir = tempfile.mkdtemp(prefix="semel-") if data_dir is None else data_dir
+        self._loop = LoopThread("semel-broker")
+        try:
+            config = BrokerConfig.of({**settings, "log.dirs": self.data_dir})
+            self._app = BrokerApp(config, real_runtime())
+            self._loop.run(self._app.start())
+        except BaseException:
+            self._release()
+            raise
+        self.bootstrap = self._app.bootstrap
+        self._kernels = threading.Timer(_KERNELS_AFTER_SECONDS, load_kernels_beside, kwargs={"daemon": False})
+        self._kernels.daemon = True
+        self._kernels.start()
+        _alive.add(self)
+
+    def check_process(self, what: str) -> None:
+        if self._pid != os.getpid():
+            raise EmbeddedError(
+                f"this broker runs in process {self._pid}, and this is process {os.getpid()}, forked from it: "
+                f"only its own process can {what} it; make a new Broker here"
+            )
+
+    def stop(self) -> None:
+        _alive.discard(self)
+        self._kernels.cancel()
+        try:
+            self._loop.run(self._app.stop())
+        finally:
+            self._release()
+
+    def abandon(self) -> None:
+        """Stop serving at once; nothing in a process that does not own it."""
+        if self._pid == os.getpid():
+            _alive.discard(self)
+            self._kernels.cancel()
+            self._release()
+
+    def _release(self) -> None:
+        self._loop.close()
+        if self._is_temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+_alive: set[_Running] = set()  # A broker whose owner forgot it runs all the same.
+
+
+@atexit.register
+def _release_all() -> None:
+    """End what nobody stopped. Its threads' pool is gone by now, so a stop in order is not possible any more."""
+    for running in list(_alive):
+        running.abandon()

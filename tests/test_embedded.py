@@ -1,0 +1,183 @@
+"""`semel.Broker`: a broker inside this process, quick to start, clean to stop, honest about misuse.
+
+Method: start it, talk to it as any client would, and look at what is left behind.
+"""
+
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import semel
+from semel import Broker
+from semel.client import reader
+from semel.client.blocking import BlockingCluster
+from semel.client.cluster import Cluster
+from semel.client.config import ClientConfig
+from semel.client.writer import Writer
+from semel.core.records.build import RecordInput
+from semel.embedded import EmbeddedError
+from semel.errors import ConfigError, LogDirLockedError
+
+
+async def _send(cluster: Cluster, *values: bytes) -> list[int]:
+    topic = await cluster.topic("orders", create=True)
+    stored = await Writer(cluster, topic).send([RecordInput(None, value) for value in values])
+    return [one.base_offset for one in stored]
+
+
+async def _read(cluster: Cluster) -> list[bytes | None]:
+    topic = await cluster.topic("orders")
+    return [one.record.value async for one in reader.read(cluster, topic, {0: 0})]
+
+
+def client(bootstrap: str) -> BlockingCluster:
+    return BlockingCluster(ClientConfig.of({"bootstrap.servers": bootstrap}))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary data goes, so that what is left of it can be seen."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_it_serves_inside_the_with_and_leaves_nothing(temporary: Path) -> None:
+    with Broker() as broker:
+        assert Path(broker.data_dir).parent == temporary
+        assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+        with client(broker.bootstrap) as connected:
+            assert connected.run(_send, b"one", b"two") == [0]
+            assert connected.run(_read) == [b"one", b"two"]
+        port = broker.port
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_given_data_stays_and_is_found_again(tmp_path: Path) -> None:
+    broker = Broker(data_dir=tmp_path / "data")
+    for expected in (0, 1):
+        with broker, client(broker.bootstrap) as connected:
+            assert connected.run(_send, b"x") == [expected]
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_many_run_in_one_process_each_with_its_own_topics() -> None:
+    with Broker() as one, Broker() as two, client(one.bootstrap) as first, client(two.bootstrap) as second:
+        assert one.port != two.port
+        first.run(_send, b"first")
+        second.run(_send, b"second")
+        assert first.run(_read) == [b"first"]
+        assert second.run(_read) == [b"second"]
+
+
+def test_settings_are_kafkas_with_underscores_for_dots() -> None:
+    async def partitions(cluster: Cluster) -> int:
+        return len((await cluster.topic("orders", create=True)).partitions)
+
+    with Broker(num_partitions=3) as broker, client(broker.bootstrap) as connected:
+        assert connected.run(partitions) == 3
+
+
+def test_a_wrong_setting_is_said_before_anything_starts() -> None:
+    with pytest.raises(
+        ConfigError, match=r"num_partition is no setting of a broker: did you mean num\.partitions"
+    ):
+        Broker(num_partition=3)
+    with pytest.raises(ConfigError, match="listeners is no keyword of an embedded broker: use host and port"):
+        Broker(listeners="PLAINTEXT://:9092")
+
+
+def test_what_it_is_not_ready_for_is_refused_with_a_way_out() -> None:
+    broker = Broker()
+    with pytest.raises(EmbeddedError, match=r"not running: call start\(\), or use it in a with statement"):
+        _ = broker.bootstrap
+    with broker, pytest.raises(EmbeddedError, match=r"running already, on 127\.0\.0\.1:"):
+        broker.start()
+    broker.stop()  # Once more does no harm.
+
+
+def test_a_start_that_fails_leaves_nothing_and_may_be_tried_again(temporary: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        broker = Broker(port=taken.getsockname()[1])
+        with pytest.raises(OSError, match="in use"):
+            broker.start()
+    assert list(temporary.iterdir()) == []
+    with broker:
+        assert broker.port
+
+
+def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path), pytest.raises(LogDirLockedError, match="another broker in this process"):
+        Broker(data_dir=tmp_path).start()
+
+
+def _in_child(broker: Broker, answers: "multiprocessing.Queue[str]") -> None:
+    for act in (broker.stop, broker.start):
+        try:
+            act()
+        except EmbeddedError as error:
+            answers.put(str(error))
+    with socket.create_connection(("127.0.0.1", broker.port)):
+        answers.put("connected")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_child_may_connect_but_neither_stop_nor_start(temporary: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    with Broker() as broker:
+        answers = fork.Queue()
+        child = fork.Process(target=_in_child, args=(broker, answers))
+        child.start()
+        told = [answers.get(timeout=60) for _ in range(3)]
+        child.join(60)
+        assert child.exitcode == 0
+        assert f"runs in process {os.getpid()}" in told[0]
+        assert "only its own process can stop it; make a new Broker here" in told[0]
+        assert "can start it" in told[1]
+        assert told[2] == "connected"
+        with client(broker.bootstrap) as connected:
+            assert connected.run(_send, b"still here") == [0]
+
+
+def run_python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | environment,
+    )
+
+
+def test_a_process_that_forgets_to_stop_still_leaves_nothing(tmp_path: Path) -> None:
+    done = run_python("from semel import Broker; print(Broker().start().bootstrap)", TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("127.0.0.1:")
+    assert list(tmp_path.glob("semel-*")) == []
+
+
+def test_importing_semel_is_light() -> None:
+    done = run_python(
+        "import sys, semel\n"
+        "heavy = {'asyncio', 'numba', 'numpy', 'pyarrow', 'uvloop', 'semel.broker', 'semel.embedded'}\n"
+        "print(sorted(heavy & set(sys.modules)), 'Broker' in dir(semel))\n"
+        "semel.Broker\n"
+        "print(sorted({'numba', 'numpy', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    assert done.stdout.splitlines() == ["[] True", "[]"]
+
+
+def test_a_name_that_is_not_public() -> None:
+    with pytest.raises(AttributeError, match="module 'semel' has no attribute 'Brokre'"):
+        _ = semel.Brokre
