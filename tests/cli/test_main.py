@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -40,6 +41,15 @@ def test_every_command_has_help_with_an_example() -> None:
         assert f"Example: semel {name} " in result.output
 
 
+def test_every_subcommand_has_help_with_an_example() -> None:
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        for sub in command.commands if isinstance(command, click.Group) else ():
+            result = CliRunner().invoke(cli, [name, sub, "--help"])
+            assert result.exit_code == 0
+            assert f"Example: semel {name} {sub} " in result.output
+
+
 def test_help_tells_how_to_complete_in_one_line() -> None:
     lines = CliRunner().invoke(cli, ["--help"]).output.splitlines()
     assert '  Completion: eval "$(_SEMEL_COMPLETE=bash_source semel)" (or zsh_source)' in lines
@@ -50,7 +60,7 @@ def test_version() -> None:
     assert (result.exit_code, result.output) == (0, f"semel {__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", ["", "--help", "--version", "mission --help"])
+@pytest.mark.parametrize("arguments", ["", "--help", "--version", "mission --help", "topics create --help"])
 def test_help_loads_nothing_heavy(arguments: str) -> None:
     """Each of these costs tenths of a second or tens of megabytes; a person at a prompt waits for none of them."""
     script = (

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import click
 
+from semel.cli.options import output_option
+from semel.cli.output import print_json, size_text
+
 
 @click.group(name="log", epilog="Example: semel log dump --files data/orders-0/00000000000000000000.log")
 def command() -> None:
@@ -36,6 +39,38 @@ def dump(paths: tuple[str, ...], print_data_log: bool, deep_iteration: bool, mor
     files = RealFiles()
     for path in chosen:
         _print(dump_file(files, path, print_data_log=print_data_log, deep_iteration=deep_iteration))
+
+
+@command.command(epilog="Example: semel log verify data, or semel log verify data/orders-0")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@output_option
+def verify(directory: str, output: str) -> None:
+    """Go through a partition's or a data directory's files: checksums, order, indexes, snapshots.
+
+    Reads only, and wants no broker to be writing meanwhile. Exit code 1 if anything is wrong.
+    """
+    from semel.log.verification import verify as verify_log
+    from semel.runtime.files import RealFiles
+
+    report = verify_log(RealFiles(), directory)
+    if output == "json":
+        print_json(
+            {
+                "partitions": report.partitions,
+                "segments": report.segments,
+                "batches": report.batches,
+                "bytes": report.bytes,
+                "findings": [{"path": one.path, "text": one.text} for one in report.findings],
+            }
+        )
+    else:
+        for one in report.findings:
+            click.echo(f"{one.path}: {one.text}")
+        what = f"{report.partitions} partitions, {report.segments} segments, {report.batches} batches"
+        verdict = f"{len(report.findings)} findings" if report.findings else "nothing is wrong"
+        click.echo(f"{what}, {size_text(report.bytes)}: {verdict}")
+    if report.findings:
+        raise click.exceptions.Exit(1)
 
 
 def _print(lines: Iterable[str]) -> None:

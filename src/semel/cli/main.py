@@ -18,8 +18,15 @@ from semel.errors import SemelError
 # name -> (module, one line for the list). The line stands here so that the list imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("semel.cli.demo", "A million records, a bad connection, two kills, and a count."),
+    "broker": ("semel.cli.broker", "Run a broker in the foreground."),
+    "configs": ("semel.cli.configs", "See and change the settings of topics and brokers."),
+    "consume": ("semel.cli.consume", "Print a topic's records."),
+    "doctor": ("semel.cli.doctor", "Check a cluster and say what is wrong."),
     "log": ("semel.cli.log", "Look at a log's files: Semel's or Apache Kafka's."),
     "mission": ("semel.cli.mission", "Every row of the mission checklist, its tests and last result."),
+    "produce": ("semel.cli.produce", "Write lines to a topic, each exactly once."),
+    "producers": ("semel.cli.producers", "What partitions remember of their producers."),
+    "topics": ("semel.cli.topics", "List, create, delete and describe topics."),
 }
 
 

@@ -1,0 +1,167 @@
+"""`semel broker`: a broker in the foreground.
+
+Role.   From options and a file to a running broker, and from a signal to a clean stop.
+Flow.   settings -> `BrokerConfig` -> `broker.app.Broker` on uvloop -> the ready line -> kernels on a thread -> SIGTERM or
+        SIGINT -> stop.
+Rules.  * Standard output has exactly one line, written once the port is open. Everything else is on standard error.
+        * A mistake of the user is one line there and exit code 1 or 2.
+        * What is named on the command line wins over the file.
+"""
+
+import asyncio
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from semel.cli.options import pairs
+from semel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from semel.broker.app import Broker
+    from semel.broker.config import BrokerConfig
+
+_ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+
+
+@click.command(
+    name="broker",
+    epilog="Example: semel broker --listen 127.0.0.1:9092 --data-dir data -X num.partitions=4",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:9092]",
+)
+@click.option("--data-dir", metavar="DIR", help="Where the logs are kept; made if missing.  [default: data]")
+@click.option(
+    "--broker-id", type=click.IntRange(0, 2**31 - 1), metavar="N", help="This broker's id.  [default: 1]"
+)
+@click.option(
+    "-X",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=pairs,
+    help="A broker or topic setting by Kafka's name; may be repeated.",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Settings as in server.properties.",
+)
+def command(
+    listen: str | None,
+    data_dir: str | None,
+    broker_id: int | None,
+    settings: dict[str, str],
+    file: Path | None,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    Prints 'semel broker N ready on HOST:PORT' once clients can connect.
+    """
+    from semel.broker.config import BrokerConfig
+
+    config = BrokerConfig.of(_settings(listen, data_dir, broker_id, settings, file))
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    _run(config)
+
+
+def _settings(
+    listen: str | None,
+    data_dir: str | None,
+    broker_id: int | None,
+    settings: dict[str, str],
+    file: Path | None,
+) -> dict[str, str]:
+    """Everything that was given, under Kafka's names."""
+    from semel.cli.properties import read_properties
+
+    named: dict[str, str] = {}
+    if listen is not None:
+        if ":" not in listen:
+            raise click.BadParameter(f"{listen!r} is no HOST:PORT, as 127.0.0.1:9092.", param_hint="--listen")
+        named["listeners"] = f"PLAINTEXT://{listen}"
+    if data_dir is not None:
+        named["log.dirs"] = data_dir
+    if broker_id is not None:
+        named["node.id"] = str(broker_id)
+    options = {"listeners": "--listen", "log.dirs": "--data-dir", "node.id": "--broker-id"}
+    for key in named.keys() & settings.keys():
+        raise click.UsageError(f"{options[key]} and -X {key}={settings[key]} name one thing: keep one.")
+    given = {**(read_properties(file) if file is not None else {}), **settings, **named}
+    if "log.dirs" in named:
+        given.pop("log.dir", None)  # The file's other spelling of what the command line names.
+    if "node.id" in named:
+        given.pop("broker.id", None)
+    return given
+
+
+def _run(config: "BrokerConfig") -> None:
+    from semel.runtime.loop_thread import fastest_loop
+
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        loading = runner.run(_serve(config))
+    if loading.is_alive():
+        # The compiler does not survive an interpreter that goes away under it, and everything is on disk.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+async def _serve(config: "BrokerConfig") -> threading.Thread:
+    """Serve until a signal comes; the thread that loads kernels, which may not be done."""
+    from semel.broker.app import Broker
+    from semel.runtime.bundle import real_runtime
+    from semel.runtime.kernel_loading import load_kernels_beside
+
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    broker = Broker(config, real_runtime())
+    await _start(broker)
+    click.echo(f"semel broker {config.node_id} ready on {broker.bootstrap}")
+    gc.collect()
+    gc.freeze()
+    loading = load_kernels_beside(daemon=True, then=gc.freeze)
+    await stopping.wait()
+    await broker.stop()
+    return loading
+
+
+async def _start(broker: "Broker") -> None:
+    """Start it; what the system refuses becomes a sentence with a way out."""
+    config = broker.config
+    address = f"{config.host}:{config.port}"
+    try:
+        await broker.start()
+    except socket.gaierror as error:
+        raise ConfigError(
+            f"cannot listen on {address}: the host {config.host!r} is not known ({error.strerror}); "
+            "choose another with --listen HOST:PORT"
+        ) from error
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno in _ADDRESS_ERRORS or (error.errno == errno.EACCES and error.filename is None):
+            raise ConfigError(
+                f"cannot listen on {address}: {reason}; "
+                "stop what uses it or choose another with --listen HOST:PORT (port 0 picks a free one)"
+            ) from error
+        raise ConfigError(
+            f"the data directory {config.data_dir} cannot be used: {reason} ({error.filename}); "
+            "choose another with --data-dir DIR"
+        ) from error

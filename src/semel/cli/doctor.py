@@ -1,0 +1,231 @@
+"""`semel doctor`: is this cluster well? Questions over the protocol, answers in sentences.
+
+Role.   Each check asks one thing and gives sentences, good or bad. Nothing is changed.
+Rules.  * A check that the broker cannot answer says so and is no problem.
+        * Exit code 1 if anything is wrong; a warning is no failure.
+        * There is no clock in the protocol: records from the future show that clocks disagree, or that a producer sets
+          times of its own.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import click
+
+from semel.cli.options import connected, connection_options, output_option
+from semel.cli.output import print_json, size_text
+
+if TYPE_CHECKING:
+    from semel.client.cluster import Cluster, TopicView
+
+Level = Literal["ok", "warning", "problem"]
+_MARKS: Final = {"ok": "  ok  ", "warning": " warn ", "problem": "WRONG "}
+_FREE_SHARE_MIN: Final = 0.05
+_FREE_BYTES_MIN: Final = 1 << 30
+_SKEW_MAX_MS: Final = 5_000
+_IDLE_MS: Final = 3_600_000
+_PRODUCERS_MANY: Final = 100_000
+_TRANSACTION_OLD_MS: Final = 900_000
+_NEEDED: Final = ("Produce", "Fetch", "ListOffsets", "Metadata", "InitProducerId", "CreateTopics")
+
+
+class Sentence(NamedTuple):
+    """What a check has to say."""
+
+    level: Level
+    text: str
+
+
+Check = Callable[["Cluster"], Awaitable[list[Sentence]]]
+
+
+@click.command(name="doctor", epilog="Example: semel doctor -b localhost:9092")
+@connection_options
+@output_option
+def command(bootstrap: str, settings: dict[str, str], output: str) -> None:
+    """Check a cluster: reachable, versions, leaders, disks, clocks, producers."""
+    with connected(bootstrap, settings) as client:
+        sentences = client.run(examine)
+    if output == "json":
+        print_json([{"level": one.level, "text": one.text} for one in sentences])
+    else:
+        for one in sentences:
+            click.echo(f"{_MARKS[one.level]} {one.text}")
+    if any(one.level == "problem" for one in sentences):
+        raise click.exceptions.Exit(1)
+
+
+async def examine(cluster: "Cluster") -> list[Sentence]:
+    """Everything there is to say about a cluster that can be reached."""
+    from semel.errors import RefusedError, UnsupportedVersionError
+
+    checks: list[Check] = [_brokers, _apis, _leaders, _disks, _clocks, _producers]
+    sentences: list[Sentence] = []
+    for check in checks:
+        try:
+            sentences += await check(cluster)
+        except (UnsupportedVersionError, RefusedError) as error:
+            sentences.append(Sentence("warning", f"One thing could not be looked at: {error}"))
+    return sentences
+
+
+async def _brokers(cluster: "Cluster") -> list[Sentence]:
+    from semel.errors import DisconnectedError
+
+    started = cluster.runtime.clock.monotonic()
+    await cluster.metadata([])
+    milliseconds = (cluster.runtime.clock.monotonic() - started) * 1000
+    sentences = [
+        Sentence(
+            "ok",
+            f"{cluster.where} answers in {milliseconds:.1f} ms: cluster {cluster.cluster_id}, "
+            f"{_several(len(cluster.nodes), 'broker')}, controller {cluster.controller_id}.",
+        )
+    ]
+    for node in cluster.nodes.values():
+        try:
+            await cluster.served(node.node_id)
+        except DisconnectedError as error:
+            sentences.append(
+                Sentence(
+                    "problem",
+                    f"Broker {node.node_id} announces itself at {node.address}, where this machine does not reach it: "
+                    f"{error}. Check advertised.listeners.",
+                )
+            )
+    return sentences
+
+
+async def _apis(cluster: "Cluster") -> list[Sentence]:
+    from semel.core.wire.registry import APIS
+
+    served = await cluster.served()
+    newest = {api.name: served[api.key][1] for api in APIS if api.key in served}
+    missing = [name for name in _NEEDED if name not in newest]
+    if missing:
+        return [Sentence("problem", f"The broker does not serve {', '.join(missing)}: use a newer one.")]
+    shown = ", ".join(f"{name} {newest[name]}" for name in ("Produce", "Fetch", "Metadata"))
+    return [Sentence("ok", f"It serves {len(served)} APIs, up to {shown}.")]
+
+
+async def _leaders(cluster: "Cluster") -> list[Sentence]:
+    from semel.client import admin
+
+    topics = await admin.list_topics(cluster)
+    partitions = [(topic.name, one) for topic in topics for one in topic.partitions]
+    leaderless = [f"{name}-{one.partition}" for name, one in partitions if one.leader < 0]
+    behind = [f"{name}-{one.partition}" for name, one in partitions if len(one.isr) < len(one.replicas)]
+    sentences = []
+    if leaderless:
+        sentences.append(
+            Sentence(
+                "problem", f"{_several(len(leaderless), 'partition')} without a leader: {_some(leaderless)}."
+            )
+        )
+    if behind:
+        text = f"{_several(len(behind), 'partition')} with replicas that are not in sync: {_some(behind)}."
+        sentences.append(Sentence("problem", text))
+    if not sentences:
+        what = f"{_several(len(topics), 'topic')} with {_several(len(partitions), 'partition')}"
+        sentences.append(Sentence("ok", f"{what}, all of them led and in sync."))
+    return sentences
+
+
+async def _disks(cluster: "Cluster") -> list[Sentence]:
+    from semel.client import admin
+
+    sentences = []
+    for node in cluster.nodes.values():
+        for one in await admin.describe_log_dirs(cluster, node):
+            where = f"{one.path} of broker {node.node_id}"
+            if one.error:
+                text = f"The directory {where} is offline ({one.error.name}): see the broker's log."
+                sentences.append(Sentence("problem", text))
+                continue
+            held = f"holds {_several(one.partitions, 'partition')} of {size_text(one.stored_bytes)}"
+            if one.usable_bytes is None or not one.total_bytes:
+                sentences.append(Sentence("ok", f"{where} {held}; how much is free it does not tell."))
+                continue
+            share = one.usable_bytes / one.total_bytes
+            low = share < _FREE_SHARE_MIN or one.usable_bytes < _FREE_BYTES_MIN
+            text = f"{where} {held}; {size_text(one.usable_bytes)} ({share:.0%}) are free."
+            sentences.append(Sentence("problem" if low else "ok", text))
+    return sentences
+
+
+async def _clocks(cluster: "Cluster") -> list[Sentence]:
+    from semel.client import reader
+
+    now_ms = cluster.runtime.clock.now_ms()
+    ahead: list[str] = []
+    latest_ms = -1
+    for topic in await _led_topics(cluster):
+        answers = await reader.list_offsets(
+            cluster, topic, [one.partition for one in topic.partitions], reader.MAX_TIMESTAMP
+        )
+        for index, answer in answers.items():
+            latest_ms = max(latest_ms, answer.timestamp)
+            if answer.timestamp > now_ms + _SKEW_MAX_MS:
+                ahead.append(f"{topic.name}-{index} by {(answer.timestamp - now_ms) / 1000:.0f} s")
+    if ahead:
+        text = (
+            f"Records from the future in {_some(ahead)}: clocks of this machine and of the producers or brokers "
+            "disagree, or a producer sets times of its own. Check NTP."
+        )
+        return [Sentence("warning", text)]
+    if latest_ms < 0:
+        return [Sentence("ok", "There are no records yet, so nothing tells whether clocks agree.")]
+    return [Sentence("ok", "No record is newer than this machine's clock.")]
+
+
+async def _producers(cluster: "Cluster") -> list[Sentence]:
+    from semel.client import admin
+
+    now_ms = cluster.runtime.clock.now_ms()
+    states = [
+        one for topic in await _led_topics(cluster) for one in await admin.describe_producers(cluster, topic)
+    ]
+    ids = {one.producer_id for one in states}
+    last = [one.last_timestamp_ms for one in states if one.last_timestamp_ms is not None]
+    idle = [when for when in last if now_ms - when > _IDLE_MS]
+    text = (
+        f"Partitions remember {_several(len(ids), 'producer')} in {_several(len(states), 'entry', 'entries')}"
+    )
+    if idle:
+        text += (
+            f"; {len(idle)} were idle for over an hour, the longest for {(now_ms - min(idle)) / 3_600_000:.1f} h "
+            "(producer.id.expiration.ms forgets them)"
+        )
+    sentences = [Sentence("warning" if len(states) > _PRODUCERS_MANY else "ok", text + ".")]
+    hanging = [
+        one
+        for one in states
+        if one.transaction_start_offset is not None
+        and one.last_timestamp_ms is not None
+        and now_ms - one.last_timestamp_ms > _TRANSACTION_OLD_MS
+    ]
+    if hanging:
+        shown = _some(
+            [f"producer {one.producer_id} from offset {one.transaction_start_offset}" for one in hanging]
+        )
+        text = f"{_several(len(hanging), 'transaction')} open without a write for 15 minutes: {shown}."
+        sentences.append(Sentence("problem", text))
+    return sentences
+
+
+async def _led_topics(cluster: "Cluster") -> "list[TopicView]":
+    from semel.client import admin
+
+    topics = await admin.list_topics(cluster)
+    return [
+        topic for topic in topics if topic.partitions and all(one.leader >= 0 for one in topic.partitions)
+    ]
+
+
+def _several(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

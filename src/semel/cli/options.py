@@ -1,0 +1,75 @@
+"""Options that many commands share, and what they become.
+
+Role.   `-b/--bootstrap`, `-X key=value` and `-o` look and mean the same everywhere; `connected` turns the first two into
+        a client.
+Rules.  Nothing heavy is imported here: help and completion come by.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from semel.client.blocking import BlockingCluster
+
+# A person is waiting: Kafka's default is a minute.
+_PATIENCE: Final = {"default.api.timeout.ms": "10000"}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def pairs(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """The mapping behind repeated `key=value`."""
+    mapping: dict[str, str] = {}
+    for given in values:
+        key, equals, value = given.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{given!r} is no key=value.")
+        if mapping.get(key.strip(), value) != value:
+            raise click.BadParameter(f"{key.strip()} is given twice: {mapping[key.strip()]!r} and {value!r}.")
+        mapping[key.strip()] = value
+    return mapping
+
+
+def connection_options(command: F) -> F:
+    """`-b` and `-X`: where the cluster is, and the client's settings."""
+    bootstrap = click.option(
+        "-b",
+        "--bootstrap",
+        envvar="SEMEL_BOOTSTRAP",
+        default="localhost:9092",
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT[,…]",
+        help="Brokers to ask first.",
+    )
+    settings = click.option(
+        "-X",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=pairs,
+        help="A client setting by Kafka's name; may be repeated.",
+    )
+    return bootstrap(settings(command))
+
+
+def output_option(command: F) -> F:
+    """`-o table|json`."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="A table to read, or JSON for programs.",
+    )(command)
+
+
+def connected(bootstrap: str, settings: dict[str, str]) -> "BlockingCluster":
+    """A client for these options; to be used in a `with` statement."""
+    from semel.client.blocking import BlockingCluster
+    from semel.client.config import ClientConfig
+
+    return BlockingCluster(ClientConfig.of({"bootstrap.servers": bootstrap, **_PATIENCE, **settings}))

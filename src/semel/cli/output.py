@@ -1,0 +1,53 @@
+"""What commands print: tables for people, JSON for programs, times and sizes in one spelling."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+import click
+
+Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_STEP: Final = 1024
+
+
+def print_json(document: Json) -> None:
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns as wide as their content; numbers to the right; '-' for what is not known."""
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(header)]
+    numeric = [
+        all(isinstance(row[at], int | None) for row in rows) and bool(rows) for at in range(len(header))
+    ]
+    for row in [list(header), *cells]:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())
+
+
+def time_text(timestamp_ms: int | None) -> str | None:
+    """A moment in UTC, to the millisecond."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # A client may stamp its records with anything.
+        return f"@{timestamp_ms}"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def size_text(size_bytes: int) -> str:
+    """A size in the unit that keeps it short."""
+    size = float(size_bytes)
+    for unit in _UNITS[:-1]:
+        if size < _STEP:
+            return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
+        size /= _STEP
+    return f"{size:.1f} {_UNITS[-1]}"

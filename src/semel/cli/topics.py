@@ -1,0 +1,216 @@
+"""`semel topics`: list, create, delete, describe."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+from semel.cli.options import connected, connection_options, output_option, pairs
+from semel.cli.output import Json, print_json, print_table
+
+if TYPE_CHECKING:
+    from semel.client.admin import Setting
+    from semel.client.cluster import Cluster, TopicView
+
+_PARTITIONS_PER_CORE: Final = 2
+_DEFAULT: Final = -1
+
+
+@click.group(name="topics", epilog="Example: semel topics list")
+def command() -> None:
+    """List, create, delete and describe topics."""
+
+
+@command.command(name="list", epilog="Example: semel topics list -b localhost:9092 -o json")
+@connection_options
+@output_option
+def list_(bootstrap: str, settings: dict[str, str], output: str) -> None:
+    """Print every topic with its partitions and replicas."""
+    from semel.client import admin
+
+    with connected(bootstrap, settings) as client:
+        topics = client.run(admin.list_topics)
+    if output == "json":
+        print_json([_topic_json(topic) for topic in topics])
+        return
+    rows = [[topic.name, len(topic.partitions), _replication(topic)] for topic in topics]
+    print_table(["TOPIC", "PARTITIONS", "REPLICAS"], rows)
+
+
+def _partitions(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
+    if value is None:
+        return _DEFAULT
+    if value == "auto":
+        return _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
+    if not value.isdecimal() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is neither a number from 1 on nor 'auto'.")
+    return int(value)
+
+
+@command.command(
+    epilog="Example: semel topics create orders --partitions auto --config cleanup.policy=compact",
+)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@click.option(
+    "--partitions",
+    metavar="N|auto",
+    callback=_partitions,
+    help="How many; auto is two per CPU core of this machine.  [default: the broker's num.partitions]",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 32767),
+    default=None,
+    metavar="N",
+    help="Copies of each partition.  [default: the broker's default.replication.factor]",
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=pairs,
+    help="A topic setting by Kafka's name; may be repeated.",
+)
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error.")
+@connection_options
+def create(
+    names: Sequence[str],
+    partitions: int,
+    replication_factor: int | None,
+    configs: dict[str, str],
+    if_not_exists: bool,
+    bootstrap: str,
+    settings: dict[str, str],
+) -> None:
+    """Create topics."""
+    from semel.client import admin
+    from semel.errors import ErrorCode, RefusedError
+
+    async def create_one(cluster: "Cluster", name: str) -> int | None:
+        try:
+            await admin.create_topic(
+                cluster,
+                name,
+                partitions=partitions,
+                replication_factor=_DEFAULT if replication_factor is None else replication_factor,
+                configs=configs,
+            )
+        except RefusedError as error:
+            if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return None
+            raise
+        return len((await cluster.topic(name)).partitions)
+
+    with connected(bootstrap, settings) as client:
+        for name in names:
+            made = client.run(create_one, name)
+            click.echo(f"{name} exists already" if made is None else f"created {name} with {_count(made)}")
+
+
+@command.command(epilog="Example: semel topics delete orders")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@connection_options
+def delete(names: Sequence[str], bootstrap: str, settings: dict[str, str]) -> None:
+    """Delete topics with all their records."""
+    from semel.client import admin
+
+    with connected(bootstrap, settings) as client:
+        for name in names:
+            client.run(admin.delete_topic, name)
+            click.echo(f"deleted {name}")
+
+
+class _Description(NamedTuple):
+    topic: "TopicView"
+    starts: dict[int, int]
+    ends: dict[int, int]
+    settings: "list[Setting]"
+
+
+@command.command(epilog="Example: semel topics describe orders -o json")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@connection_options
+@output_option
+def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], output: str) -> None:
+    """Print a topic's partitions, where they begin and end, and its own settings."""
+    with connected(bootstrap, settings) as client:
+        described = [client.run(_describe, name) for name in names]
+    if output == "json":
+        print_json([_description_json(one) for one in described])
+        return
+    for one in described:
+        click.echo(f"{one.topic.name}  id {one.topic.topic_id}  {_count(len(one.topic.partitions))}")
+        for setting in one.settings:
+            click.echo(f"  {setting.name}={setting.value}")
+        rows = [
+            [
+                p.partition,
+                p.leader,
+                _ids(p.replicas),
+                _ids(p.isr),
+                one.starts[p.partition],
+                one.ends[p.partition],
+            ]
+            for p in one.topic.partitions
+        ]
+        print_table(["PARTITION", "LEADER", "REPLICAS", "IN SYNC", "BEGINS AT", "ENDS AT"], rows)
+
+
+async def _describe(cluster: "Cluster", name: str) -> _Description:
+    from semel.client import admin, reader
+
+    topic = await cluster.topic(name)
+    partitions = [one.partition for one in topic.partitions]
+    starts = await reader.offsets_at(cluster, topic, partitions, reader.EARLIEST)
+    ends = await reader.offsets_at(cluster, topic, partitions, reader.LATEST)
+    own = [
+        one
+        for one in await admin.describe_configs(cluster, admin.Resource.TOPIC, name)
+        if one.source == "topic"
+    ]
+    return _Description(topic, starts, ends, own)
+
+
+def _topic_json(topic: "TopicView") -> dict[str, Json]:
+    return {
+        "name": topic.name,
+        "id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "replicas": _replication(topic),
+    }
+
+
+def _description_json(one: _Description) -> dict[str, Json]:
+    return {
+        "name": one.topic.name,
+        "id": str(one.topic.topic_id),
+        "internal": one.topic.is_internal,
+        "configs": {setting.name: setting.value for setting in one.settings},
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "replicas": p.replicas,
+                "isr": p.isr,
+                "start_offset": one.starts[p.partition],
+                "end_offset": one.ends[p.partition],
+            }
+            for p in one.topic.partitions
+        ],
+    }
+
+
+def _replication(topic: "TopicView") -> int:
+    return max((len(one.replicas) for one in topic.partitions), default=0)
+
+
+def _count(partitions: int) -> str:
+    return "1 partition" if partitions == 1 else f"{partitions} partitions"
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
