@@ -15,7 +15,7 @@ from semel.core.wire import plain
 from semel.core.wire.message import Message
 from semel.core.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from semel.core.wire.messages.fetch import FetchRequest, FetchTopic
-from semel.core.wire.messages.heartbeat import HeartbeatRequest
+from semel.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from semel.core.wire.messages.metadata import MetadataRequest
 from semel.core.wire.messages.produce import ProduceRequest
 from semel.errors import WireError
@@ -28,7 +28,7 @@ def _read_or_refuse(cls: type[Message], raw: bytes, version: int) -> Message | N
     """Both readers must say the same, in the same words."""
     flexible = version in cls.schema.flexible
     try:
-        expected = plain.read(cls, raw, 0, version=version, flexible=flexible)
+        expected = plain.read(cls, raw, 0, version=version, flexible=flexible, open_end=cls.schema.open_end)
     except WireError as refused:
         reason = str(refused)
     else:
@@ -51,7 +51,7 @@ def test_a_message_cut_anywhere_is_refused(cls: type[Message]) -> None:
         cuts = range(len(raw)) if len(raw) <= 40 else sorted(rng.sample(range(len(raw)), 40))
         for cut in cuts:
             assert _read_or_refuse(cls, raw[:cut], version) is None
-        assert _read_or_refuse(cls, raw + b"\x00", version) is None
+        assert (_read_or_refuse(cls, raw + b"\x00", version) is not None) == cls.schema.open_end
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
@@ -138,7 +138,7 @@ def test_an_array_that_lies_is_refused_before_its_elements_are_read() -> None:
         (HeartbeatRequest, 4, b"\x80\x80\x80\x80\x80\x00", "group_id at byte 0: unsigned varint is longer than 5 bytes"),
         (HeartbeatRequest, 4, b"\xff\xff\xff\xff\x0f", "group_id at byte 0: unsigned varint 4294967295 is above"),
         (HeartbeatRequest, 4, b"\x02\xff\x00\x00\x00\x01\x01\x00\x00", "group_id at byte 0: string of 1 bytes is not UTF-8"),
-        (HeartbeatRequest, 4, b"\x02g\x00\x00\x00\x01\x01\x00\x00more", "message at byte 9: 4 bytes are left over"),
+        (HeartbeatResponse, 4, b"\x00\x00\x00\x00\x00\x00\x00more", "message at byte 7: 4 bytes are left over"),
         (HeartbeatRequest, 4, b"\x02g\x00\x00\x00\x01\x01\x00\x02\x05\x00\x05\x00", "tags at byte 12: tag 5 follows tag 5, tags must rise"),
         (HeartbeatRequest, 4, b"\x02g\x00\x00\x00\x01\x01\x00\x01\x05\x09a", "tag 5 at byte 11: tagged field of 9 bytes, 1 are left"),
         (MetadataRequest, 4, b"\x00\x00\x00\x00\x02", "allow_auto_topic_creation at byte 4: a boolean is 0 or 1, not 2"),
@@ -151,6 +151,17 @@ def test_the_refusal_names_message_field_byte_and_values(
 ) -> None:
     with pytest.raises(WireError, match=f"^{cls.__name__} v{version}: {text}"):
         cls.decode(raw, version)
+
+
+def test_bytes_after_a_request_are_not_looked_at() -> None:
+    """librdkafka's Metadata request for all topics has three of them; Kafka answers it."""
+    raw = bytes.fromhex("00 00 00 00 01 00 00")
+    for data in (raw, bytearray(raw), memoryview(raw)):
+        read = MetadataRequest.decode(data, 13)
+        assert read.topics is None
+        assert not read.allow_auto_topic_creation
+    data_after_records = memoryview(ProduceRequest(topic_data=[]).encode(9) + b"more")
+    assert ProduceRequest.decode(data_after_records, 9).topic_data == []
 
 
 def test_a_tagged_field_must_fill_its_size() -> None:

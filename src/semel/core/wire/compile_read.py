@@ -61,16 +61,21 @@ class MalformedError(Exception):
     """The bytes are wrong; `plain.read` says how."""
 
 
-def compile_reader(cls: type[Struct], *, version: int, flexible: bool, view: bool = False) -> ReadFunction:
-    """The function that reads `cls` at `version` from bytes or a bytearray; with `view`, from a memoryview."""
-    source, names = reader_source(cls, version=version, flexible=flexible, view=view)
+def compile_reader(
+    cls: type[Struct], *, version: int, flexible: bool, open_end: bool = False, view: bool = False
+) -> ReadFunction:
+    """The function that reads `cls` at `version` from bytes or a bytearray; with `view`, from a memoryview.
+
+    With `open_end`, bytes may follow the message.
+    """
+    source, names = reader_source(cls, version=version, flexible=flexible, open_end=open_end, view=view)
     exec(compile(source, f"<read {cls.__name__} v{version}>", "exec"), names)  # noqa: S102  # source made from our tables only
     function: ReadFunction = names["read"]
     return function
 
 
 def reader_source(
-    cls: type[Struct], *, version: int, flexible: bool, view: bool = False
+    cls: type[Struct], *, version: int, flexible: bool, open_end: bool = False, view: bool = False
 ) -> tuple[str, dict[str, Value]]:
     """The source and the names it uses; apart from `compile_reader` for whoever wants to look at it."""
     maker = _ReaderSource(version, flexible, view=view)
@@ -81,7 +86,7 @@ def reader_source(
         maker.line("m = memoryview(b)")
     maker.struct(cls, "o0")
     maker.flush()
-    maker.line("if p != end: raise MalformedError")
+    maker.line(f"if p {'>' if open_end else '!='} end: raise MalformedError")
     maker.line("return o0")
     return "\n".join(maker.lines), maker.names
 

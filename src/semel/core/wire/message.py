@@ -2,7 +2,8 @@
 
 Role.   The base classes of everything in `messages/`, and the only door to the codecs.
 Flow.   `registry` hands out the classes; handlers and the client construct them; `framing` adds header and length.
-Rules.  * `decode` takes all of the buffer from `position` on; `encode` gives bytes that `decode` takes.
+Rules.  * `decode` takes all of the buffer from `position` on; `encode` gives bytes that `decode` takes. What follows a
+          request is not looked at.
         * Compiled code decides whether bytes or values are good, `plain` says why they are not. If the two ever
           disagree, that is an `InvariantError`, not an answer.
         * Record bytes are not copied: decoded they are slices of the buffer, and `encode_parts` gives them back as
@@ -38,12 +39,17 @@ class Schema:
         self.view_readers: dict[int, ReadFunction] = {}
         self.writers: dict[int, WriteFunction] = {}
 
+    @property
+    def open_end(self) -> bool:
+        """Whether bytes may follow that nobody reads. Kafka's brokers let them, and librdkafka sends some."""
+        return issubclass(self.cls, Request)
+
     def reader(self, version: int) -> ReadFunction:
         """Compiled now; `decode` looks into `readers` first."""
         self.check(version)
         self.in_place = has_records(self.cls)
         made = self.readers[version] = compile_reader(
-            self.cls, version=version, flexible=version in self.flexible
+            self.cls, version=version, flexible=version in self.flexible, open_end=self.open_end
         )
         return made
 
@@ -51,7 +57,9 @@ class Schema:
         """For a message with record bytes that comes in a memoryview."""
         if (made := self.view_readers.get(version)) is None:
             flexible = version in self.flexible
-            made = compile_reader(self.cls, version=version, flexible=flexible, view=True)
+            made = compile_reader(
+                self.cls, version=version, flexible=flexible, open_end=self.open_end, view=True
+            )
             self.view_readers[version] = made
         return made
 
@@ -82,7 +90,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: BytesLike, version: int, position: int = 0) -> Self:
-        """The message that fills `data` from `position` on. Raises `WireError` if that is not one."""
+        """The message in `data` from `position` on. Raises `WireError` if that is not one."""
         schema = cls.schema
         reader = schema.readers.get(version) or schema.reader(version)
         if type(data) is not bytes:
@@ -95,7 +103,8 @@ class Message(Struct):
             return message
         except Exception as fault:
             refused = fault
-        plain.read(cls, data, position, version=version, flexible=version in schema.flexible)
+        flexible = version in schema.flexible
+        plain.read(cls, data, position, version=version, flexible=flexible, open_end=schema.open_end)
         raise _disagreement(cls, version) from refused
 
     def encode(self, version: int) -> bytes:

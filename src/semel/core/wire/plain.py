@@ -65,11 +65,13 @@ _WRITE_SIZED: Final[dict[Kind, Callable[..., None]]] = {
 }
 
 
-def read(cls: type[S], data: BytesLike, position: int, *, version: int, flexible: bool) -> S:
-    """The message that fills `data` from `position` to its end."""
+def read(
+    cls: type[S], data: BytesLike, position: int, *, version: int, flexible: bool, open_end: bool = False
+) -> S:
+    """The message that fills `data` from `position` to its end, unless bytes may follow it."""
     reader = Reader(data, position, title=f"{cls.__name__} v{version}")
     message = _read_struct(reader, cls, version, flexible)
-    if reader.position != reader.end:
+    if reader.position != reader.end and not open_end:
         reader.fail(f"{reader.end - reader.position} bytes are left over")
     return message
 
