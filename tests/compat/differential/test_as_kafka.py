@@ -5,8 +5,6 @@ compared. Ids, ports, times and free bytes are compared by whether they are ther
 Differences that are meant are listed with their reasons in `KNOWN`, and a reason that is no longer needed fails too.
 """
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,13 +19,11 @@ from compat.differential.asking import Ask, AskBytes
 from compat.differential.comparing import differences, fields_of, matches
 from compat.differential.exchange import Side
 from compat.differential.known import ANYTHING, KNOWN, Known
+from compat_kit import ThreadBroker
 from semel.bench.kafka_peer import KafkaHome
-from semel.broker.app import Broker
-from semel.broker.config import BrokerConfig
 from semel.core.wire.message import Message
-from semel.runtime.bundle import real_runtime
 
-SETTINGS: Final = {"log.retention.hours": "168", "log.segment.bytes": "1073741824", "num.partitions": "1"}
+SETTINGS: Final = {"log_retention_hours": "168", "log_segment_bytes": "1073741824", "num_partitions": "1"}
 STORY: Final[tuple[Ask | AskBytes, ...]] = (
     *table_admin.CREATING,
     *table_admin.GROWING,
@@ -125,39 +121,10 @@ def _kafka(home: KafkaHome, directory: Path) -> Iterator[Side]:
 
 @contextmanager
 def _semel(directory: Path) -> Iterator[Side]:
-    """A broker on a loop of its own, in a thread."""
-    settings = {
-        **SETTINGS,
-        "node.id": "1",
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "log.dirs": str(directory),
-        "auto.create.topics.enable": "false",
-    }
-    started: list[tuple[str, int]] = []
-    ready, over = threading.Event(), threading.Event()
-
-    async def main() -> None:
-        broker = Broker(BrokerConfig.of(settings), real_runtime())
-        await broker.start()
-        started.append((broker.context.host, broker.context.port))
-        ready.set()
-        await asyncio.to_thread(over.wait)
-        await broker.stop()
-
-    def run() -> None:
+    with ThreadBroker(directory, node_id="1", auto_create_topics_enable="false", **SETTINGS) as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        side = Side("Semel", (host, int(port)))
         try:
-            asyncio.run(main())
+            yield side
         finally:
-            ready.set()
-
-    thread = threading.Thread(target=run, name="semel")
-    thread.start()
-    try:
-        ready.wait()
-        assert started, "Semel did not start"
-        side = Side("Semel", started[0])
-        yield side
-        side.close()
-    finally:
-        over.set()
-        thread.join()
+            side.close()

@@ -47,7 +47,7 @@ async def handle(
     if grown and not request.validate_only:
         try:
             await topics.create_all(broker, [row for row, _result in grown.values()])
-        except LogError as error:
+        except (LogError, OSError) as error:
             for _row, result in grown.values():
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
     return CreatePartitionsResponse(results=results + [result for _row, result in grown.values()])

@@ -60,7 +60,7 @@ async def handle(
     if made and not request.validate_only:
         try:
             await topics.create_all(broker, [row for row, _result in made])
-        except LogError as error:
+        except (LogError, OSError) as error:
             for _row, result in made:
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
     return CreateTopicsResponse(topics=results)

@@ -49,7 +49,7 @@ async def handle(
     if doomed:
         try:
             await topics.delete_all(broker, list(doomed))
-        except LogError as error:
+        except (LogError, OSError) as error:
             for result in doomed.values():
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
     return DeleteTopicsResponse(responses=[*results, *doomed.values()])
