@@ -33,7 +33,7 @@ from semel.log.retention import SegmentFacts, expired_prefix
 from semel.log.segment import Segment
 from semel.log.snapshots import Snapshots
 from semel.runtime.files import File, Files
-from semel.types import NO_TIMESTAMP, TopicPartition
+from semel.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -89,11 +89,13 @@ class PartitionLog:
         self._deleted: list[tuple[int, list[str]]] = []
         self.config = config
         self._rules: BatchRules = config.batch_rules()
+        self._is_stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def reconfigure(self, config: LogConfig) -> None:
         """Use other settings from now on."""
         self.config = config
         self._rules = config.batch_rules()
+        self._is_stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         for segment in self.segments:
             segment.config = config
 
@@ -135,7 +137,7 @@ class PartitionLog:
         if isinstance(valid, Refuse):
             return valid
         data, header = valid
-        if header.has_producer_id:
+        if header.producer_id != NO_PRODUCER_ID:
             verdict = self.producers.judge(
                 header, by_coordinator=not from_client, transactions_v2=transactions_v2
             )
@@ -151,14 +153,10 @@ class PartitionLog:
                     header.base_sequence,
                 )
         base_offset = self.log_end_offset
-        batch.set_base_offset(data, 0, base_offset)
-        batch.set_partition_leader_epoch(data, 0, leader_epoch)
-        header = batch.numbered(header, base_offset, leader_epoch)
-        refused = self._write(data, header, now_ms)
+        refused = self._write(data, batch.place(data, header, base_offset, leader_epoch), now_ms)
         if refused is not None:
             return refused
-        stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return Appended(base_offset, header.last_offset, now_ms if stamped else NO_TIMESTAMP)
+        return Appended(base_offset, self.log_end_offset - 1, now_ms if self._is_stamped else NO_TIMESTAMP)
 
     def append_marker(
         self,
@@ -214,18 +212,19 @@ class PartitionLog:
 
     def _write(self, data: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Refuse | None:
         """Put a numbered batch at the end of the log and record it everywhere."""
-        segment = self.active
+        segment = self.segments[-1]
+        last_offset = header.base_offset + header.last_offset_delta
         try:
             if header.partition_leader_epoch != self.leader_epochs.latest:
                 self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-            if segment.should_roll(len(data), header.last_offset, header.max_timestamp, now_ms):
+            if segment.should_roll(len(data), last_offset, header.max_timestamp, now_ms):
                 segment = self.roll(now_ms, base_offset=header.base_offset)
             segment.append(data, header)
         except OSError as error:
             return self._write_failed(error, segment)
-        self.log_end_offset = header.next_offset
+        self.log_end_offset = last_offset + 1
         self._unflushed_records += header.last_offset_delta + 1
-        if header.has_producer_id:
+        if header.producer_id != NO_PRODUCER_ID:
             record_batch(self.producers, header, data, segment.txn_index, now_ms)
         return None
 

@@ -9,10 +9,11 @@ Rules.  * The file's name is the offset of its first record; offsets inside fit 
 """
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
 
 from semel.core.records import batch
-from semel.core.records.batch import HEADER_SIZE, BatchHeader
+from semel.core.records.batch import HEADER_SIZE, LOG_OVERHEAD, SIZE_MIN, BatchHeader
 from semel.errors import CorruptBatchError
 from semel.log import names
 from semel.log.config import LogConfig
@@ -25,6 +26,7 @@ from semel.runtime.files import File, Files, join
 from semel.types import NO_TIMESTAMP, BytesLike
 
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
+_PASSING: Final = Struct(">qi11xi")  # Base offset, length and last offset delta of a batch header.
 _WALK_BYTES: Final = 16 * 1024  # Headers are read ahead in pieces of this size when walking a segment.
 _SCAN_BYTES: Final = 4 * 1024 * 1024  # Whole batches are read in pieces of this size when scanning one.
 
@@ -216,9 +218,13 @@ class Segment:
         """The header of the batch that begins at `position`."""
         return batch.read_header(self.file.read_at(position, HEADER_SIZE))
 
-    def walk(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch from `position` on, reading little more than the headers."""
-        start, window = position, b""
+    def walk(
+        self, position: int = 0, start: int = 0, window: bytes = b""
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position` on, reading little more than the headers.
+
+        What has been read already may be given: a `window` of the file, from `start` on.
+        """
         while self.size_bytes - position >= HEADER_SIZE:
             at = position - start
             if at + HEADER_SIZE > len(window):
@@ -263,8 +269,22 @@ class Segment:
                 position += size
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch whose last offset is at or above `offset`."""
-        for position, header in self.walk(self.offset_index.position_before(offset)):
+        """The first batch whose last offset is at or above `offset`.
+
+        Small batches stand close behind each other, and every fetch comes by here: those that end before the offset
+        are passed by with a look at the three fields that say so. The rest is `walk`'s, and its complaints are.
+        """
+        start = self.offset_index.position_before(offset)
+        left = self.size_bytes - start
+        window = self.file.read_at(start, min(_WALK_BYTES, left))
+        at, last = 0, len(window) - HEADER_SIZE
+        while at <= last:
+            base_offset, length, last_offset_delta = _PASSING.unpack_from(window, at)
+            size = LOG_OVERHEAD + length
+            if base_offset + last_offset_delta >= offset or size < SIZE_MIN or at + size > left:
+                break
+            at += size
+        for position, header in self.walk(start + at, start, window):
             if header.last_offset >= offset:
                 return position, header
         return None

@@ -31,6 +31,9 @@ SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 _BASE_OFFSET: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
+_PLACE: Final = Struct(
+    ">qii"
+)  # Base offset, length and leader epoch: what an append sets, and what stands between.
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _TIMESTAMP: Final = Struct(">q")
@@ -114,8 +117,11 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
-def numbered(header: BatchHeader, base_offset: int, partition_leader_epoch: int) -> BatchHeader:
-    """The header with its place in the log; what `_replace` does, at a third of its cost."""
+def place(
+    buffer: bytearray | memoryview, header: BatchHeader, base_offset: int, partition_leader_epoch: int
+) -> BatchHeader:
+    """Number a batch that fills the buffer, whose header is `header`; the header it has then."""
+    _PLACE.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
     return BatchHeader._make((base_offset, header[1], partition_leader_epoch, *header[3:]))
 
 
