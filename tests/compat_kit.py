@@ -6,8 +6,6 @@ another client.
 """
 
 import asyncio
-import contextlib
-import json
 import random
 import signal
 import subprocess
@@ -131,13 +129,14 @@ class ThreadBroker:
 
 
 class BrokerProcess:
-    """A broker in a process of its own; it comes back at the port it had."""
+    """`semel broker` in a process of its own; it comes back at the port it had."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
         self._settings = {k.replace("_", "."): v for k, v in settings.items()}
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
+        self.log = directory.with_name(directory.name + ".log")
 
     @property
     def bootstrap(self) -> str:
@@ -145,17 +144,24 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start, and return once it serves."""
-        settings = settings_for(self.directory, self._settings, self._port)
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, json.dumps(settings)],
-            stdout=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
+        settings = [part for name, value in self._settings.items() for part in ("-X", f"{name}={value}")]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    Path(sys.executable).parent / "semel",
+                    *("broker", "--listen", self.bootstrap, "--data-dir", self.directory),
+                    *settings,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                text=True,
+            )
         assert self._process.stdout is not None
         said = self._process.stdout.readline()
         if not said:
-            raise AssertionError(f"the broker ended with {self._process.wait()} before it served")
+            text = self.log.read_text(errors="replace")
+            raise AssertionError(f"the broker ended with {self._process.wait()} before it served:\n{text}")
         self._port = int(said.rpartition(":")[2])
 
     def signal(self, number: signal.Signals) -> None:
@@ -246,17 +252,3 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = 30) ->
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(0.002)
-
-
-def _main() -> None:
-    async def main() -> None:
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        await _serve(json.loads(sys.argv[1]), lambda broker: print(broker.bootstrap, flush=True), stop)
-
-    with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(main())
-
-
-if __name__ == "__main__":
-    _main()

@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -44,21 +45,24 @@ public class CompatShell {
     private static final BufferedReader IN =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
-    private static final class Exited extends RuntimeException {
-        final int status;
+    private static Integer exitStatus;
 
-        Exited(int status) {
-            this.status = status;
+    private static final class Exited extends RuntimeException {
+    }
+
+    /** The first exit counts: some tools catch what ends them here, and then exit again. */
+    private static void exit(int status) {
+        if (exitStatus == null) {
+            exitStatus = status;
+            System.setOut(new PrintStream(PrintStream.nullOutputStream()));
+            System.setErr(new PrintStream(PrintStream.nullOutputStream()));
         }
+        throw new Exited();
     }
 
     public static void main(String[] ignored) throws Exception {
-        Exit.setExitProcedure((status, message) -> {
-            throw new Exited(status);
-        });
-        Exit.setHaltProcedure((status, message) -> {
-            throw new Exited(status);
-        });
+        Exit.setExitProcedure((status, message) -> exit(status));
+        Exit.setHaltProcedure((status, message) -> exit(status));
         OUT.println(". ok");
         for (String line = IN.readLine(); line != null; line = IN.readLine()) {
             String[] fields = line.split("\t", -1);
@@ -173,19 +177,17 @@ public class CompatShell {
         ByteArrayOutputStream written = new ByteArrayOutputStream();
         PrintStream lent = new PrintStream(written, true, StandardCharsets.UTF_8);
         PrintStream errors = System.err;
-        int status = 0;
+        exitStatus = null;
         System.setOut(lent);
         System.setErr(lent);
         try {
             Class.forName(fields[1])
                 .getMethod("main", String[].class)
                 .invoke(null, (Object) Arrays.copyOfRange(fields, 2, fields.length));
-        } catch (java.lang.reflect.InvocationTargetException failure) {
-            if (failure.getCause() instanceof Exited exited) {
-                status = exited.status;
-            } else {
+        } catch (InvocationTargetException failure) {
+            if (exitStatus == null) {
                 failure.getCause().printStackTrace(lent);
-                status = -1;
+                exitStatus = -1;
             }
         } finally {
             System.setOut(OUT);
@@ -194,7 +196,7 @@ public class CompatShell {
         for (String line : written.toString(StandardCharsets.UTF_8).split("\n")) {
             OUT.println(" " + line);
         }
-        OUT.println(status);
+        OUT.println(exitStatus == null ? 0 : exitStatus);
     }
 
     private static byte[] bytes(String text) {
