@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from log_kit import DIRECTORY, NOW, batch_of, content, disk, end, file_bytes, open_at, send
+from log_kit import DIRECTORY, NOW, PARTITION, batch_of, content, disk, end, file_bytes, open_at, send
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records import batch
 from semel.errors import CorruptLogError
 from semel.log import names, reading
 from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
+from semel.log.recovery import Opening, open_log
 from semel.runtime.files import RealFiles, join
 from semel.runtime.memory_faults import DiskCrashed
 from semel.runtime.memory_files import MemoryDisk
@@ -339,3 +340,24 @@ def test_a_process_that_is_really_killed_loses_nothing_it_acknowledged(tmp_path:
         assert offsets == list(range(0, log.log_end_offset, 2))
         log.truncate_fully_and_start_at(0, NOW)
         log.close(NOW)
+
+
+@pytest.mark.parametrize(("cleaned_offset", "kept"), [(0, 2), (30, 3)])
+def test_a_gap_between_segments_is_a_loss_where_compaction_has_not_been(
+    cleaned_offset: int, kept: int
+) -> None:
+    files = disk()
+    config = LogConfig(cleanup_compact=True, producer_id_expiration_ms=10**12)
+    log = open_at(files, config)
+    for _segment in range(3):
+        for _batch in range(5):
+            send(log, batch_of(b"x", b"y"))
+        log.roll(NOW)
+    middle = log.segments[1]
+    files.kill()
+    found = [
+        position for position, _header in batch.headers(file_bytes(files, endings=["10.log"]).popitem()[1])
+    ]
+    files.open(join(DIRECTORY, names.file_name(middle.base_offset, ".log"))).truncate(found[-1])
+    opening = Opening(PARTITION, DIRECTORY, config, NOW, clean=False, cleaned_offset=cleaned_offset)
+    assert [segment.base_offset for segment in open_log(files, opening).segments[:3]] == [0, 10, 20][:kept]

@@ -48,6 +48,7 @@ class LogDirectory:
         self._recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
+        self._cleaned_offsets = self._checkpoint(checkpoints.CLEANER_OFFSETS)
 
     @classmethod
     def open(
@@ -104,6 +105,7 @@ class LogDirectory:
                 clean=self.was_clean or is_new,
                 recovery_point=self._recovery_points.get(topic_partition, 0),
                 log_start_offset=self._start_offsets.get(topic_partition, 0),
+                cleaned_offset=self._cleaned_offsets.get(topic_partition, 0),
             ),
         )
         if is_new:
@@ -150,7 +152,12 @@ class LogDirectory:
         """A new, empty log."""
         if topic_partition in self.logs:
             raise LogError(f"{topic_partition} is in {self.path} already")
-        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
+        for known in (
+            self._recovery_points,
+            self._start_offsets,
+            self._high_watermarks,
+            self._cleaned_offsets,
+        ):
             known.pop(topic_partition, None)  # Of an earlier topic of that name.
         is_left_over = self._files.exists(join(self.path, str(topic_partition)))
         log = self.load(topic_partition, config, now_ms)

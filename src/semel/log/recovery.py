@@ -48,6 +48,8 @@ class Opening:
     """Whether the last owner closed the log in order."""
     recovery_point: int = 0
     log_start_offset: int = 0
+    cleaned_offset: int = 0
+    """Compaction has been up to here: offsets below may be missing, offsets above may not."""
 
 
 def open_log(files: Files, opening: Opening) -> PartitionLog:
@@ -288,14 +290,10 @@ class _Recovery:
     def _lost_before(self, segment: Segment, next_offset: int) -> bool:
         """Whether offsets between two segments were lost: a power cut may keep the later file and not the earlier.
 
-        Compaction leaves such gaps too, so in a compacted log they prove nothing.
+        Compaction leaves such gaps too: where it has been, they prove nothing.
         """
-        above_recovery_point = segment.base_offset > self._opening.recovery_point
-        return (
-            segment.base_offset > next_offset
-            and above_recovery_point
-            and not self._opening.config.cleanup_compact
-        )
+        explained_up_to = max(self._opening.recovery_point, self._opening.cleaned_offset)
+        return segment.base_offset > max(next_offset, explained_up_to)
 
     def _cut(self, index: int, why: str) -> None:
         """Remove the segments from `index` on."""

@@ -77,6 +77,7 @@ class Story:
             segment_bytes=self.dice.choice([700, 1500, 4000]),
             index_interval_bytes=self.dice.choice([1, 100, 400]),
             retention_bytes=self.dice.choice([-1, 3000]),
+            cleanup_compact=self.dice.random() < 0.2,
             producer_id_expiration_ms=10**12,
         )
         self.model: list[Stored] = []
@@ -165,7 +166,7 @@ class Story:
     def _records(self, count: int) -> list[RecordInput]:
         return [
             RecordInput(
-                key=None,
+                key=b"key",
                 value=self.dice.randbytes(self.dice.randrange(60)),
                 timestamp_ms=self.now_ms + self.dice.randrange(-50, 50),
             )
