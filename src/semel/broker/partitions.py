@@ -48,7 +48,7 @@ class Partition:
         result = log.append(
             data, leader_epoch=self.leader_epoch, now_ms=now_ms, transactions_v2=transactions_v2
         )
-        if isinstance(result, Appended) and not log.flush_due(now_ms):
+        if type(result) is Appended and not log.flush_due(now_ms):
             self._show(log.log_end_offset)
         return result
 
@@ -108,17 +108,21 @@ class Partitions:
         """Open the logs of all topics, and remove directories no topic owns."""
         now_ms = self._runtime.clock.now_ms()
         self._directory.load_all(self._log_config, now_ms)
-        for topic_partition in [tp for tp in self._directory.logs if tp.topic != METADATA_TOPIC]:
-            row = self._image.topic(topic_partition.topic)
-            known_id = self._directory.topic_ids.get(topic_partition)
-            if (
-                row is None
-                or topic_partition.partition >= row.partitions
-                or known_id not in (None, row.topic_id)
-            ):
-                self._delete_log(topic_partition)
+        self._delete_logs(
+            [tp for tp in self._directory.logs if tp.topic != METADATA_TOPIC and not self._is_owned(tp)]
+        )
         for row in self._image:
             self.ensure(row)
+
+    def _is_owned(self, topic_partition: TopicPartition) -> bool:
+        """Whether a directory belongs to a topic there is: same name, same id, and a partition it has."""
+        row = self._image.topic(topic_partition.topic)
+        known_id = self._directory.topic_ids.get(topic_partition)
+        return (
+            row is not None
+            and topic_partition.partition < row.partitions
+            and known_id in (None, row.topic_id)
+        )
 
     def _log_config(self, topic_partition: TopicPartition) -> LogConfig:
         row = self._image.topic(topic_partition.topic)
@@ -149,9 +153,8 @@ class Partitions:
             topic_partition = TopicPartition(row.name, index)
             log = self._directory.logs.get(topic_partition)
             if log is not None and self._directory.topic_ids.get(topic_partition) not in (None, row.topic_id):
-                self._delete_log(
-                    topic_partition
-                )  # The disk failed when the topic of that name before was deleted.
+                # The disk failed when the topic of that name before was deleted.
+                self._delete_logs([topic_partition])
                 log = None
             leader_epoch = 0
             if log is None:
@@ -166,12 +169,14 @@ class Partitions:
 
     def delete(self, topic: str) -> None:
         """Take a topic's partitions out, now; their files follow."""
-        for partition in self._by_topic.pop(topic, []):
-            self._delete_log(partition.log.topic_partition)
+        gone = self._by_topic.pop(topic, [])
+        self._delete_logs([partition.log.topic_partition for partition in gone])
+        for partition in gone:
             partition.waiters.wake()
 
-    def _delete_log(self, topic_partition: TopicPartition) -> None:
-        self._directory.delete(topic_partition, f"{self._runtime.dice.getrandbits(128):032x}")
+    def _delete_logs(self, topic_partitions: list[TopicPartition]) -> None:
+        if topic_partitions:
+            self._directory.delete(topic_partitions, f"{self._runtime.dice.getrandbits(128):032x}")
 
     def delete_records(self, partition: Partition, offset: int) -> None:
         """Move the log start; on disk when this returns."""

@@ -13,7 +13,7 @@ Rules.  * The mark of a clean stop is removed before anything is read and writte
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from semel.errors import ConfigError, CorruptLogError, LogError
@@ -172,15 +172,19 @@ class LogDirectory:
         checkpoints.write_topic_id(self._files, path, topic_id)
         self.topic_ids[topic_partition] = topic_id
 
-    def delete(self, topic_partition: TopicPartition, unique: str) -> None:
-        """Take a partition out; its files go with `remove_deleted`. `unique` keeps two deletions of a name apart."""
-        ending = f"-{topic_partition.partition}.{unique}{names.DELETED_DIRECTORY}"
-        doomed = join(self.path, topic_partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending)
-        self._files.rename(self.logs[topic_partition].directory, doomed)
-        # Not before it has its other name: a log nobody knows would be found again.
-        del self.logs[topic_partition]
-        self.topic_ids.pop(topic_partition, None)
-        self._doomed.append(doomed)
+    def delete(self, topic_partitions: Iterable[TopicPartition], unique: str) -> None:
+        """Take partitions out; their files go with `remove_deleted`. `unique` keeps two deletions of a name apart.
+
+        One sync and one checkpoint for all of them: a topic may have thousands.
+        """
+        for topic_partition in topic_partitions:
+            ending = f"-{topic_partition.partition}.{unique}{names.DELETED_DIRECTORY}"
+            doomed = join(self.path, topic_partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending)
+            self._files.rename(self.logs[topic_partition].directory, doomed)
+            # Not before it has its other name: a log nobody knows would be found again.
+            del self.logs[topic_partition]
+            self.topic_ids.pop(topic_partition, None)
+            self._doomed.append(doomed)
         self._files.sync_directory(self.path)
         self.checkpoint()
 

@@ -141,7 +141,7 @@ class Story:
         partition, kept, _log = chosen
         kept.sure = False
         self._tell(f"delete {partition}")
-        self.directory.delete(partition, f"{self.dice.getrandbits(64):016x}")
+        self.directory.delete([partition], f"{self.dice.getrandbits(64):016x}")
         del self.kept[partition]
         if self.dice.random() < 0.5:
             self.directory.remove_deleted(self.now_ms)
