@@ -1,0 +1,101 @@
+"""Whoever waits at a partition is woken when it moves, once, and leaves nothing behind.
+
+Method: waiters and timeouts on virtual time.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from semel.broker.waiting import Waiters, wait_for_any
+from semel.runtime.simulation import Simulation
+
+T = TypeVar("T")
+
+
+def play(story: Coroutine[Any, Any, T]) -> T:
+    return Simulation(1).run(story)
+
+
+def test_the_first_that_moves_wakes() -> None:
+    async def story() -> None:
+        here, there = Waiters(), Waiters()
+        waiting = asyncio.create_task(wait_for_any([here, there], 10))
+        await asyncio.sleep(1)
+        assert here
+        assert there
+        there.wake()
+        assert await waiting
+        assert asyncio.get_running_loop().time() < 1.1
+        assert not here, "it waits nowhere any more"
+        assert not there
+
+    play(story())
+
+
+def test_patience_ends() -> None:
+    async def story() -> None:
+        here = Waiters()
+        assert not await wait_for_any([here], 2.5)
+        assert 2.5 <= asyncio.get_running_loop().time() < 2.6
+        assert not here
+
+    play(story())
+
+
+def test_nowhere_to_wait_is_only_time() -> None:
+    async def story() -> None:
+        assert not await wait_for_any([], 3)
+        assert asyncio.get_running_loop().time() >= 3
+
+    play(story())
+
+
+def test_everybody_is_woken_and_only_once() -> None:
+    async def story() -> list[int]:
+        here, woken = Waiters(), list[int]()
+
+        async def wait(number: int) -> None:
+            assert await wait_for_any([here], 10)
+            woken.append(number)
+
+        tasks = [asyncio.create_task(wait(number)) for number in range(3)]
+        await asyncio.sleep(1)
+        here.wake()
+        here.wake()  # Nobody is left to hear this.
+        await asyncio.gather(*tasks)
+        return woken
+
+    assert play(story()) == [0, 1, 2]
+
+
+def test_two_places_that_move_at_once_wake_once() -> None:
+    async def story() -> None:
+        here, there = Waiters(), Waiters()
+        waiting = asyncio.create_task(wait_for_any([here, there], 10))
+        await asyncio.sleep(1)
+        here.wake()
+        there.wake()
+        assert await waiting
+
+    play(story())
+
+
+def test_a_request_that_is_given_up_leaves_no_waiter() -> None:
+    async def story() -> None:
+        here, there = Waiters(), Waiters()
+        waiting = asyncio.create_task(wait_for_any([here, there], 10))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert not here
+        assert not there
+        here.wake()
+
+    play(story())
+
+
+def test_waking_where_nobody_waits_is_nothing() -> None:
+    waiters = Waiters()
+    assert not waiters
+    waiters.wake()
