@@ -9,7 +9,7 @@ Rules.  * Deciding, writing and recording are one step without waiting: order in
           refuses everything until it is loaded again.
         * log start <= last stable <= high watermark <= log end, and none of the last three moves back except
           by truncation.
-        * Nothing here waits or syncs on the append path. `begin_flush` hands out what to sync, a thread syncs
+        * Nothing here waits or syncs on the append path (a new leader epoch is noted durably, once). `begin_flush` hands out what to sync, a thread syncs
           it, `finish_flush` moves the recovery point: what lies below it survives a power cut.
 Elsewhere. What is read from where: `reading`. When to delete: `retention`. After a crash: `recovery`.
 """
@@ -309,7 +309,7 @@ class PartitionLog:
         """
         files: list[File] = []
         paths: list[str] = []
-        first = self._segment_index(self.recovery_point - 1)
+        first = self.segment_index(self.recovery_point - 1)
         for segment in self.segments[first:]:
             files.append(segment.file)
             if segment is not self.active:
@@ -427,7 +427,7 @@ class PartitionLog:
             return
         # Snapshots first: one above the new end would describe batches that never were.
         self.snapshots.remove_above(offset)
-        keep = self._segment_index(offset - 1) + 1  # The first one stays in any case: a log needs one.
+        keep = self.segment_index(offset - 1) + 1  # The first one stays in any case: a log needs one.
         self._drop(list(reversed(self.segments[keep:])), now_ms)
         del self.segments[keep:]
         self.active.truncate_to(offset)
@@ -467,7 +467,7 @@ class PartitionLog:
         from_offset = self.segments[0].base_offset if start is None else start
         replay(
             producers,
-            self.segments[self._segment_index(from_offset) :],
+            self.segments[self.segment_index(from_offset) :],
             now_ms,
             from_offset=from_offset,
             up_to=up_to,
@@ -479,7 +479,8 @@ class PartitionLog:
 
     def segment_at(self, offset: int) -> Segment:
         """The segment that would hold `offset`."""
-        return self.segments[self._segment_index(offset)]
+        return self.segments[self.segment_index(offset)]
 
-    def _segment_index(self, offset: int) -> int:
+    def segment_index(self, offset: int) -> int:
+        """The place of that segment among `segments`."""
         return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)

@@ -56,7 +56,7 @@ def read(
     upper_bound = min(upper_bound, log.log_end_offset)
     if offset >= upper_bound:
         return None
-    first = log.segments.index(log.segment_at(offset))
+    first = log.segment_index(offset)
     for index in range(first, len(log.segments)):
         segment = log.segments[index]
         found = segment.locate(offset)
@@ -100,7 +100,7 @@ def _slice(
 def aborted_transactions(log: PartitionLog, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
     """The aborted transactions with records in [fetch_offset, upper_bound), those begun before it included."""
     aborted: list[AbortedTxn] = []
-    for segment in log.segments[log.segments.index(log.segment_at(fetch_offset)) :]:
+    for segment in log.segments[log.segment_index(fetch_offset) :]:
         for entry in segment.txn_index.collect(fetch_offset, upper_bound):
             if entry is None:
                 return aborted
