@@ -48,7 +48,7 @@ class Scale:
     lives: int = PAIRS_DEFAULT
 
 
-QUICK: Final = Scale(48, 500, 500, 3_000, {100: 60_000, 1024: 20_000}, 128_000_000, 1)
+QUICK: Final = Scale(48, 500, 500, 3_000, {100: 60_000}, 128_000_000, 1)
 
 
 @dataclass(slots=True)
