@@ -228,3 +228,26 @@ def test_a_disk_that_refuses_is_an_answer() -> None:
         assert await delete(client, "orders") == [ErrorCode.KAFKA_STORAGE_ERROR]
 
     told(story, cut_power=True)
+
+
+def test_a_topic_whose_logs_are_not_made_yet_says_so() -> None:
+    """Metadata is changed first; a client that asks in between is told to ask again, not that there are no partitions."""
+
+    async def ask_while_it_is_made(client: Client) -> None:
+        client.disk.sync_delay_seconds = (1.0, 1.0)
+        other = await client.another()
+        creating = asyncio.create_task(other.create("orders", partitions=3))
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=False
+        )
+        seen = set()
+        while not creating.done():
+            topic = (await client.ask(request, 9)).topics[0]
+            seen.add(ErrorCode(topic.error_code))
+            if not topic.error_code:
+                assert len(topic.partitions) == 3
+            await asyncio.sleep(0.1)
+        assert seen <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE}
+        assert ErrorCode.LEADER_NOT_AVAILABLE in seen
+
+    told(ask_while_it_is_made)

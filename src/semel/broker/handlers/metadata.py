@@ -94,7 +94,11 @@ def _find(broker: BrokerContext, asked: MetadataRequestTopic) -> MetadataRespons
 
 def _described(broker: BrokerContext, row: TopicRow) -> MetadataResponseTopic:
     here = [broker.node_id]
+    partitions = broker.partitions.of_topic(row.name)
+    # A topic is in the metadata a moment before its logs are: the client asks again.
+    ready = len(partitions) == row.partitions
     return MetadataResponseTopic(
+        error_code=ErrorCode.NONE if ready else ErrorCode.LEADER_NOT_AVAILABLE,
         name=row.name,
         topic_id=row.topic_id.bytes,
         is_internal=row.name in topic_names.INTERNAL,
@@ -106,6 +110,6 @@ def _described(broker: BrokerContext, row: TopicRow) -> MetadataResponseTopic:
                 replica_nodes=list(here),
                 isr_nodes=list(here),
             )
-            for index, partition in enumerate(broker.partitions.of_topic(row.name))
+            for index, partition in enumerate(partitions)
         ],
     )
