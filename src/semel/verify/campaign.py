@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from semel.runtime.environment import environment
-from semel.verify.scenarios import directory_crash, log_crash
+from semel.verify.scenarios import directory_crash, log_crash, produce
 
 SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "directory_crash": directory_crash.run,
     "log_crash": log_crash.run,
+    "produce": produce.run,
 }
 _SEEDS_DEFAULT: Final = 100_000
 _CHUNK: Final = 50

@@ -50,6 +50,8 @@ class Settled:
     topic_id: bytes | None
     """Where the answer names it."""
     base_offset: int
+    attempt: int
+    """Which attempt was answered."""
 
 
 @dataclass(frozen=True, slots=True)

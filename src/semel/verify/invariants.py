@@ -8,6 +8,7 @@ Rules.  What is promised:
         * Once: no record lies at two offsets of a log, and no record lies anywhere of which its producer knows for
           certain that it is not stored.
         * No producer is refused that has done nothing wrong and whose past is there.
+        * A topic made again under its old name is empty.
         * In order: a producer's records lie in the order in which they were given.
         * Read: a reader gets every offset once, one after the other, all below the high watermark; two readers, or a
           reader and the log, never differ about an offset.
@@ -50,6 +51,7 @@ def judge(history: History) -> list[Broken]:
         *_reopenings(history),
         *_producer_ids(history),
         *_what_lies_where(history),
+        *_carried_over(history),
         *_logs(history),
         *_failed_for_certain(history),
         *_refused_without_reason(history),
@@ -190,6 +192,32 @@ def _what_lies_where(history: History) -> Iterator[Broken]:
                     f"{_name(held.get(offset))}",
                     state.topic,
                 )
+
+
+def _carried_over(history: History) -> Iterator[Broken]:
+    """What was stored in one topic is not in another that has its name later.
+
+    Only an attempt that names its topic by name and arrives late can be stored again, in the new one.
+    """
+    given = {(one.producer, one.batch): one for one in history.of(Given)}
+    homes: dict[bytes, bytes] = {}
+    for settled in history.of(Settled):
+        batch = given[settled.producer, settled.batch]
+        topic_id = settled.topic_id or history.topic_at(batch.topic, settled.since, settled.at)
+        if topic_id is not None and (settled.topic_id is not None or settled.attempt == 1):
+            homes.update(dict.fromkeys(batch.values, topic_id))
+    for place, (state, batches) in history.logs.items():
+        strange = [
+            value
+            for batch in batches
+            for value in batch.values
+            if homes.get(value, place.topic_id) != place.topic_id
+        ]
+        if strange:
+            yield Broken(
+                f"{state.topic}-{place.partition} holds {_name(strange[0])}, which was stored in an earlier topic of that name",
+                state.topic,
+            )
 
 
 # Logs

@@ -61,6 +61,8 @@ class World:
         self.dice = seeded_dice(seed, "world")
         self.actors: dict[str, Actor] = {}
         self.calm = False
+        self.is_over = False
+        """Nothing counts any more: what is left of the world is being taken apart."""
         self.broker = BrokerHost(self, settings)
 
     def add(self, actor: Actor) -> None:
@@ -292,7 +294,9 @@ class _Unexpected(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, OSError | LogError | DiskCrashed):
+        if self._world.is_over or error is None:
+            return
+        if not isinstance(error, OSError | LogError | DiskCrashed):
             self._world.flaw(f"{record.getMessage()}: {error!r}")
 
 

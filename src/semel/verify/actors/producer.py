@@ -306,22 +306,27 @@ class _Delivery:
             code = ErrorCode(answer.error_code)
             self._is_stale = self._is_stale or code in _STALE
             event = Answered(send.partition, send.batch_id, code, answer.base_offset)
-        self._carry_out(self._in_flight.handle(event, self._runtime.clock.monotonic_ms()), since, topic_id)
+        decisions = self._in_flight.handle(event, self._runtime.clock.monotonic_ms())
+        self._carry_out(decisions, since, topic_id, send.attempt)
 
     def _expire(self, topic_partition: TopicPartition, batch_id: int) -> None:
         if batch_id in self._batches:
             event = Expired(topic_partition, batch_id)
-            self._carry_out(self._in_flight.handle(event, self._runtime.clock.monotonic_ms()), 0.0, None)
+            self._carry_out(self._in_flight.handle(event, self._runtime.clock.monotonic_ms()), 0.0, None, 0)
             self._wake.set()
 
     def _carry_out(
-        self, decisions: list[Decision[TopicPartition]], since: float, topic_id: bytes | None
+        self,
+        decisions: list[Decision[TopicPartition]],
+        since: float,
+        topic_id: bytes | None,
+        attempt: int,
     ) -> None:
         history, now = self._world.history, self._world.now()
         for decision in decisions:
             match decision:
                 case Settle(topic_partition, batch_id, base_offset):
-                    history.add(Settled(now, since, self._name, batch_id, topic_id, base_offset))
+                    history.add(Settled(now, since, self._name, batch_id, topic_id, base_offset, attempt))
                     if self._batches.pop(batch_id).is_last_word:
                         self._awaited.pop(topic_partition, None)
                 case Fail(topic_partition, batch_id, code, maybe_stored):

@@ -77,6 +77,7 @@ class Story:
         broker.end(self.dice.choice(_LAST_ENDINGS), 0.1)
         await broker.until_serving()
         broker.read_logs()
+        world.is_over = True
         keeper.cancel()
 
     def _producers(self) -> list[Producer]:

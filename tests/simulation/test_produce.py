@@ -1,0 +1,202 @@
+"""A broker and idempotent clients through everything that goes wrong: nothing is lost, doubled or out of order.
+
+Method: whole worlds on the simulated runtime, each from one integer. Fixed seeds keep what holds, random ones look for what
+does not; a failing seed is printed with its story and fails again, alone: `semel.verify.scenarios.produce.run(seed)`.
+Then the broker is broken on purpose, one promise at a time, and the judgement must notice within a few seeds.
+"""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import produced_story
+from semel.broker.partitions import Partition, Partitions
+from semel.broker.producer_ids import BLOCK_SIZE, ProducerIds
+from semel.core.idempotence.producer_state import ProducerState
+from semel.core.idempotence.producer_window import APPEND, Duplicate, ProducerWindow, Verdict
+from semel.core.records.batch import BatchHeader
+from semel.log import reading
+from semel.log.partition_log import Appended, AppendResult, PartitionLog
+from semel.verify.scenarios import produce
+from semel.verify.scenarios.log_crash import PromiseBroken
+
+_CHUNK = 20
+_FIXED = 200
+_RANDOM = 40
+_SEEDS_TO_FIND_IT = 60
+
+
+@pytest.mark.parametrize("first", range(0, _FIXED, _CHUNK))
+def test_fixed_seeds(first: int) -> None:
+    for seed in range(first, first + _CHUNK):
+        produce.run(seed)
+
+
+# Each of these once showed a flaw, of the broker or of the log below it.
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (836, "a topic made again took over the log of the one before, whose deletion the disk had refused"),
+        (1071, "the same, found by a kill"),
+    ],
+)
+def test_seeds_that_once_failed(seed: int, what: str) -> None:
+    produce.run(seed)
+
+
+@pytest.mark.parametrize("chunk", range(_RANDOM // _CHUNK))
+def test_random_seeds(chunk: int) -> None:
+    first = random.SystemRandom().randrange(10**6, 10**9)
+    print(f"seeds {first} to {first + _CHUNK - 1}")
+    for seed in range(first, first + _CHUNK):
+        produce.run(seed)
+
+
+def test_a_run_is_reproduced_to_the_byte_by_its_seed() -> None:
+    """Twice, in processes whose sets and dictionaries of strings are ordered differently."""
+    program = Path(produced_story.__file__)
+    printed = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, str(program), "17"], env=environment, capture_output=True, text=True, check=True
+        )
+        printed.add(done.stdout)
+    assert len(printed) == 1
+    assert len(printed.pop().split()) == 2
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert len({produced_story.digests(seed) for seed in range(3)}) == 3
+
+
+# Broken on purpose
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def _judges_nothing(patch: pytest.MonkeyPatch) -> None:
+    def judge(self: ProducerState, header: BatchHeader, **_: Any) -> Verdict:
+        return APPEND
+
+    patch.setattr(ProducerState, "judge", judge)
+
+
+def _takes_any_sequence(patch: pytest.MonkeyPatch) -> None:
+    """Duplicates are known, but a gap is not seen: what comes early is stored early."""
+    patch.setattr(ProducerWindow, "_out_of_order", lambda *_: None)
+
+
+def _answers_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    async def settle(self: Partition, end_offset: int) -> None:
+        self._show(end_offset)
+
+    patch.setattr(Partition, "settle", settle)
+
+
+def _drops_a_batch_it_acknowledged(patch: pytest.MonkeyPatch) -> None:
+    append = Partition.append
+
+    def forgetful(self: Partition, data: bytearray, **more: bool) -> AppendResult:
+        result = append(self, data, **more)
+        if isinstance(result, Appended) and result.base_offset % 5 == 4:
+            self.log.truncate_to(result.base_offset, 0)
+        return result
+
+    patch.setattr(Partition, "append", forgetful)
+
+
+def _forgets_producers_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    load = Partitions.load
+
+    def forgetful(self: Partitions) -> None:
+        load(self)
+        for partition in self:
+            partition.log.producers.clear(partition.log.log_end_offset)
+
+    patch.setattr(Partitions, "load", forgetful)
+
+
+def _gives_producer_ids_again(patch: pytest.MonkeyPatch) -> None:
+    build = ProducerIds.__init__
+
+    def from_the_start(self: ProducerIds, store: Any) -> None:
+        build(self, store)
+        self._end = BLOCK_SIZE
+
+    patch.setattr(ProducerIds, "__init__", from_the_start)
+
+
+def _answers_a_duplicate_with_another_offset(patch: pytest.MonkeyPatch) -> None:
+    find = ProducerWindow._find
+
+    def shifted(self: ProducerWindow, first_sequence: int, last_sequence: int) -> Duplicate | None:
+        found = find(self, first_sequence, last_sequence)
+        return None if found is None else replace(found, base_offset=found.base_offset + 1)
+
+    patch.setattr(ProducerWindow, "_find", shifted)
+
+
+def _shows_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    read = reading.read
+
+    def all_of_it(log: PartitionLog, offset: int, **more: Any) -> reading.LogSlice | None:
+        more["upper_bound"] = log.log_end_offset
+        return read(log, offset, **more)
+
+    patch.setattr(reading, "read", all_of_it)
+
+
+def _keeps_the_log_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
+    def delete(self: Partitions, topic: str) -> None:
+        for partition in self._by_topic.pop(topic, []):
+            self._directory.topic_ids.pop(partition.log.topic_partition)
+
+    patch.setattr(Partitions, "delete", delete)
+
+
+def _refuses_everybody_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """No promise about records is broken by a broker that takes none; the bound on settling is."""
+    load = Partitions.load
+
+    def stuck(self: Partitions) -> None:
+        load(self)
+        for partition in self:
+            partition.log.offline = "for ever"
+
+    patch.setattr(Partitions, "load", stuck)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "noticed"),
+    [
+        (_judges_nothing, "stored twice"),
+        (_takes_any_sequence, "was given before what lies before it"),
+        (_answers_before_the_sync, "synced before it is shown"),
+        (_drops_a_batch_it_acknowledged, "was told"),
+        (_forgets_producers_at_a_restart, "are not what they were"),
+        (_gives_producer_ids_again, "was given to"),
+        (_answers_a_duplicate_with_another_offset, "was told"),
+        (_shows_what_is_not_synced, "readers may see up to"),
+        (_keeps_the_log_of_a_deleted_topic, "earlier topic of that name"),
+        (_refuses_everybody_after_a_restart, "after it was calm"),
+    ],
+)
+def test_a_broken_broker_is_found(break_it: Break, noticed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_it(monkeypatch)
+    other_findings = []
+    for seed in range(_SEEDS_TO_FIND_IT):
+        try:
+            produce.run(seed)
+        except PromiseBroken as broken:
+            if noticed in str(broken) and f"seed {seed}" in str(broken):
+                return
+            other_findings.append(str(broken).splitlines()[0])
+    pytest.fail(f"{_SEEDS_TO_FIND_IT} seeds, and nothing says {noticed!r}, only {other_findings}")
