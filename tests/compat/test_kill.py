@@ -19,7 +19,7 @@ import pytest
 from compat_clients import PYTHON_CLIENTS, Client
 from compat_kit import BrokerProcess, eventually, numbered, stored
 
-RECORDS = 6000
+RECORDS = 12_000
 PARTITIONS = 3
 SENT = numbered(RECORDS, PARTITIONS)
 
@@ -35,6 +35,10 @@ def check(directory: Path, topic: str, offsets: Sequence[int]) -> None:
         assert [record.value for record in held] == [r.value for r in SENT if r.partition == partition]
         told = [o for o, record in zip(offsets, SENT, strict=True) if record.partition == partition]
         assert told == [record.offset for record in held]
+
+
+def all_begun(directory: Path, names: Sequence[str]) -> bool:
+    return all(any(path.stat().st_size for path in directory.glob(f"by-{name}-*/*.log")) for name in names)
 
 
 def moved_on(directory: Path, goal: int, loads: Sequence[Future[list[int]]]) -> bool:
@@ -73,6 +77,8 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_under_load(
     ):
         loads = {client.name: processes.submit(send, client, broker.bootstrap) for client in PYTHON_CLIENTS}
         loads[java_client.name] = threads.submit(send, java_client, broker.bootstrap)
+        # A client that finds no broker at its start may give up at once: let all begin.
+        eventually(partial(all_begun, broker.directory, list(loads)), "every client has sent something", 90)
         under_load = 0
         for strike in ways_to_suffer(broker):
             goal = progress(broker.directory) + dice.randrange(20_000, 60_000)
