@@ -1,0 +1,71 @@
+"""A client's settings: Kafka's names, checked, with the nearest right one for a wrong one.
+
+Method: tables of what is given and what it becomes, or why not.
+"""
+
+import re
+
+import pytest
+
+from semel.client.config import Address, ClientConfig
+from semel.errors import ConfigError
+
+
+def test_defaults_are_kafkas_except_isolation() -> None:
+    config = ClientConfig.of({})
+    assert config.acks == -1
+    assert config.request_timeout_ms == 30_000
+    assert config.delivery_timeout_ms == 120_000
+    assert config.retries == 2**31 - 1
+    assert config.isolation_level == "read_committed"
+
+
+def test_dots_and_underscores_mean_the_same() -> None:
+    assert ClientConfig.of({"request.timeout.ms": "5"}) == ClientConfig.of({"request_timeout_ms": "5"})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("localhost:9092", (Address("localhost", 9092),)),
+        ("a:1, b:2,", (Address("a", 1), Address("b", 2))),
+        ("[::1]:9092", (Address("::1", 9092),)),
+    ],
+)
+def test_bootstrap_servers(given: str, expected: tuple[Address, ...]) -> None:
+    servers = ClientConfig.of({"bootstrap.servers": given}).bootstrap_servers
+    assert servers == expected
+
+
+def test_an_address_is_written_as_it_is_read() -> None:
+    assert [str(Address("::1", 1)), str(Address("host", 2))] == ["[::1]:1", "host:2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "request.timeout",
+            "1",
+            "request.timeout is no setting of a client: did you mean request.timeout.ms?",
+        ),
+        ("zzz", "1", "zzz is no setting of a client; there are acks, "),
+        ("request.timeout.ms", "0", "request.timeout.ms=0: use a whole number from 1 to 2147483647"),
+        ("retries", "-1", "retries=-1: use a whole number from 0 to 2147483647"),
+        ("acks", "2", "acks=2: use all, 1 or 0"),
+        ("compression.type", "brotli", "compression.type=brotli: use none or gzip or snappy or lz4 or zstd"),
+        ("isolation.level", "none", "isolation.level=none: use read_uncommitted or read_committed"),
+        ("security.protocol", "SSL", "security.protocol=SSL: use PLAINTEXT"),
+        ("bootstrap.servers", "", "name at least one broker as HOST:PORT"),
+        ("bootstrap.servers", "localhost", "'localhost' is no address of a broker: use HOST:PORT"),
+        ("bootstrap.servers", "host:0", "'host:0' is no address of a broker"),
+        ("bootstrap.servers", "::1:9092", "'::1:9092' is no address of a broker"),
+    ],
+)
+def test_what_cannot_be(name: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        ClientConfig.of({name: value})
+
+
+def test_choices_are_taken_in_any_case() -> None:
+    assert ClientConfig.of({"isolation.level": "READ_UNCOMMITTED"}).isolation_level == "read_uncommitted"
