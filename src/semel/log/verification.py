@@ -372,10 +372,9 @@ class _SegmentCheck:
                 path,
                 f"timestamp {timestamp} at offset {offset}: an earlier record has {self._largest_timestamps[at - 1]}",
             )
-        elif self._timestamps[at] < timestamp:
+        elif self._timestamps[at] != timestamp:
             self.flaw(
-                path,
-                f"timestamp {timestamp} at offset {offset}: no record there is later than {self._timestamps[at]}",
+                path, f"timestamp {timestamp} at offset {offset}: the batch there has {self._timestamps[at]}"
             )
 
     def _check_time_end(self, path: str, last: tuple[int, int] | None) -> None:
