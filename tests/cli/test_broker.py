@@ -74,6 +74,15 @@ def test_it_says_once_that_it_is_ready_and_a_signal_ends_it_in_order(
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_compiled_kernels_come_once_it_serves(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        assert stored(broker.bootstrap, b"checked in Python, or not any more") == [Stored(0, 0, 1)]
+        assert broker.process.stderr is not None
+        assert any("compiled kernels are in use" in line for line in broker.process.stderr)
+        assert stored(broker.bootstrap, b"checked by a kernel") == [Stored(0, 1, 1)]
+        assert broker.stop()[0] == 0
+
+
 def test_what_it_stored_is_there_after_a_restart(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         assert stored(broker.bootstrap, b"one", b"two") == [Stored(0, 0, 2)]

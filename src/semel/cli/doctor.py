@@ -57,14 +57,16 @@ def command(bootstrap: str, settings: dict[str, str], output: str) -> None:
 
 async def examine(cluster: "Cluster") -> list[Sentence]:
     """Everything there is to say about a cluster that can be reached."""
-    from semel.errors import RefusedError, UnsupportedVersionError
+    from semel.errors import DisconnectedError, RefusedError, UnreachableError, UnsupportedVersionError
 
     checks: list[Check] = [_brokers, _apis, _leaders, _disks, _clocks, _producers]
     sentences: list[Sentence] = []
     for check in checks:
         try:
             sentences += await check(cluster)
-        except (UnsupportedVersionError, RefusedError) as error:
+        except UnreachableError:
+            raise  # There is nothing to examine.
+        except (UnsupportedVersionError, RefusedError, DisconnectedError) as error:
             sentences.append(Sentence("warning", f"One thing could not be looked at: {error}"))
     return sentences
 

@@ -28,6 +28,7 @@ def load_kernels_beside(*, daemon: bool, then: Callable[[], object] | None = Non
         except Exception:  # Whatever the compiler could not do: everything works without it.
             _logger.exception("kernels could not be loaded: records go on being checked in plain Python")
             return
+        _logger.info("compiled kernels are in use")
         if then is not None:
             then()
 

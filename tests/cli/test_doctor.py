@@ -1,0 +1,137 @@
+"""`semel doctor` finds what is wrong with a cluster, and says so in a sentence with the way out.
+
+Method: a broker played by a function shows one trouble at a time.
+"""
+
+from typing import Any
+
+from fake_broker import FakeBroker, metadata, told
+from semel.cli.doctor import Sentence, examine
+from semel.client.cluster import Cluster
+from semel.core.wire.api_versions import ServedApi
+from semel.core.wire.message import Request, Response
+from semel.core.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from semel.core.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from semel.core.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from semel.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from semel.core.wire.registry import ApiKey
+from semel.errors import ErrorCode
+from semel.runtime.clock import SIMULATION_START_MS
+
+HOUR_MS = 3_600_000
+SOUND = MetadataResponsePartition(leader_id=1, replica_nodes=[1], isr_nodes=[1])
+
+
+class Patient:
+    """What a broker shows; sound unless something is changed."""
+
+    def __init__(self) -> None:
+        self.partition = SOUND
+        self.log_dir = DescribeLogDirsResult(log_dir="/data", total_bytes=1 << 40, usable_bytes=1 << 39)
+        self.producers: list[ProducerState] = []
+        self.brokers: list[MetadataResponseBroker] = []
+        self.served: tuple[ServedApi, ...] | None = None
+
+    def answer(self, request: Request[Any]) -> Response:
+        match request:
+            case MetadataRequest():
+                answer = metadata(MetadataResponseTopic(name="t", partitions=[self.partition]))
+                answer.brokers += self.brokers
+                return answer
+            case DescribeLogDirsRequest():
+                return DescribeLogDirsResponse(results=[self.log_dir])
+            case DescribeProducersRequest():
+                partition = PartitionResponse(active_producers=self.producers)
+                return DescribeProducersResponse(topics=[TopicResponse(name="t", partitions=[partition])])
+            case _:
+                offset = ListOffsetsPartitionResponse(offset=0, timestamp=SIMULATION_START_MS)
+                return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[offset])])
+
+    def examined(self) -> list[Sentence]:
+        sentences: list[Sentence] = []
+
+        async def story(cluster: Cluster) -> None:
+            sentences.extend(await examine(cluster))
+
+        told(FakeBroker(self.answer, self.served), story, default_api_timeout_ms="2000")
+        return sentences
+
+    def troubles(self) -> list[Sentence]:
+        return [one for one in self.examined() if one.level != "ok"]
+
+
+def test_a_sound_cluster_has_no_troubles() -> None:
+    patient = Patient()
+    sentences = patient.examined()
+    assert {one.level for one in sentences} == {"ok"}
+    assert len(sentences) == 6
+
+
+def test_a_partition_without_a_leader() -> None:
+    patient = Patient()
+    patient.partition = MetadataResponsePartition(leader_id=-1, replica_nodes=[1])
+    assert patient.troubles() == [
+        ("problem", "1 partition without a leader: t-0."),
+        ("problem", "1 partition with replicas that are not in sync: t-0."),
+    ]
+
+
+def test_a_directory_that_is_offline_or_nearly_full() -> None:
+    patient = Patient()
+    patient.log_dir = DescribeLogDirsResult(log_dir="/data", error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    assert patient.troubles() == [
+        ("problem", "The directory /data of broker 1 is offline (KAFKA_STORAGE_ERROR): see the broker's log.")
+    ]
+    patient.log_dir = DescribeLogDirsResult(log_dir="/data", total_bytes=100 << 30, usable_bytes=2 << 30)
+    ((level, text),) = patient.troubles()
+    assert (level, text.endswith("2.0 GiB (2%) are free.")) == ("problem", True)
+
+
+def test_a_broker_that_announces_an_address_nobody_can_use() -> None:
+    patient = Patient()
+    patient.brokers = [MetadataResponseBroker(node_id=2, host="127.0.0.1", port=1)]
+    patient.log_dir = DescribeLogDirsResult(log_dir="/data")
+    level, text = next(one for one in patient.troubles())
+    assert level == "problem"
+    assert text.startswith("Broker 2 announces itself at 127.0.0.1:1, where this machine does not reach it: ")
+    assert text.endswith("Check advertised.listeners.")
+
+
+def test_an_idle_producer_is_counted_and_a_hanging_transaction_is_wrong() -> None:
+    patient = Patient()
+    long_ago = SIMULATION_START_MS - 5 * HOUR_MS
+    patient.producers = [ProducerState(producer_id=7, last_timestamp=long_ago, current_txn_start_offset=42)]
+    sentences = patient.examined()
+    assert any("1 were idle for over an hour, the longest for 5.0 h" in one.text for one in sentences)
+    assert patient.troubles() == [
+        ("problem", "1 transaction open without a write for 15 minutes: producer 7 from offset 42.")
+    ]
+
+
+def test_an_old_broker_is_named_as_one() -> None:
+    patient = Patient()
+    patient.served = (ServedApi(ApiKey.METADATA, 0, 5), ServedApi(ApiKey.LIST_OFFSETS, 0, 7))
+    levels = [one.level for one in patient.troubles()]
+    texts = "\n".join(one.text for one in patient.troubles())
+    assert "does not serve Produce, Fetch, InitProducerId, CreateTopics: use a newer one." in texts
+    assert "One thing could not be looked at: " in texts
+    assert levels.count("problem") == 1
