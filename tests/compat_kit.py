@@ -6,6 +6,7 @@ another client.
 """
 
 import asyncio
+import importlib
 import random
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import uvloop
 
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
+from semel.broker.dispatch import SERVED
 from semel.core.records import batch
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import Record, iter_records
@@ -77,6 +79,9 @@ class ThreadBroker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+        # Before there is a second thread: pytest rewrites what is imported, which CPython 3.11 cannot do in two at once.
+        for name in SERVED.values():
+            importlib.import_module(f"semel.broker.handlers.{name}")
         self.broker: Broker | None = None
         self.bootstrap = ""
 

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from compat_clients import Client, ClientError
+import compat_clients
+from compat_clients import Client, ClientError, KafkaPython
 from compat_kit import ThreadBroker, copies, eventually, numbered, values
 from compat_proxy import Fate, FaultProxy, at, at_random
 from semel.core.records.build import RecordInput, build_batch
@@ -218,20 +219,13 @@ def test_a_thousand_lost_or_late_acks_leave_one_copy_each(
     assert values(broker.directory, topic) == sent
 
 
-def test_a_client_that_gives_up_says_so(broker: ThreadBroker, topic: str) -> None:
+def test_a_client_that_gives_up_says_so(
+    broker: ThreadBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The harness can fail: a link that loses everything ends in the client's own error, not in a pass."""
-    from compat_clients import KafkaPython
-
-    class Impatient(KafkaPython):
-        name = "impatient"
-
-    def nothing_passes(key: ApiKey, count: int) -> tuple[Fate, float]:
-        return (Fate.CUT_BEFORE if key is PRODUCE else Fate.PASS), 0.0
-
-    import compat_clients
-
-    with FaultProxy(broker.bootstrap, nothing_passes) as proxy, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compat_clients, "DEADLINE_SECONDS", 2)
+    monkeypatch.setattr(compat_clients, "DEADLINE_SECONDS", 2)
+    with FaultProxy(broker.bootstrap, at_random(1, {Fate.CUT_BEFORE: 1.0}, faults_max=10**6)) as proxy:
         with pytest.raises(ClientError):
-            Impatient().produce(proxy.bootstrap, topic, numbered(1), lossy=True)
+            KafkaPython().produce(proxy.bootstrap, topic, numbered(1), lossy=True)
+        assert set(proxy.fates()) == {Fate.CUT_BEFORE}
     assert values(broker.directory, topic) == []
