@@ -70,9 +70,15 @@ class Broker:
         self._directory = directory
         try:
             self._context = await self._load(directory)
-            await self._listen(self._context)
         except BaseException:
             directory.release()
+            raise
+        try:
+            await self._listen(self._context)
+        except BaseException:
+            directory.close(
+                runtime.clock.now_ms()
+            )  # All logs are open and as they were: the next start may trust them.
             raise
         self._keep_going()
 

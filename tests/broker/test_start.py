@@ -1,0 +1,45 @@
+"""A start that fails costs nothing: the directory is free again, and as trustworthy as before.
+
+Method: a port that is taken, on the simulated network and disk; then the same directory on a free one.
+"""
+
+import asyncio
+
+import pytest
+
+from semel.broker.app import Broker
+from semel.broker.config import BrokerConfig
+from semel.errors import LogError
+from semel.runtime.bundle import Runtime
+from semel.runtime.simulation import Simulation
+
+
+def config(port: int) -> BrokerConfig:
+    return BrokerConfig.of({"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": "/data"})
+
+
+def test_a_port_that_is_taken_leaves_the_clean_stop_clean() -> None:
+    simulation = Simulation(1)
+    host = simulation.host("127.0.0.1")
+
+    async def program(runtime: Runtime) -> None:
+        first = Broker(config(9092), runtime)
+        await first.start()
+        await first.stop()
+        assert runtime.files.exists("/data/.kafka_cleanshutdown")
+        await runtime.network.listen(asyncio.Protocol, "127.0.0.1", 9092)
+        with pytest.raises(OSError, match="in use"):
+            await Broker(config(9092), runtime).start()
+        assert runtime.files.exists("/data/.kafka_cleanshutdown")
+
+    async def main() -> None:
+        await host.start(program)
+
+    simulation.run(main())
+
+
+def test_a_broker_that_was_not_started_says_so() -> None:
+    simulation = Simulation(1)
+    runtime = simulation.host("127.0.0.1").boot()
+    with pytest.raises(LogError, match="has not been started"):
+        _ = Broker(config(0), runtime).bootstrap
