@@ -41,7 +41,9 @@ class GroupCommit:
                 )
 
     async def flush(self) -> None:
-        """Wait for the sync that runs, or for a new one."""
+        """Wait for the sync that runs, or for a new one; raises `LogError` if the log is offline."""
+        if self._log.offline is not None:
+            raise LogError(f"{self._log.topic_partition} is offline: {self._log.offline}")
         if self._running is None:
             name = f"sync {self._log.topic_partition}"
             self._running = self._tasks.spawn(self._sync(), name=name)

@@ -73,6 +73,7 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.segments = segments
         self.producers = producers
+        self._known_producers = producers.producers  # A view that stays good: asked for every batch.
         self.snapshots = snapshots
         self.leader_epochs = leader_epochs
         self.log_start_offset = log_start_offset
@@ -145,7 +146,7 @@ class PartitionLog:
                 if isinstance(verdict, Duplicate):
                     self.duplicates_dropped += 1
                 return verdict
-            if header.base_sequence > 0 and header.producer_id not in self.producers:
+            if header.base_sequence > 0 and header.producer_id not in self._known_producers:
                 _logger.warning(
                     "%s: producer %d goes on at sequence %d, but nothing is known of it here; accepted, its state starts now",
                     self.topic_partition,
@@ -322,8 +323,11 @@ class PartitionLog:
         return FlushJob(self.log_end_offset, self.truncations, files, paths, directory, self._files)
 
     def finish_flush(self, job: FlushJob, now_ms: int) -> None:
-        """The job ran without an error: what it covered is durable, unless it was cut off meanwhile."""
-        if job.truncations != self.truncations:
+        """The job ran without an error: what it covered is durable, unless it was cut off meanwhile.
+
+        Or unless a sync failed: the system takes the bytes it dropped for clean, so a later sync proves nothing.
+        """
+        if job.truncations != self.truncations or self.offline is not None:
             return
         self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
         self._flushed_ms = now_ms
@@ -335,6 +339,8 @@ class PartitionLog:
 
     def flush(self, now_ms: int) -> None:
         """Sync everything now. Blocks; for close, truncation and tests."""
+        if self.offline is not None:
+            raise LogError(f"{self.topic_partition} is offline: {self.offline}")
         job = self.begin_flush()
         try:
             job.run()
