@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.records import control
-from semel.core.records.batch import BatchHeader
+from semel.core.records.batch import CONTROL_BIT, BatchHeader
 from semel.core.records.control import ControlType
 from semel.log.segment import Segment
 from semel.log.txn_index import AbortedTxn, TxnIndex
@@ -21,7 +21,7 @@ def record_batch(
     producers: ProducerState, header: BatchHeader, data: BytesLike, txn_index: TxnIndex | None, now_ms: int
 ) -> None:
     """Record a stored batch. `data` is looked at for control batches only; without an index none is written."""
-    if not header.is_control or header.records_count == 0:
+    if not header.attributes & CONTROL_BIT or header.records_count == 0:
         producers.record(header, now_ms=now_ms)
         return
     if control.read_control_type(data, 0, header) not in (ControlType.ABORT, ControlType.COMMIT):

@@ -209,9 +209,13 @@ class ProducerWindow:
     def record(self, header: BatchHeader, now_ms: int = NO_TIMESTAMP) -> None:
         """The batch is in the log at `header.base_offset`."""
         delta = header.last_offset_delta
-        last_sequence = header.last_sequence
+        first_sequence = header.base_sequence
+        if first_sequence >= 0:
+            last_sequence = (first_sequence + delta) & sequences.SEQUENCE_MAX
+        else:  # A coordinator's batch: as Kafka counts back from the sequence it has not.
+            last_sequence = header.last_sequence
+            first_sequence = sequences.decrement(last_sequence, delta)
         packed = BATCH.pack(last_sequence, header.base_offset + delta, delta, header.max_timestamp)
-        first_sequence = sequences.decrement(last_sequence, delta)
         if header.producer_epoch != self.producer_epoch:
             self.producer_epoch = header.producer_epoch
             self._batches = packed
