@@ -8,6 +8,7 @@ Rules.  * Pure: no clock, no files. Times are seconds of virtual time and come w
           asked and when it was answered; `topic_at` tells which topic that was, or that nobody can know.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
@@ -190,15 +191,19 @@ class History:
                 known = change.topic_id
         return known
 
-    def story(self, last: int = 60) -> str:
-        """The end of it, a line per event."""
-        return "\n".join(_line(event) for event in self.events[-last:])
-
-    def about(self, topic: str, last: int = 60) -> str:
-        """What concerns one topic, and everything that happened to the world."""
+    def story(self, topic: str | None = None, *, until: float = math.inf, last: int = 60) -> str:
+        """A line per event up to a moment: all of them, or what concerns one topic and the whole world."""
         batches = {(one.producer, one.batch) for one in self.of(Given) if one.topic == topic}
-        chosen = [event for event in self.events if _concerns(event, topic, batches)]
+        chosen = [
+            event
+            for event in self.events
+            if _moment(event) <= until and (topic is None or _concerns(event, topic, batches))
+        ]
         return "\n".join(_line(event) for event in chosen[-last:])
+
+
+def _moment(event: Event) -> float:
+    return event.until if isinstance(event, Unsure) else event.at
 
 
 def _concerns(event: Event, topic: str, batches: set[tuple[str, int]]) -> bool:

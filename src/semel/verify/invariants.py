@@ -16,6 +16,7 @@ Rules.  What is promised:
         * A producer id is given once.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -38,10 +39,11 @@ from semel.verify.history import (
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A promise that was not kept; `topic` is where to look."""
+    """A promise that was not kept; `topic` and `at` are where to look."""
 
     why: str
     topic: str | None = None
+    at: float = math.inf
 
 
 def judge(history: History) -> list[Broken]:
@@ -74,7 +76,9 @@ def _reopenings(history: History) -> Iterator[Broken]:
             if after is None:
                 if not _was_being_deleted(history, before.topic, place, opened):
                     yield Broken(
-                        f"{before.topic}-{place.partition} is gone after {opened.endings}", before.topic
+                        f"{before.topic}-{place.partition} is gone after {opened.endings}",
+                        before.topic,
+                        opened.at,
                     )
                 continue
             yield from _log_reopened(place, before, after, opened)
@@ -83,6 +87,7 @@ def _reopenings(history: History) -> Iterator[Broken]:
                     f"{before.topic}-{place.partition} begins at {after.start} after {opened.endings}, its records below "
                     f"{deleted[place]} were reported as deleted",
                     before.topic,
+                    opened.at,
                 )
 
 
@@ -106,6 +111,7 @@ def _log_reopened(place: Place, before: LogState, after: LogState, opened: Reope
         yield Broken(
             f"{name} ends at {after.end} after {opened.endings}, at least {least} expected: {why}",
             before.topic,
+            opened.at,
         )
     if after.end == before.end and after.producers != before.producers:
         differing = {one.producer_id for one in {*before.producers} ^ {*after.producers}}
@@ -113,6 +119,7 @@ def _log_reopened(place: Place, before: LogState, after: LogState, opened: Reope
             f"{name}: the producers {sorted(differing)} are not what they were before {opened.endings}:\n"
             f"  before {before.producers}\n  after  {after.producers}",
             before.topic,
+            opened.at,
         )
 
 
@@ -317,9 +324,11 @@ def _readers(history: History) -> Iterator[Broken]:
         for offset, _value in read.records:
             expected = positions.get(key, offset)
             if offset != expected:
-                yield Broken(f"{who}: offset {offset} came where {expected} was next", read.topic)
+                yield Broken(f"{who}: offset {offset} came where {expected} was next", read.topic, read.at)
             if offset >= read.limit:
-                yield Broken(f"{who}: offset {offset} came, readers may see up to {read.limit}", read.topic)
+                yield Broken(
+                    f"{who}: offset {offset} came, readers may see up to {read.limit}", read.topic, read.at
+                )
             positions[key] = offset + 1
 
 

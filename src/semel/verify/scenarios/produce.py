@@ -19,7 +19,7 @@ from semel.verify.actors.consumer import Consumer, Tastes
 from semel.verify.actors.producer import Habits, Producer
 from semel.verify.disturbances import Reach, plan, play
 from semel.verify.history import Ending
-from semel.verify.invariants import judge
+from semel.verify.invariants import Broken, judge
 from semel.verify.scenarios.log_crash import PromiseBroken
 from semel.verify.world import Actor, World, watched
 
@@ -27,6 +27,7 @@ SETTLE_SECONDS: Final = 90.0
 """How long after the last disturbance everything must be settled."""
 _TOPICS_SECONDS_MAX: Final = 60.0
 _BROKEN_SHOWN_MAX: Final = 5
+_AFTERMATH_SECONDS: Final = 0.5
 
 
 class Story:
@@ -46,10 +47,11 @@ class Story:
             with watched(self.world):
                 self.world.simulation.run(self._main())
         except Exception as error:
-            raise self._broken([f"the run failed: {type(error).__name__}: {error}"], None) from error
+            failed = Broken(f"the run failed: {type(error).__name__}: {error}")
+            raise self._broken([failed]) from error
         broken = judge(self.world.history)
         if broken:
-            raise self._broken([one.why for one in broken], broken[0].topic)
+            raise self._broken(broken)
 
     def digest(self) -> str:
         """Of everything that ran and was noted, if the story is traced."""
@@ -100,11 +102,11 @@ class Story:
         clients = [name for name in self.world.actors if name != Admin.name]
         return Reach(clients=[*clients, Admin.name], mortal=clients, admin=self.admin, topics=self.topics)
 
-    def _broken(self, whys: list[str], topic: str | None) -> PromiseBroken:
-        history = self.world.history
-        shown = "\n".join(whys[:_BROKEN_SHOWN_MAX])
-        more = f"\nand {len(whys) - _BROKEN_SHOWN_MAX} more" if len(whys) > _BROKEN_SHOWN_MAX else ""
-        story = history.story() if topic is None else history.about(topic)
+    def _broken(self, broken: list[Broken]) -> PromiseBroken:
+        """With the first one's part of the history."""
+        shown = "\n".join(one.why for one in broken[:_BROKEN_SHOWN_MAX])
+        more = f"\nand {len(broken) - _BROKEN_SHOWN_MAX} more" if len(broken) > _BROKEN_SHOWN_MAX else ""
+        story = self.world.history.story(broken[0].topic, until=broken[0].at + _AFTERMATH_SECONDS)
         return PromiseBroken(f"produce seed {self.seed}: {shown}{more}\n{story}")
 
 
