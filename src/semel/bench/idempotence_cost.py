@@ -1,7 +1,8 @@
 """What judging and recording a producer's batches costs a broker, against everything else it does for a request.
 
-Role.   Idempotence on against off differs by less than a machine's noise, so its parts are timed alone: the two calls
-        an idempotent batch adds, over many batches, beside the CPU of whole requests as the broker process spent it.
+Role.   Idempotence on against off differs by less than a machine's noise, so what an idempotent batch adds is timed
+        alone, over many batches, beside the CPU of whole requests as the broker process spent it.
+Rules.  The calls are those of `log.partition_log`, with its arguments: a change there belongs here too.
 """
 
 import gc
@@ -9,8 +10,11 @@ import time
 from typing import Final
 
 from semel.bench.broker_load import records_of
+from semel.bench.measure import BenchError
 from semel.core.idempotence.producer_state import ProducerState
+from semel.core.idempotence.producer_window import Append
 from semel.core.records import batch
+from semel.log.producers import record_batch
 
 _BATCHES: Final = 20_000
 _SLICE: Final = 500
@@ -21,14 +25,16 @@ def judge_and_record_seconds(batches: int = _BATCHES) -> list[float]:
     header = batch.read_header(records_of(100, count=1))._replace(producer_id=1, producer_epoch=0)
     headers = [header._replace(base_sequence=number, base_offset=number) for number in range(batches)]
     state = ProducerState()
-    now_ms = header.max_timestamp
+    known, now_ms = state.producers, header.max_timestamp
     taken: list[float] = []
     gc.collect()
     for first in range(0, batches, _SLICE):
         piece = headers[first : first + _SLICE]
         start = time.thread_time()
         for one in piece:
-            state.judge(one, by_coordinator=False, transactions_v2=False)
-            state.record(one, now_ms=now_ms)
+            verdict = state.judge(one, by_coordinator=False, transactions_v2=False)
+            if not isinstance(verdict, Append) or (one.base_sequence > 0 and one.producer_id not in known):
+                raise BenchError(f"the batch of sequence {one.base_sequence} was judged {verdict}")
+            record_batch(state, one, b"", None, now_ms)
         taken.append((time.thread_time() - start) / len(piece))
     return taken
