@@ -6,7 +6,6 @@ another client.
 """
 
 import asyncio
-import importlib
 import random
 import signal
 import subprocess
@@ -22,7 +21,7 @@ import uvloop
 
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
-from semel.broker.dispatch import SERVED
+from semel.broker.dispatch import import_handlers
 from semel.core.records import batch
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import Record, iter_records
@@ -80,8 +79,7 @@ class ThreadBroker:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
         # Before there is a second thread: pytest rewrites what is imported, which CPython 3.11 cannot do in two at once.
-        for name in SERVED.values():
-            importlib.import_module(f"semel.broker.handlers.{name}")
+        import_handlers()
         self.broker: Broker | None = None
         self.bootstrap = ""
 

@@ -24,8 +24,12 @@ _TEST_NAME_MAX: Final = 200  # A topic's name has at most 249 characters.
 @pytest.fixture(scope="session")
 def semel_broker() -> "Iterator[Broker]":
     """A broker in this process, with temporary data and a free port: `semel_broker.bootstrap`."""
+    from semel.broker.dispatch import import_handlers
     from semel.embedded import Broker
 
+    # pytest reads the source of what a plugin's package imports, and CPython 3.11 cannot always do that on two
+    # threads at a time; so nothing is left to be imported on the broker's.
+    import_handlers()
     with Broker() as broker:
         yield broker
 

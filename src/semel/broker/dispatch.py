@@ -47,6 +47,12 @@ SERVED: Final[dict[ApiKey, str]] = {
 _Handle = Callable[..., Response | Awaitable[Response | None] | None]
 
 
+def import_handlers() -> None:
+    """Import every handler now, for processes where a late import on another thread would be trouble."""
+    for module in SERVED.values():
+        importlib.import_module(_HANDLERS + module)
+
+
 class _Route:
     """An API that is served: how to read its requests and who answers them."""
 
