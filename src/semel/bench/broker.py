@@ -49,6 +49,7 @@ _NOTES: Final = (
     """ConsumerPerformance joins a group, and groups are not served yet: Kafka's consumer is measured with assigned
   partitions by a small program of ours (AssignedConsumer.java).""",
     "Kafka's directory is formatted before its start is timed.",
+    "The CPU of the Java client includes the start of its JVM, its throughput does not.",
     """`judge + record` is timed alone over many batches, because whole requests with and without producer ids differ by
   less than a machine's noise: the last row of that table shows how much.""",
 )

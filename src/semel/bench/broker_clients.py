@@ -3,7 +3,7 @@
 Role.   Each function produces or consumes a number of records and gives a `Load`; the broker is any.
 Rules.  * Clients run at their defaults, with idempotence on. Only confluent-kafka's queues are enlarged: as they come,
           its consumer waits for itself most of the time, and any broker would look the same.
-        * The clock is the client's: JVMs start before it, and so do connections.
+        * The clock is the client's: JVMs start before it, and so do connections. The CPU of a JVM's start is counted.
         * Consumers are assigned their partitions: Kafka's own ConsumerPerformance needs a group.
 """
 

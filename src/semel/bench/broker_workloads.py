@@ -108,7 +108,7 @@ def _large(size: int, scale: Scale) -> Workload:
     records = records_of(size, batch_bytes=_LARGE)
     return Workload(
         "Produce, the loader",
-        f"1 MB batches of {_size_text(size)}",
+        f"produce 1 MB batches of {_size_text(size)}",
         "batches",
         lambda side, topic: produce_large(
             side.wire, ProduceFrame.of(topic, records), scale.large_batches, in_flight=5
@@ -121,7 +121,7 @@ def _middle(scale: Scale) -> Workload:
     records = records_of(100, batch_bytes=_MIDDLE)
     return Workload(
         "Produce, the loader",
-        "16 KB batches of 100 B",
+        "produce 16 KB batches of 100 B",
         "batches",
         lambda side, topic: produce_large(
             side.wire, ProduceFrame.of(topic, records), scale.middle_batches, in_flight=5
@@ -137,9 +137,9 @@ def _small(in_flight: int, count: int) -> Workload:
         requests = small_requests(ProduceFrame.of(topic, records), count, side.wire.producer_id())
         return produce_small(side.wire, requests, in_flight=in_flight)
 
-    work = f"one 100 B record per request, {in_flight} in flight"
+    work = f"tiny requests, {in_flight} in flight"
     return Workload(
-        "Produce, tiny requests",
+        "Produce, the loader, one 100 B record per request",
         work,
         "requests",
         run,
@@ -160,7 +160,7 @@ def _fetch(batches_per_fetch: int, scale: Scale) -> Workload:
         request = ProduceFrame.of(topic, records)
         return fetch(side.wire, topic, batches=batches, batch=request, batches_per_fetch=batches_per_fetch)
 
-    work = f"{batches_per_fetch} MB per request"
+    work = f"fetch {batches_per_fetch} MB per request"
     return Workload("Fetch, the loader", work, "fetches", run, _AS_FAST, fill=fill)
 
 
@@ -171,18 +171,18 @@ def _confluent(size: int, records: int) -> list[Workload]:
     def consume(side: Side, topic: str) -> Load:
         return clients.confluent_consume(side.broker.bootstrap, topic, records=records, size_bytes=size)
 
-    group = "confluent-kafka"
+    group, count = "confluent-kafka", clients.PARTITIONS
     return [
         Workload(
-            group, f"produce {_size_text(size)}", "records", produce, _AS_FAST, partitions=clients.PARTITIONS
+            group, f"{group}, produce {_size_text(size)}", "records", produce, _AS_FAST, partitions=count
         ),
         Workload(
             group,
-            f"consume {_size_text(size)}",
+            f"{group}, consume {_size_text(size)}",
             "records",
             consume,
             _AS_FAST,
-            partitions=clients.PARTITIONS,
+            partitions=count,
             fill=produce,
         ),
     ]
@@ -200,9 +200,17 @@ def _java(home: KafkaHome, size: int, records: int) -> list[Workload]:
 
     group, count = "Kafka's Java client", clients.PARTITIONS
     return [
-        Workload(group, f"produce {_size_text(size)}", "records", produce, _AS_FAST, partitions=count),
         Workload(
-            group, f"consume {_size_text(size)}", "records", consume, _AS_FAST, partitions=count, fill=fill
+            group, f"Java client, produce {_size_text(size)}", "records", produce, _AS_FAST, partitions=count
+        ),
+        Workload(
+            group,
+            f"Java client, consume {_size_text(size)}",
+            "records",
+            consume,
+            _AS_FAST,
+            partitions=count,
+            fill=fill,
         ),
     ]
 

@@ -13,7 +13,7 @@ from semel.bench.broker_figures import Figure
 from semel.bench.report import number_text
 
 _WIDTH: Final = 960
-_LEFT: Final = 430
+_LEFT: Final = 400
 _RIGHT: Final = 90
 _ROW: Final = 22
 _TOP: Final = 58
