@@ -14,7 +14,7 @@ from semel.broker.config import BrokerConfig
 from semel.broker.partitions import Partition, Partitions
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.metadata.image import MetadataImage
-from semel.core.metadata.rows import TopicGoneRow, TopicRow
+from semel.core.metadata.rows import LeaderEpochRow, TopicGoneRow, TopicRow
 from semel.errors import ErrorCode, LogError
 from semel.log.directory import LogDirectory
 from semel.log.partition_log import Appended
@@ -33,6 +33,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.image = MetadataImage()
+        self.lives = 0
         self.simulation = Simulation(1)
         self.host: SimulatedHost = self.simulation.host("broker")
         self.runtime: Runtime
@@ -46,6 +47,11 @@ class Machine:
         )
         self.partitions = Partitions(self.directory, self.image, BrokerConfig.of(), self.runtime)
         self.partitions.load()
+        if self.lives and not self.directory.was_clean:  # As `app.Broker` does, durably.
+            known = max(self.image.leader_epoch_min, self.partitions.highest_leader_epoch())
+            self.image.apply(LeaderEpochRow(known + 1))
+        self.lives += 1
+        self.partitions.lead()
         return self.partitions
 
     def after_kill(self) -> Partitions:

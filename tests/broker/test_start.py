@@ -7,9 +7,12 @@ import asyncio
 
 import pytest
 
+from log_kit import batch_of
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
+from semel.broker.topics import create_missing
 from semel.errors import LogError
+from semel.log.partition_log import Appended
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import Simulation
 
@@ -43,3 +46,30 @@ def test_a_broker_that_was_not_started_says_so() -> None:
     runtime = simulation.host("127.0.0.1").boot()
     with pytest.raises(LogError, match="has not been started"):
         _ = Broker(config(0), runtime).bootstrap
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_leader_epoch_is_never_used_again_for_other_records(seed: int) -> None:
+    """Records of an epoch may be lost with a power cut, and the log forgets that it ever began; the broker must not."""
+    simulation = Simulation(seed)
+    host = simulation.host("127.0.0.1")
+    epochs: list[int] = []
+
+    async def append(runtime: Runtime) -> None:
+        broker = Broker(config(9092), runtime)
+        await broker.start()
+        await create_missing(broker.context, ["orders"])
+        partition = broker.context.partitions.of_topic("orders")[0]
+        assert isinstance(partition.append(batch_of(b"x")), Appended)
+        epochs.append(partition.leader_epoch)
+
+    async def main() -> None:
+        await host.start(append)
+        host.kill()
+        for _ in range(3):
+            await host.start(append)
+            host.cut_power()
+
+    simulation.run(main())
+    assert epochs == sorted(set(epochs)), "every unclean stop is followed by an epoch of its own"
+    assert len(epochs) == 4

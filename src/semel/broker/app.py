@@ -21,7 +21,7 @@ from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import ProducerIds
 from semel.broker.reconfiguration import as_changed
 from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
-from semel.core.metadata.rows import ClusterRow
+from semel.core.metadata.rows import ClusterRow, LeaderEpochRow
 from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.errors import LogError
 from semel.log.checkpoints import encode_uuid
@@ -88,12 +88,17 @@ class Broker:
         log.advance_high_watermark(log.log_end_offset)
         store = StandaloneStore(log, runtime.tasks, runtime.clock)
         cluster_id = store.image.cluster_id
+        is_old = cluster_id is not None
         if cluster_id is None:
             cluster_id = directory.cluster_id or encode_uuid(random_uuid(runtime.dice))
             await store.commit([ClusterRow(cluster_id)])
         config = as_changed(config, store.image)
         partitions = Partitions(directory, store.image, config, runtime)
         partitions.load()
+        if is_old and not directory.was_clean:
+            epoch = 1 + max(store.image.leader_epoch_min, partitions.highest_leader_epoch())
+            await store.commit([LeaderEpochRow(epoch)])
+        partitions.lead()
         return BrokerContext(
             config=config,
             runtime=runtime,

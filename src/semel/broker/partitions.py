@@ -4,7 +4,8 @@ Role.   From a topic's name or id to a partition, and the life of partitions: ma
 Flow.   Handlers ask for a `Partition` and append to it or read its log. The metadata image says which there are.
 Rules.  * Records become visible (high watermark) when they are as durable as the topic asks: in the page cache, or, with
           `flush.messages`, on disk.
-        * After an unclean stop the leader epoch is one higher: a consumer that read what was lost can tell.
+        * After an unclean stop the leader epoch is higher, and no lost record ever had it: a consumer that read what
+          was lost can tell. The metadata remembers it, because the log that was cut back may not.
         * Directories without a topic in the metadata are left-overs of a deletion or creation a crash interrupted: they go.
 """
 
@@ -111,6 +112,13 @@ class Partitions:
         self._delete_logs(
             [tp for tp in self._directory.logs if tp.topic != METADATA_TOPIC and not self._is_owned(tp)]
         )
+
+    def highest_leader_epoch(self) -> int:
+        """The highest epoch any log knows of, whether its topic is made yet or not."""
+        return max((log.leader_epochs.latest for log in self._directory.logs.values()), default=-1)
+
+    def lead(self) -> None:
+        """Lead the partitions of every topic there is."""
         for row in self._image:
             self.ensure(row)
 
@@ -162,7 +170,7 @@ class Partitions:
                     topic_partition, row.topic_id, self._log_config(topic_partition), now_ms
                 )
             else:
-                leader_epoch = max(0, log.leader_epochs.latest) + (0 if self._directory.was_clean else 1)
+                leader_epoch = max(log.leader_epochs.latest, self._image.leader_epoch_min)
                 if topic_partition not in self._directory.topic_ids:
                     self._directory.adopt(topic_partition, row.topic_id)
             partitions.append(Partition(log, row.topic_id, leader_epoch, self._runtime))

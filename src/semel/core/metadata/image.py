@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from semel.core.metadata.rows import (
     BrokerConfigRow,
     ClusterRow,
+    LeaderEpochRow,
     ProducerIdsRow,
     Row,
     TopicGoneRow,
@@ -26,6 +27,7 @@ class MetadataImage:
 
     cluster_id: str | None = None
     next_producer_id_block: int = 0
+    leader_epoch_min: int = 0
     _topics: dict[str, TopicRow] = field(default_factory=dict)
     _names: dict[bytes, str] = field(default_factory=dict)
     _broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -49,6 +51,8 @@ class MetadataImage:
                 self._broker_configs[broker] = dict(configs)
             case ProducerIdsRow(next_block):
                 self.next_producer_id_block = next_block
+            case LeaderEpochRow(epoch):
+                self.leader_epoch_min = epoch
 
     def __iter__(self) -> Iterator[TopicRow]:
         """Every topic, by name."""

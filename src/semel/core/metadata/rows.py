@@ -21,6 +21,7 @@ _TOPIC: Final = "topic/"
 _CONFIG: Final = "config/"
 _CLUSTER: Final = "cluster"
 _PRODUCER_IDS: Final = "producer-ids"
+_LEADER_EPOCH: Final = "leader-epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,14 @@ class ProducerIdsRow:
     next_block: int
 
 
-Row: TypeAlias = ClusterRow | TopicRow | TopicGoneRow | BrokerConfigRow | ProducerIdsRow
+@dataclass(frozen=True, slots=True)
+class LeaderEpochRow:
+    """No partition that was there at the last unclean stop is led in an epoch below this one."""
+
+    epoch: int
+
+
+Row: TypeAlias = ClusterRow | TopicRow | TopicGoneRow | BrokerConfigRow | ProducerIdsRow | LeaderEpochRow
 
 
 def encode(row: Row, now_ms: int) -> RecordInput:
@@ -79,6 +87,8 @@ def encode(row: Row, now_ms: int) -> RecordInput:
             return _record(_CONFIG + broker, {"configs": configs}, now_ms)
         case ProducerIdsRow(next_block):
             return _record(_PRODUCER_IDS, {"next_block": next_block}, now_ms)
+        case LeaderEpochRow(epoch):
+            return _record(_LEADER_EPOCH, {"epoch": epoch}, now_ms)
 
 
 def decode(record: Record) -> Row:
@@ -101,6 +111,8 @@ def decode(record: Record) -> Row:
             return ClusterRow(str(value["cluster_id"]))
         if key == _PRODUCER_IDS:
             return ProducerIdsRow(int(value["next_block"]))
+        if key == _LEADER_EPOCH:
+            return LeaderEpochRow(int(value["epoch"]))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLogError(
             f"metadata row {key!r} at offset {record.offset} cannot be read: {error}"
