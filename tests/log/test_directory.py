@@ -78,6 +78,22 @@ def test_deleted_records_stay_deleted_through_a_power_cut() -> None:
         assert open_directory(files).logs[ORDERS].log_start_offset == 10
 
 
+def test_a_deletion_of_records_that_failed_is_not_taken_for_done_the_second_time() -> None:
+    files = disk()
+    directory = open_directory(files)
+    log = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
+    for n in range(10):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    log.flush(NOW)
+    files.fail("write", errno.ENOSPC, path_part="log-start-offset-checkpoint")
+    with pytest.raises(OSError, match="No space"):
+        directory.delete_records(ORDERS, 7, NOW)
+    assert log.log_start_offset == 0
+    directory.delete_records(ORDERS, 7, NOW)
+    files.crash()
+    assert open_directory(files).logs[ORDERS].log_start_offset == 7
+
+
 def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
     files = disk()
     directory = open_directory(files)

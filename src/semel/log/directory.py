@@ -194,9 +194,12 @@ class LogDirectory:
         What lies below it is synced first: a start above everything a power cut leaves would cost the producers.
         """
         log = self.logs[topic_partition]
-        log.advance_log_start(offset)
+        log.check_log_start(offset)
         if offset > log.recovery_point:
             log.flush(now_ms)
+        # On disk before it is true in memory: a write that fails must not make the next try look like done.
+        self._write_start_offsets({topic_partition: max(offset, log.log_start_offset)})
+        log.advance_log_start(offset)
         self.checkpoint()
 
     def truncate(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
@@ -220,12 +223,18 @@ class LogDirectory:
         logs = self.logs.items()
         recovery_points = {tp: log.recovery_point for tp, log in logs}
         high_watermarks = {tp: log.high_watermark for tp, log in logs}
-        start_offsets = {
-            tp: log.log_start_offset for tp, log in logs if log.log_start_offset > log.segments[0].base_offset
-        }
         self._write(checkpoints.RECOVERY_POINTS, self._recovery_points, recovery_points)
-        self._write(checkpoints.LOG_START_OFFSETS, self._start_offsets, start_offsets)
+        self._write_start_offsets({})
         self._write(checkpoints.HIGH_WATERMARKS, self._high_watermarks, high_watermarks)
+
+    def _write_start_offsets(self, to_come: Mapping[TopicPartition, int]) -> None:
+        """The log starts that files do not show, with those about to be moved."""
+        moved = {
+            tp: log.log_start_offset
+            for tp, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        self._write(checkpoints.LOG_START_OFFSETS, self._start_offsets, {**moved, **to_come})
 
     def _write(
         self, name: str, found: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int]

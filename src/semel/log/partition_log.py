@@ -282,14 +282,18 @@ class PartitionLog:
 
     def advance_log_start(self, offset: int) -> None:
         """Forget everything below `offset` (DeleteRecords); files follow with the next retention pass."""
+        self.check_log_start(offset)
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def check_log_start(self, offset: int) -> None:
+        """Raise `OffsetOutOfRangeError` if the log cannot begin there."""
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
                 f"{self.topic_partition}: records can be deleted up to the high watermark {self.high_watermark}, "
                 f"not up to {offset}"
             )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
 
     # Durability
 
