@@ -13,6 +13,7 @@ Rules.  * Both brokers have warmed up on a workload before its first round count
 import argparse
 import contextlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -185,6 +186,9 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     scale = QUICK if options.quick else Scale(lives=pairs)
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # So that what follows is cleaned up.
     root = Path(tempfile.mkdtemp(prefix="semel-bench-broker-", dir=options.directory))
     try:
         figures = run_all(scale, pairs, root, lambda text: print(text, flush=True))

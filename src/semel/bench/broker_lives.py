@@ -3,6 +3,7 @@
 Role.   Each function starts a process of its own on a clone of a prepared directory and times it.
 Rules.  * A start is timed from the moment the process is asked for, to the first acknowledged produce: the topic is
           made on the way.
+        * Whatever happens, no process is left behind.
         * A directory is prepared once and cloned for every run, so that each begins from the same files.
 """
 
@@ -40,8 +41,11 @@ class Restart(NamedTuple):
 def prepare_start(make: Maker, directory: Path) -> None:
     """A directory a broker has once used, and nothing in it."""
     broker = make(directory)
-    broker.start()
-    broker.stop()
+    try:
+        broker.start()
+        broker.stop()
+    finally:
+        broker.kill()
 
 
 def start(make: Maker, prepared: Path, directory: Path) -> Start:
@@ -49,8 +53,8 @@ def start(make: Maker, prepared: Path, directory: Path) -> Start:
     clone(prepared, directory)
     broker = make(directory)
     began = time.perf_counter()
-    broker.start()
     try:
+        broker.start()
         resident = resident_bytes(pid_of(broker))
         with Wire(broker.bootstrap) as wire:
             produce_first(wire, "first")
@@ -59,23 +63,11 @@ def start(make: Maker, prepared: Path, directory: Path) -> Start:
         broker.kill()
 
 
-def idle_bytes(make: Maker, prepared: Path, directory: Path) -> int:
-    """Memory of a broker that has served nobody for a while."""
-    clone(prepared, directory)
-    broker = make(directory)
-    broker.start()
-    try:
-        time.sleep(IDLE_SECONDS)
-        return resident_bytes(pid_of(broker))
-    finally:
-        broker.kill()
-
-
 def prepare_restart(make: Maker, directory: Path, total_bytes: int) -> None:
     """A directory with records that a broker left by kill -9."""
     broker = make(directory)
-    broker.start()
     try:
+        broker.start()
         with Wire(broker.bootstrap) as wire:
             wire.create_topic(RESTART_TOPIC, RESTART_PARTITIONS)
             for partition in range(RESTART_PARTITIONS):
@@ -93,8 +85,8 @@ def restart(make: Maker, prepared: Path, directory: Path) -> Restart:
     clone(prepared, directory)
     broker = make(directory)
     began = time.perf_counter()
-    broker.start()
     try:
+        broker.start()
         ready = time.perf_counter() - began
         with Wire(broker.bootstrap) as wire:
             for partition in range(RESTART_PARTITIONS):
