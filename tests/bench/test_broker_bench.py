@@ -6,6 +6,7 @@ a stand-in that answers wrongly; processes and clones on small ones of our own. 
 
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -379,6 +380,20 @@ def test_a_failure_is_one_line_and_leaves_no_files(
     assert main(["broker", "--directory", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "semel.bench: the broker closed the connection\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kill_on_the_way_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_killed(*_arguments: object) -> list[Figure]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal was not heard")
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(bench, "run_all", is_killed)
+    with pytest.raises(SystemExit) as stopped:
+        main(["broker", "--directory", str(tmp_path)])
+    assert stopped.value.code == 143
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize(

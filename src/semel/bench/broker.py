@@ -186,9 +186,8 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     scale = QUICK if options.quick else Scale(lives=pairs)
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # So that what follows is cleaned up.
+    # A kill must end the brokers too, and remove what they wrote.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     root = Path(tempfile.mkdtemp(prefix="semel-bench-broker-", dir=options.directory))
     try:
         figures = run_all(scale, pairs, root, lambda text: print(text, flush=True))
@@ -197,6 +196,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     finally:
         shutil.rmtree(root, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
     print(summary(figures))
     if options.write is not None:
         _write(options.write, figures, pairs)
