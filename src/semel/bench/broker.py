@@ -51,8 +51,8 @@ _NOTES: Final = (
   partitions by a small program of ours (AssignedConsumer.java).""",
     "Kafka's directory is formatted before its start is timed.",
     "The CPU of the Java client includes the start of its JVM, its throughput does not.",
-    """`judge + record` is timed alone over many batches, because whole requests with and without producer ids differ by
-  less than a machine's noise: the last row of that table shows how much.""",
+    """`judge + record` is timed alone over many batches. The rows of requests with producer ids over requests without
+  compare whole requests of the broker process, and hold everything an idempotent batch brings along.""",
 )
 _LIFE: Final = "Start and restart"
 _SETTINGS: Final = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "1000"}

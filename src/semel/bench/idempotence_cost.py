@@ -1,7 +1,7 @@
 """What judging and recording a producer's batches costs a broker, against everything else it does for a request.
 
-Role.   Idempotence on against off differs by less than a machine's noise, so what an idempotent batch adds is timed
-        alone, over many batches, beside the CPU of whole requests as the broker process spent it.
+Role.   Whole requests vary more from run to run than idempotence costs, so what an idempotent batch adds is timed alone,
+        over many batches, beside the CPU of whole requests as the broker process spent it.
 Rules.  The calls are those of `log.partition_log`, with its arguments: a change there belongs here too.
 """
 

@@ -3,6 +3,7 @@
 Role.   Handlers are functions of (broker, request, context); they hold no state of their own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ class BrokerContext:
     cluster_id: str
     sessions: FetchSessions
     metrics: Metrics = field(default_factory=Metrics)
+    on_first_produce: Callable[[], object] | None = None
+    """Called once, when the first batch comes: what only a producer's batches need can wait until then."""
     host: str = ""
     port: int = 0
     """Where clients reach us: set once the port is open."""

@@ -115,15 +115,15 @@ def _run(config: "BrokerConfig") -> None:
 
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         loading = runner.run(_serve(config))
-    if loading.is_alive():
+    if loading is not None and loading.is_alive():
         # The compiler does not survive an interpreter that goes away under it, and everything is on disk.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
 
-async def _serve(config: "BrokerConfig") -> threading.Thread:
-    """Serve until a signal comes; the thread that loads kernels, which may not be done."""
+async def _serve(config: "BrokerConfig") -> threading.Thread | None:
+    """Serve until a signal comes; the thread that loads kernels, if it was begun: it may not be done."""
     from semel.broker.app import Broker
     from semel.runtime.bundle import real_runtime
     from semel.runtime.kernel_loading import load_kernels_beside
@@ -137,10 +137,12 @@ async def _serve(config: "BrokerConfig") -> threading.Thread:
     click.echo(f"semel broker {config.node_id} ready on {broker.bootstrap}")
     gc.collect()
     gc.freeze()
-    loading = load_kernels_beside(daemon=True, then=gc.freeze)
+    loading: list[threading.Thread] = []
+    # Not before there is something to check: they are most of what a broker weighs.
+    broker.context.on_first_produce = lambda: loading.append(load_kernels_beside(daemon=True, then=gc.freeze))
     await stopping.wait()
     await broker.stop()
-    return loading
+    return loading[0] if loading else None
 
 
 async def _start(broker: "Broker") -> None:

@@ -2,7 +2,7 @@
 
 Role.   Importing numba costs a third of a second and 60 MB, so nobody waits for it: until `load_kernels` is done,
         records are checked in plain Python.
-Flow.   `semel broker` starts a loading once it is ready, the embedded broker once it has lived for a while.
+Flow.   `semel broker` begins a loading when the first batch comes, the embedded broker once it has lived for a while.
 """
 
 import logging

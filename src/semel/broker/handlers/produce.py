@@ -54,6 +54,9 @@ def handle(
     broker: BrokerContext, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything now; answer now, or when what was appended is as durable as its topic asks."""
+    if broker.on_first_produce is not None:
+        begin, broker.on_first_produce = broker.on_first_produce, None
+        begin()
     waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
     responses = []
     for topic in request.topic_data:
