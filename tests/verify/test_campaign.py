@@ -32,8 +32,20 @@ def test_the_page_says_what_was_run_and_what_failed() -> None:
     assert "`make campaign`" in page
 
 
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [("nothing", "'nothing' is no scenario"), ("log_crash:many", "'many' is no number of seeds")],
+)
+def test_a_scenario_that_is_none_names_those_there_are(
+    only: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        campaign.main(["--only", only])
+    assert message in capsys.readouterr().err
+
+
 def test_real_seeds_run_on_every_core(capsys: pytest.CaptureFixture[str]) -> None:
-    assert campaign.main(["--only", "log_crash", "--seeds", "20"]) == 0
+    assert campaign.main(["--only", "log_crash:20"]) == 0
     assert "log_crash: 20 seeds in" in capsys.readouterr().out
 
 

@@ -5,7 +5,7 @@ Rules.  * A seed is a whole story: the same seed fails again, alone: `python -m 
         * A failing seed stops nothing; its story goes into the report, and the exit code is 1.
         * The page says what was run: scenario, seeds, how long, commit, date, machine.
 
-Usage.  python -m semel.verify.campaign [--only NAME]… [--first N] [--seeds N] [--write docs/campaign.md]
+Usage.  python -m semel.verify.campaign [--only NAME[:N]]… [--first N] [--seeds N] [--write docs/campaign.md]
 """
 
 import argparse
@@ -96,6 +96,16 @@ def as_markdown(outcomes: Sequence[Outcome], command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _chosen(text: str) -> tuple[str, int | None]:
+    """`NAME` or `NAME:N`."""
+    name, colon, seeds = text.partition(":")
+    if name not in SCENARIOS:
+        raise argparse.ArgumentTypeError(f"{name!r} is no scenario; there are {', '.join(sorted(SCENARIOS))}")
+    if colon and not (seeds.isdecimal() and int(seeds)):
+        raise argparse.ArgumentTypeError(f"{seeds!r} is no number of seeds, as in {name}:1000")
+    return name, int(seeds) if colon else None
+
+
 def _print_progress(name: str, done: int) -> None:
     print(f"{name}: {done} seeds", file=sys.stderr)
 
@@ -113,8 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the outcome to this page")
     options = parser.parse_args(arguments)
     outcomes = []
-    for name in options.only or sorted(SCENARIOS):
-        outcome = run(name, options.first, options.seeds, partial(_print_progress, name))
+    for name, seeds in options.only or [(name, None) for name in sorted(SCENARIOS)]:
+        outcome = run(name, options.first, seeds or options.seeds, partial(_print_progress, name))
         print(f"{name}: {outcome.seeds} seeds in {outcome.seconds:.0f} s, {len(outcome.failures)} failed")
         for seed, story in outcome.failures[:_STORIES_MAX]:
             print(f"seed {seed}: {story}")
