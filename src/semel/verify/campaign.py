@@ -114,7 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of this module."""
     parser = argparse.ArgumentParser(prog="python -m semel.verify.campaign", description="Long seeded runs.")
     parser.add_argument(
-        "--only", action="append", choices=sorted(SCENARIOS), help="this scenario; may be repeated"
+        "--only",
+        action="append",
+        type=_chosen,
+        metavar="NAME[:N]",
+        help="this scenario, N seeds of it; may be repeated",
     )
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default 0)")
     parser.add_argument(
