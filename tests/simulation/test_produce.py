@@ -115,14 +115,14 @@ def _drops_a_batch_it_acknowledged(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forgets_producers_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    load = Partitions.load
+    lead = Partitions.lead
 
     def forgetful(self: Partitions) -> None:
-        load(self)
+        lead(self)
         for partition in self:
             partition.log.producers.clear(partition.log.log_end_offset)
 
-    patch.setattr(Partitions, "load", forgetful)
+    patch.setattr(Partitions, "lead", forgetful)
 
 
 def _gives_producer_ids_again(patch: pytest.MonkeyPatch) -> None:
@@ -165,14 +165,14 @@ def _keeps_the_log_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
 
 def _refuses_everybody_after_a_restart(patch: pytest.MonkeyPatch) -> None:
     """No promise about records is broken by a broker that takes none; the bound on settling is."""
-    load = Partitions.load
+    lead = Partitions.lead
 
     def stuck(self: Partitions) -> None:
-        load(self)
+        lead(self)
         for partition in self:
             partition.log.offline = "for ever"
 
-    patch.setattr(Partitions, "load", stuck)
+    patch.setattr(Partitions, "lead", stuck)
 
 
 @pytest.mark.parametrize(
