@@ -181,7 +181,7 @@ def test_a_gap_is_refused_with_45(last_sequence: int, sequence: int) -> None:
     assert window.entry(7) == before
 
 
-@pytest.mark.mission("IDEM-26")
+@pytest.mark.mission("IDEM-26", "R-03")
 def test_an_unknown_producer_may_start_anywhere_except_under_transactions_v2() -> None:
     for sequence in (0, 1, 100, LAST):
         state = ProducerState()
@@ -211,7 +211,7 @@ def test_a_lower_epoch_is_refused_with_47_and_changes_nothing() -> None:
     assert (state.entries(), state.map_end_offset) == before
 
 
-@pytest.mark.mission("IDEM-28")
+@pytest.mark.mission("IDEM-28", "R-03")
 def test_a_new_epoch_starts_again_at_zero() -> None:
     window = window_of((0, 90, 11))
     refused = window.judge(header(7, 1, 101))
@@ -225,7 +225,7 @@ def test_a_new_epoch_starts_again_at_zero() -> None:
     assert isinstance(window.judge(header(7, 1, 5)), Append)
 
 
-@pytest.mark.mission("IDEM-32")
+@pytest.mark.mission("IDEM-32", "R-41")
 def test_five_batches_are_kept_and_the_sixth_evicts_the_oldest() -> None:
     window, kept = ProducerWindow(), list[int]()
     for number in range(20):
