@@ -1,6 +1,7 @@
 """What the log benchmark publishes of memory must hold as a budget, not only as a figure.
 
-Method: measured in a process of its own, where nothing else allocates.
+Method: measured in a process of its own, over 10,000 producers. A partition with few producers costs more for each:
+at 2,000 this measurement gives 1,043 bytes, at 40,000 673. What the fixed part is made of is not known yet.
 """
 
 import subprocess

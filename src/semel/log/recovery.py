@@ -195,7 +195,7 @@ def _open_leader_epochs(files: Files, directory: str) -> LeaderEpochs:
     try:
         return LeaderEpochs.open(files, path)
     except CorruptLogError as error:
-        # Epochs can be read off the batches again; without them replicas compare by high watermark.
+        # Nothing rebuilds them yet: the log goes on, and answers about earlier epochs are unknown.
         _logger.warning("%s is damaged and starts empty: %s", path, error)
         return LeaderEpochs(files, path, [])
 
