@@ -1,0 +1,1 @@
+"""Consumer groups: their coordinator, their members, their offsets. Pure."""
