@@ -17,7 +17,7 @@ from semel.broker.waiting import Waiters
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import TopicRow
 from semel.core.metadata.topic_names import METADATA_TOPIC
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, Refuse
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.group_commit import GroupCommit
@@ -42,12 +42,43 @@ class Partition:
         self._segments = len(log.segments)
         log.advance_high_watermark(log.log_end_offset)
 
-    def append(self, data: bytearray | memoryview, *, transactions_v2: bool = False) -> AppendResult:
-        """Take a client's batch. Where `settled` says so, `settle` must follow before the answer."""
+    def append(
+        self, data: bytearray | memoryview, *, transactions_v2: bool = False, from_client: bool = True
+    ) -> AppendResult:
+        """Take a client's batch, or a coordinator's. Where `settled` says so, `settle` must follow before the answer."""
         log = self.log
         now_ms = self._now_ms()
         result = log.append(
-            data, leader_epoch=self.leader_epoch, now_ms=now_ms, transactions_v2=transactions_v2
+            data,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            from_client=from_client,
+            transactions_v2=transactions_v2,
+        )
+        if type(result) is Appended and not log.flush_due(now_ms):
+            self._show(log.log_end_offset)
+        return result
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
+    ) -> Appended | Refuse:
+        """End a producer's transaction here. As after `append`, `settle` may have to follow."""
+        log = self.log
+        now_ms = self._now_ms()
+        result = log.append_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            commit=commit,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            transaction_version=transaction_version,
         )
         if type(result) is Appended and not log.flush_due(now_ms):
             self._show(log.log_end_offset)

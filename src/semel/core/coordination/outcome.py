@@ -48,6 +48,12 @@ class Outcome(Generic[E]):
     rows: list[LogRow] = field(default_factory=list)
     replies: list[tuple[Ticket, Response]] = field(default_factory=list)
     effects: list[E] = field(default_factory=list)
+    producer_id: int = NO_PRODUCER_ID
+    """Whose transaction the rows are part of, if any; they count from its marker on."""
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    rows_only: bool = False
+    """Whether the operation changed nothing by itself: if the log refuses the rows, the shard is as it was and need not
+    be loaded again."""
 
 
 class Shard(Protocol[E]):

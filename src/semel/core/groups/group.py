@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple, Never, Protocol, TypeAlias
 
 from semel.core.coordination.outcome import LogRow, Origin, Outcome
+from semel.core.wire.messages.describe_groups import DescribedGroup
 from semel.errors import ErrorCode
 
 GroupOutcome: TypeAlias = Outcome[Never]
@@ -107,6 +108,9 @@ class Group(Protocol):
         Classic with a protocol type: since it became empty, or, stable with known subscriptions, by commit.
         KIP-848: by commit.
         """
+
+    def describe(self) -> DescribedGroup | None:
+        """As DescribeGroups tells it, but for authorized operations; None for a group that is not classic."""
 
     def tombstones(self) -> list[LogRow]:
         """The rows that remove the group, beside its offsets. `GroupPart.apply` takes it out when they come by."""

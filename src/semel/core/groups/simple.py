@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from semel.core.coordination.outcome import LogRow
 from semel.core.groups.group import CommitFrom, GroupType, OffsetExpiry
+from semel.core.wire.messages.describe_groups import DescribedGroup
 from semel.core.wire.messages.group_rows import GroupMetadataKey
 from semel.errors import ErrorCode
 
@@ -44,6 +45,9 @@ class SimpleGroup:
 
     def offset_expiry(self) -> OffsetExpiry | None:
         return OffsetExpiry(since_ms=None)
+
+    def describe(self) -> DescribedGroup | None:
+        return DescribedGroup(group_id=self.group_id, group_state=self.state)
 
     def tombstones(self) -> list[LogRow]:
         return [LogRow(GroupMetadataKey(group=self.group_id), None)]
