@@ -161,27 +161,33 @@ class Segment:
 
     def note(self, position: int, header: BatchHeader) -> None:
         """Let the indexes know of a batch that stands at `position`. Recovery calls it for what is there."""
+        max_timestamp = header.max_timestamp
         if position == 0:
-            self._first_timestamp = header.max_timestamp
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
-            self.max_timestamp_offset = header.last_offset
+            self._first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = header.base_offset + header.last_offset_delta
         if self._bytes_since_index > self.config.index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
             self._bytes_since_index = 0
-        self._bytes_since_index += header.size_bytes
+        self._bytes_since_index += LOG_OVERHEAD + header.batch_length
 
     def should_roll(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether the next batch must go to a new segment."""
         config = self.config
-        return (
-            self.size_bytes > config.segment_bytes - size_bytes
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or (self.offset_index.file.count + 1) * OFFSET_ENTRY.size > config.segment_index_bytes
-            or (self.time_index.file.count + 2) * TIME_ENTRY.size > config.segment_index_bytes
-            or (self.size_bytes > 0 and self._waited_ms(max_timestamp, now_ms) > config.segment_ms)
-        )
+        if self.size_bytes > config.segment_bytes - size_bytes:
+            return True
+        if (self.offset_index.file.count + 1) * OFFSET_ENTRY.size > config.segment_index_bytes or (
+            self.time_index.file.count + 2
+        ) * TIME_ENTRY.size > config.segment_index_bytes:
+            return True
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        first = self._first_timestamp
+        if first is not None and first >= 0 and max_timestamp >= 0:
+            return max_timestamp - first > config.segment_ms
+        return self.size_bytes > 0 and self._waited_ms(max_timestamp, now_ms) > config.segment_ms
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How long the segment has been open: in record time where records have one, else by the clock."""

@@ -122,7 +122,7 @@ def place(
 ) -> BatchHeader:
     """Number a batch that fills the buffer, whose header is `header`; the header it has then."""
     _PLACE.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
-    return BatchHeader._make((base_offset, header[1], partition_leader_epoch, *header[3:]))
+    return tuple.__new__(BatchHeader, (base_offset, header[1], partition_leader_epoch, *header[3:]))
 
 
 def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
@@ -130,7 +130,9 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     if position < 0 or len(buffer) - position < HEADER_SIZE:
         have = max(0, len(buffer) - position)
         raise CorruptBatchError(f"{have} bytes at position {position}, a batch header needs {HEADER_SIZE}")
-    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    return tuple.__new__(
+        BatchHeader, _HEADER.unpack_from(buffer, position)
+    )  # `_make` would count the fields again.
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
@@ -181,7 +183,7 @@ def computed_crc(buffer: BytesLike, position: int, size_bytes: int) -> int:
 
 def check_crc(buffer: BytesLike, position: int, header: BatchHeader) -> None:
     """Raise unless the checksum in the header is that of the bytes."""
-    crc = computed_crc(buffer, position, header.size_bytes)
+    crc = computed_crc(buffer, position, LOG_OVERHEAD + header.batch_length)
     if crc != header.crc:
         raise CorruptBatchError(
             f"checksum {crc:#010x} of the bytes is not the header's {header.crc:#010x}",

@@ -196,14 +196,15 @@ def records_section(
     buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int = codecs.DECOMPRESSED_SIZE_MAX
 ) -> BytesLike:
     """The plain bytes of a batch's records: a slice of the buffer, or what they decompress to."""
-    end = position + header.size_bytes
-    if header.size_bytes < HEADER_SIZE or end > len(buffer):
+    size_bytes = LOG_OVERHEAD + header.batch_length
+    end = position + size_bytes
+    if size_bytes < HEADER_SIZE or end > len(buffer):
         raise CorruptBatchError(
             f"length {header.batch_length} with {len(buffer) - position} bytes there",
             base_offset=header.base_offset,
         )
     section = memoryview(buffer)[position + HEADER_SIZE : end]
-    if header.compression == 0:
+    if not header.attributes & COMPRESSION_MASK:
         return section
     return codecs.decompress(header.compression, section, size_max=size_max, base_offset=header.base_offset)
 
@@ -287,7 +288,7 @@ def load_kernels() -> None:
     global _survey  # noqa: PLW0603  # One process, one set of kernels: the switch is the module's.
     from semel.core.records import kernels
 
-    kernels.scan_kernel()
+    kernels.survey_kernel()
     _survey = kernels.survey
 
 

@@ -74,15 +74,12 @@ def validate(
         refused = _check_records(facts, rules, now_ms)
         if refused is not None:
             return refused
-    if (
-        rules.compression_type is not None
-        and not header.is_control
-        and rules.compression_type != header.compression
-    ):
-        data, header = _recompress(data, header, rules.compression_type)
+    codec = rules.compression_type
+    if codec is not None and not header.is_control and codec != header.compression:
+        data, header = _recompress(data, header, codec)
         if header.size_bytes > rules.max_message_bytes:
             return _too_large(header.size_bytes, rules, "after recompression ")
-    if header.size_bytes > rules.segment_bytes:
+    if len(data) > rules.segment_bytes:
         return Refuse(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the batch has {header.size_bytes} bytes, a segment holds {rules.segment_bytes} (segment.bytes)",
@@ -93,7 +90,7 @@ def validate(
     elif facts.largest_timestamp != header.max_timestamp:
         batch.set_max_timestamp(data, 0, header, facts.largest_timestamp)
         header = batch.read_header(data)
-    return ValidBatch(data, header)
+    return tuple.__new__(ValidBatch, (data, header))
 
 
 def _is_sound(header: BatchHeader, size: int, rules: BatchRules, from_client: bool) -> bool:
