@@ -1,0 +1,268 @@
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete, decided: which partitions may, and the rows for them.
+
+Role.   Pure functions of a shard's groups and a request; the shard calls them.
+Rules.  * Every partition of the request is in the answer, with its own code.
+        * Topics nobody has are refused by themselves and ask the group nothing, as in Kafka.
+        * A group nobody knows takes offsets from clients that are no members.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from semel.core.coordination.outcome import LogRow, Ticket
+from semel.core.groups.group import CommitFrom, GroupOutcome, Groups, Topic, Topics
+from semel.core.groups.offsets import Offsets
+from semel.core.groups.rows import NO_EXPIRY, CommittedOffset, offset_row, offset_tombstone
+from semel.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from semel.core.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from semel.core.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from semel.errors import ErrorCode
+
+_BY_ID_SINCE: Final = 10
+_EPOCHS_SINCE: Final = 9
+"""OffsetCommit knows the errors of KIP-848 since this version."""
+_UTF16_MAX: Final = 2
+_SERVED_RETENTION: Final = -1
+
+
+def commit(
+    groups: Groups, request: OffsetCommitRequest, version: int, ticket: Ticket, now_ms: int
+) -> GroupOutcome:
+    """The rows and the answer for an OffsetCommit."""
+    rows: list[LogRow] = []
+    answer = OffsetCommitResponse()
+    code: ErrorCode | None = None
+    expire_ms = NO_EXPIRY
+    if request.retention_time_ms != _SERVED_RETENTION:
+        expire_ms = now_ms + request.retention_time_ms
+    metadata_max = groups.settings.offset_metadata_max_bytes
+    for asked in request.topics:
+        topic = found_topic(groups.topics, asked, version)
+        answered = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+        answer.topics.append(answered)
+        for partition in asked.partitions:
+            index = partition.partition_index
+            unknown = _unknown(topic, index, version)
+            if not unknown and code is None:
+                code = _admitted(groups, request, version, now_ms)
+            refused = unknown or code or ErrorCode.NONE
+            metadata = partition.committed_metadata or ""
+            if not refused and _is_longer(metadata, metadata_max):
+                refused = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            answered.partitions.append(
+                OffsetCommitResponsePartition(partition_index=index, error_code=refused)
+            )
+            if not refused and topic is not None:
+                committed = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    metadata,
+                    now_ms,
+                    expire_ms,
+                    topic.topic_id.bytes,
+                )
+                rows.append(offset_row(request.group_id, topic.name, index, committed))
+    return GroupOutcome(rows=rows, replies=[(ticket, answer)], rows_only=True)
+
+
+def commit_refused(
+    topics: Topics, request: OffsetCommitRequest, version: int, code: ErrorCode
+) -> OffsetCommitResponse:
+    """The answer where the coordinator cannot even look: unknown topics are told as such all the same."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=asked.name,
+                topic_id=asked.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=_unknown(topic, partition.partition_index, version) or code,
+                    )
+                    for partition in asked.partitions
+                ],
+            )
+            for asked in request.topics
+            for topic in (found_topic(topics, asked, version),)
+        ]
+    )
+
+
+def found_topic(topics: Topics, asked: OffsetCommitRequestTopic, version: int) -> Topic | None:
+    """The topic a request names, or whose id it carries."""
+    return topics.topic_by_id(asked.topic_id) if version >= _BY_ID_SINCE else topics.topic(asked.name)
+
+
+def _unknown(topic: Topic | None, partition: int, version: int) -> ErrorCode:
+    if topic is None:
+        by_id = version >= _BY_ID_SINCE
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not 0 <= partition < topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _admitted(groups: Groups, request: OffsetCommitRequest, version: int, now_ms: int) -> ErrorCode:
+    """Whether the group takes offsets from this client."""
+    group = groups.by_id.get(request.group_id)
+    if group is None:
+        if request.generation_id_or_member_epoch < 0:
+            return ErrorCode.NONE
+        return ErrorCode.GROUP_ID_NOT_FOUND if version >= _EPOCHS_SINCE else ErrorCode.ILLEGAL_GENERATION
+    code = group.check_commit(
+        CommitFrom(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            version=version,
+        )
+    )
+    if not code:
+        group.commit_heard(request.member_id, now_ms)
+    if code is ErrorCode.STALE_MEMBER_EPOCH and version < _EPOCHS_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return code
+
+
+def _is_longer(metadata: str, limit: int) -> bool:
+    """Whether it has more characters than allowed, counted as Java counts them: in UTF-16."""
+    if len(metadata) * _UTF16_MAX <= limit:
+        return False
+    return len(metadata.encode("utf-16-le", "surrogatepass")) // _UTF16_MAX > limit
+
+
+def commit_in_transaction(
+    groups: Groups, request: TxnOffsetCommitRequest, version: int, ticket: Ticket, now_ms: int
+) -> GroupOutcome:
+    """The rows and the answer for a TxnOffsetCommit."""
+    rows: list[LogRow] = []
+    answer = TxnOffsetCommitResponse()
+    code: ErrorCode | None = None
+    for asked in request.topics:
+        topic = groups.topics.topic(asked.name)
+        answered = TxnOffsetCommitResponseTopic(name=asked.name)
+        answer.topics.append(answered)
+        for partition in asked.partitions:
+            index = partition.partition_index
+            unknown = _unknown(topic, index, 0)
+            if not unknown and code is None:
+                code = _admitted_in_transaction(groups, request, version)
+            refused = unknown or code or ErrorCode.NONE
+            metadata = partition.committed_metadata or ""
+            if not refused and _is_longer(metadata, groups.settings.offset_metadata_max_bytes):
+                refused = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            answered.partitions.append(
+                TxnOffsetCommitResponsePartition(partition_index=index, error_code=refused)
+            )
+            if not refused and topic is not None:
+                committed = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    metadata,
+                    now_ms,
+                    topic_id=topic.topic_id.bytes,
+                )
+                rows.append(offset_row(request.group_id, topic.name, index, committed))
+    return GroupOutcome(
+        rows=rows,
+        replies=[(ticket, answer)],
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        rows_only=True,
+    )
+
+
+def txn_commit_refused(
+    topics: Topics, request: TxnOffsetCommitRequest, code: ErrorCode
+) -> TxnOffsetCommitResponse:
+    """The answer where the coordinator, or the transaction, says no to all of it."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=asked.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=_unknown(topics.topic(asked.name), partition.partition_index, 0) or code,
+                    )
+                    for partition in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+def _admitted_in_transaction(groups: Groups, request: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+    group = groups.by_id.get(request.group_id)
+    if group is None:
+        return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    code = group.check_commit(
+        CommitFrom(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            transactional=True,
+            version=version,
+        )
+    )
+    # TxnOffsetCommit has no word for a KIP-848 member that is behind.
+    return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+
+
+def delete_offsets(
+    groups: Groups, offsets: Offsets, request: OffsetDeleteRequest, ticket: Ticket
+) -> GroupOutcome:
+    """The tombstones and the answer for an OffsetDelete."""
+    topics = {asked.name: groups.topics.topic(asked.name) for asked in request.topics}
+    outcome = GroupOutcome(rows_only=True)
+    if any(_known(topics[asked.name], _indexes(asked.partitions)) for asked in request.topics):
+        group = groups.by_id.get(request.group_id)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
+        if code:
+            outcome.replies.append((ticket, OffsetDeleteResponse(error_code=code)))
+            return outcome
+    else:
+        group = None
+    answer = OffsetDeleteResponse()
+    for asked in request.topics:
+        answered = OffsetDeleteResponseTopic(name=asked.name)
+        answer.topics.append(answered)
+        subscribed = group is not None and group.is_subscribed_to(asked.name)
+        for index in _indexes(asked.partitions):
+            code = _unknown(topics[asked.name], index, 0)
+            if not code and subscribed:
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+            if not code and (
+                offsets.get(request.group_id, asked.name, index) is not None
+                or offsets.is_pending(request.group_id, asked.name, index)
+            ):
+                outcome.rows.append(offset_tombstone(request.group_id, asked.name, index))
+    outcome.replies.append((ticket, answer))
+    return outcome
+
+
+def _indexes(partitions: Iterable[OffsetDeleteRequestPartition]) -> list[int]:
+    return [partition.partition_index for partition in partitions]
+
+
+def _known(topic: Topic | None, indexes: Iterable[int]) -> bool:
+    return any(not _unknown(topic, index, 0) for index in indexes)

@@ -1,0 +1,105 @@
+"""The rows of __consumer_offsets: which kinds there are, and a committed offset as one of them.
+
+Role.   `OFFSETS_TOPIC` and `GROUP_ROWS` are what the host reads and writes; `offset_row` and `committed` lead from a
+        commit to its row and back.
+Rules.  * Kafka's versions: 1 where the client set its own retention, 4 where the topic's id is known, else 3.
+"""
+
+from typing import Final, NamedTuple
+
+from semel.core.coordination.outcome import LogRow
+from semel.core.coordination.row_format import RowFormat
+from semel.core.wire.messages.group_rows import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from semel.core.wire.primitives import ZERO_UUID
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+GROUP_ROWS: Final = RowFormat(
+    OFFSETS_TOPIC,
+    {
+        0: (OffsetCommitKey, OffsetCommitValue),
+        1: (OffsetCommitKey, OffsetCommitValue),
+        2: (GroupMetadataKey, GroupMetadataValue),
+        3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    },
+)
+NO_EXPIRY: Final = -1
+_WITH_EXPIRY: Final = 1
+_WITH_LEADER_EPOCH: Final = 3
+_WITH_TOPIC_ID: Final = 4
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+    """When it goes, if an old client said so."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic it was committed for; zero in rows of older brokers."""
+    row_offset: int = -1
+    """Where its row stands: of two, the later counts."""
+
+
+def offset_row(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> LogRow:
+    """The row that stores a commit."""
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        version = _WITH_EXPIRY
+    elif committed.topic_id != ZERO_UUID:
+        version = _WITH_TOPIC_ID
+    else:
+        version = _WITH_LEADER_EPOCH
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
+    )
+    return LogRow(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> LogRow:
+    """The row that forgets a commit."""
+    return LogRow(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def committed(value: OffsetCommitValue, row_offset: int) -> CommittedOffset:
+    """The commit in a row."""
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        value.topic_id,
+        row_offset,
+    )

@@ -1,0 +1,98 @@
+"""When offsets and groups go by themselves: too old, or their topic is gone.
+
+Role.   From time to time a shard looks over all of its groups; so it does after topics were deleted and after loading.
+Flow.   `shard.due` asks for rows; while there is more to do, the next deadline is now.
+Rules.  * Kafka's rules of age: `Group.offset_expiry` says from when, topics a group reads are spared, and a partition
+          with an offset of an open transaction keeps what it has.
+        * An offset whose topic is gone, or was made again under another id, goes at any age.
+        * A group without members, offsets and open transactions goes too.
+        * One look gives a bounded number of rows: they are written as one batch.
+"""
+
+from collections import deque
+from typing import Final
+
+from semel.core.coordination.outcome import LogRow
+from semel.core.groups.group import Group, Groups, OffsetExpiry
+from semel.core.groups.offsets import Offsets
+from semel.core.groups.rows import NO_EXPIRY, CommittedOffset, offset_tombstone
+from semel.core.wire.primitives import ZERO_UUID
+
+ROWS_MAX: Final = 500
+"""In one batch. A group's last tombstones may come on top."""
+
+
+class Sweep:
+    """The looks over one shard's groups."""
+
+    __slots__ = ("_groups", "_left", "_next_ms", "_offsets")
+
+    def __init__(self, groups: Groups, offsets: Offsets) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._left: deque[str] = deque()
+        self._next_ms: int | None = None
+
+    def begin(self, now_ms: int) -> None:
+        """Look over every group as soon as possible."""
+        self._left = deque(self._groups.by_id)
+        self._next_ms = now_ms
+
+    def next_deadline_ms(self) -> int | None:
+        return self._next_ms
+
+    def due(self, now_ms: int) -> list[LogRow]:
+        """The rows that remove what has to go, as far as they fit into one batch."""
+        if self._next_ms is None or now_ms < self._next_ms:
+            return []
+        if not self._left:
+            self._left.extend(self._groups.by_id)
+        rows: list[LogRow] = []
+        while self._left:
+            group = self._groups.by_id.get(self._left[0])
+            if group is not None and not self._look_over(group, now_ms, rows):
+                return rows  # The batch is full; the rest of this group comes with the next.
+            self._left.popleft()
+        self._next_ms = now_ms + self._groups.settings.offsets_retention_check_interval_ms
+        return rows
+
+    def _look_over(self, group: Group, now_ms: int, rows: list[LogRow]) -> bool:
+        """Add the tombstones a group needs; whether that is all of them."""
+        expiry = group.offset_expiry()
+        kept = 0
+        for topic, partitions in self._offsets.of_group(group.group_id).items():
+            spared = expiry is None or group.is_subscribed_to(topic)
+            for partition, committed in partitions.items():
+                if self._is_orphan(topic, committed) or (
+                    not spared
+                    and expiry is not None
+                    and self._is_old(committed, expiry, now_ms)
+                    and not self._offsets.is_pending(group.group_id, topic, partition)
+                ):
+                    if len(rows) >= ROWS_MAX:
+                        return False
+                    rows.append(offset_tombstone(group.group_id, topic, partition))
+                else:
+                    kept += 1
+        for topic, partition in self._offsets.pending_places(group.group_id):
+            if self._groups.topics.topic(topic) is not None:
+                kept += 1
+            elif self._offsets.get(group.group_id, topic, partition) is None:
+                if len(rows) >= ROWS_MAX:
+                    return False
+                rows.append(offset_tombstone(group.group_id, topic, partition))
+        if not kept and expiry is not None and group.is_empty:
+            rows.extend(group.tombstones())
+        return True
+
+    def _is_orphan(self, topic: str, committed: CommittedOffset) -> bool:
+        found = self._groups.topics.topic(topic)
+        return found is None or (
+            committed.topic_id != ZERO_UUID and committed.topic_id != found.topic_id.bytes
+        )
+
+    def _is_old(self, committed: CommittedOffset, expiry: OffsetExpiry, now_ms: int) -> bool:
+        if committed.expire_timestamp_ms != NO_EXPIRY:
+            return now_ms >= committed.expire_timestamp_ms
+        since_ms = committed.commit_timestamp_ms if expiry.since_ms is None else expiry.since_ms
+        return now_ms - since_ms >= self._groups.settings.offsets_retention_ms
