@@ -49,6 +49,15 @@ def map_order(keys: Iterable[str]) -> list[str]:
     )  # Stable: insertion order in a bucket.
 
 
+def computed_map_order(keys: Iterable[str]) -> list[str]:
+    """The same if they came in by `computeIfAbsent`: it puts a key before the others of its bucket, and doubles a table
+    one key later.
+    """
+    latest_first = list(dict.fromkeys(keys))[::-1]
+    size = _table_size(len(latest_first) - 1)
+    return sorted(latest_first, key=lambda key: _bucket(string_hash(key), size))
+
+
 class PartitionSet:
     """A `HashSet` of partitions."""
 

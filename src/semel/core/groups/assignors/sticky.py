@@ -13,7 +13,7 @@ Rules.  * User data are Kafka's: version 1 is the partitions by topic and the ge
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from semel.core.groups.assignors.java_order import map_order
+from semel.core.groups.assignors.java_order import computed_map_order, map_order
 from semel.core.groups.assignors.members import Assignment, Member, Topics, subscribed
 from semel.core.groups.assignors.sticky_equal import EqualAssignment
 from semel.core.groups.assignors.sticky_general import GeneralAssignment
@@ -81,7 +81,8 @@ def user_data(partitions: Sequence[TopicPartition], generation: int) -> bytes:
         by_topic.setdefault(one.topic, []).append(one.partition)
     return StickyUserData(
         previous_assignment=[
-            StickyTopicAssignment(topic=topic, partitions=by_topic[topic]) for topic in map_order(by_topic)
+            StickyTopicAssignment(topic=topic, partitions=by_topic[topic])
+            for topic in computed_map_order(by_topic)
         ],
         generation=generation,
     ).encode(_WITH_GENERATION)
