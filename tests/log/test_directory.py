@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from log_kit import NOW, batch_of, content, disk, send
-from semel.errors import ConfigError, CorruptLogError, LogDirLockedError
+from semel.errors import ConfigError, CorruptLogError, LogDirLockedError, LogError
 from semel.log import checkpoints
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory, parse_directory_name
@@ -344,3 +344,42 @@ def test_a_directory_that_only_looks_deleted_is_left_alone() -> None:
     files.make_directory("/data/please-do-not-delete")
     open_directory(files)
     assert files.exists("/data/please-do-not-delete")
+
+
+def test_a_damaged_partition_is_isolated_and_kept_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Through kills and stops: never served, never cut, never called clean; the other goes on."""
+    files = disk()
+    directory = open_directory(files)
+    other = TopicPartition("orders", 1)
+    logs = [directory.create(partition, TOPIC_ID, CONFIG, NOW) for partition in (ORDERS, other)]
+    for log in logs:
+        for n in range(20):
+            send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+        log.flush(NOW)
+    directory.delete_records(ORDERS, 3, NOW)
+    files.kill()
+    path = f"/data/orders-0/{logs[0].active.base_offset:020d}.log"
+    file = files.open(path)
+    file.write_at(70, bytes([file.read_at(70, 1)[0] ^ 1]))
+    before = files.open(path).read_at(0, 10_000)
+    for is_killed in (True, False, True):
+        caplog.clear()
+        directory = open_directory(files)
+        assert list(directory.logs) == [other]
+        assert list(directory.damaged) == [ORDERS]
+        assert directory.topic_ids[ORDERS] == TOPIC_ID
+        assert f"orders-0 is offline and everything else is served: {path} is damaged at" in caplog.text
+        assert "semel log verify /data/orders-0" in caplog.text
+        assert isinstance(send(directory.logs[other], batch_of(b"more")), Appended)
+        with pytest.raises(LogError, match="orders-0 is in /data already"):
+            directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
+        files.kill() if is_killed else directory.close(NOW)
+        assert not files.exists("/data/.kafka_cleanshutdown")
+    assert files.open(path).read_at(0, 10_000) == before
+    file = files.open(path)
+    file.write_at(70, bytes([file.read_at(70, 1)[0] ^ 1]))  # Brought back from a copy.
+    directory = open_directory(files)
+    assert (directory.logs[ORDERS].log_start_offset, directory.logs[ORDERS].log_end_offset) == (3, 20)
+    directory.delete([ORDERS], "0123")
+    directory.close(NOW)
+    assert list(open_directory(files).logs) == [other]

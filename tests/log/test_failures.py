@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from log_kit import NOW, batch_of, content, disk, end, open_at, send
+from log_kit import DIRECTORY, NOW, batch_of, content, disk, end, open_at, send
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records import batch
 from semel.errors import ErrorCode, Refuse
 from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
-from semel.runtime.memory_faults import DiskCrashed
+from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.memory_files import MemoryDisk, MemoryFile
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=1, producer_id_expiration_ms=10**12)
@@ -158,3 +158,84 @@ def test_a_sync_goes_on_when_retention_takes_a_file_away_under_it() -> None:
     log.finish_flush(job, NOW)
     assert log.recovery_point == 12
     assert len(log.segments) == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_a_start_serves_after_a_failed_sync_and_a_kill_survives_the_next_power_cut(seed: int) -> None:
+    """The system takes pages for clean whose sync failed: reading them back, and syncing again, proves nothing."""
+    files = disk(seed)
+    log = open_at(files, SMALL)
+    for n in range(3):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    log.flush(NOW)
+    for n in range(3, 9):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    files.fail("sync", errno.EIO, path_part=".log", skip=seed % 2)
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush(NOW)
+    files.kill()
+    again = open_at(files, SMALL, clean=False, recovery_point=3)
+    served = content(again)
+    assert offsets(again) == list(range(9))
+    files.crash()
+    last = open_at(files, SMALL, clean=False, recovery_point=again.recovery_point)
+    assert content(last) == served
+    assert "sync-failed" not in files.list_directory(DIRECTORY)
+
+
+def test_a_failed_sync_that_cannot_even_be_noted_is_said_aloud(caplog: pytest.LogCaptureFixture) -> None:
+    files = disk()
+    log = open_at(files, SMALL)
+    send(log, batch_of(b"x", producer_id=1, sequence=0))
+    files.fail("sync", errno.EIO)
+    files.fail("create", errno.EROFS, path_part="sync-failed")
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush(NOW)
+    assert "nor could that be noted" in caplog.text
+    assert log.offline is not None
+
+
+@pytest.mark.parametrize("death", ["kill", "power cut"])
+@pytest.mark.parametrize("start", [0, 4, 50])
+def test_a_log_that_begins_anew_is_the_old_one_or_the_new_one_at_every_moment(
+    start: int, death: Death
+) -> None:
+    """A follower far behind its leader throws its log away; a crash at any change must leave one that can go on."""
+
+    def story(files: MemoryDisk) -> PartitionLog:
+        log = open_at(files, SMALL)
+        for n in range(20):
+            send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+        log.flush(NOW)
+        return log
+
+    dry = disk()
+    log = story(dry)
+    before = dry.counters.operations
+    log.truncate_fully_and_start_at(start, NOW)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (start, start, 1)
+    for point in range(dry.counters.operations - before):
+        files = disk(point)
+        log = story(files)
+        files.crash_at_operation(point, death=death)
+        with pytest.raises(DiskCrashed):
+            log.truncate_fully_and_start_at(start, NOW)
+        files.restart()
+        again = open_at(files, SMALL, clean=False, recovery_point=20)
+        assert again.log_end_offset in (*range(21), start)
+        assert offsets(again) == list(range(again.log_start_offset, again.log_end_offset))
+        again.truncate_fully_and_start_at(start, NOW)
+        assert isinstance(send(again, batch_of(b"y")), Appended)
+
+
+def test_a_log_that_cannot_begin_anew_stays_as_it_was() -> None:
+    files = disk()
+    log = open_at(files, SMALL)
+    for n in range(20):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+    before = content(log)
+    files.fail("create", errno.ENOSPC, path_part=".log")
+    with pytest.raises(OSError, match="No space"):
+        log.truncate_fully_and_start_at(50, NOW)
+    assert content(log) == before
+    assert isinstance(send(log, batch_of(b"y", producer_id=1, sequence=20)), Appended)

@@ -20,6 +20,7 @@ from semel.core.records import batch
 from semel.errors import CorruptLogError
 from semel.log import names, reading
 from semel.log.config import LogConfig
+from semel.log.leader_epochs import LeaderEpochs
 from semel.log.partition_log import Appended, PartitionLog
 from semel.log.recovery import Opening, open_log
 from semel.runtime.files import RealFiles, join
@@ -248,24 +249,73 @@ def test_a_lost_index_does_not_put_the_segments_behind_it_in_doubt() -> None:
     assert {name for name in after if after[name] != before[2][name]} == {names.file_name(bases[3], ".log")}
 
 
-def test_a_rebuilt_index_ends_at_damage_and_the_segments_behind_it_stay(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def flip(files: MemoryDisk, name: str, position: int) -> None:
+    """Damage one byte of a log's file."""
+    file = files.open(join(DIRECTORY, name))
+    file.write_at(position, bytes([file.read_at(position, 1)[0] ^ 1]))
+
+
+def test_damage_below_the_recovery_point_is_never_cut_away() -> None:
+    """Its indexes being rebuilt is how it is noticed; Kafka would cut the segment there and go on."""
     files = disk()
     log = story(files)
     log.close(NOW)
     bases = [segment.base_offset for segment in log.segments]
     files.remove(join(DIRECTORY, names.file_name(bases[1], ".index")))
+    flip(files, names.file_name(bases[1], ".log"), 65)
+    before = file_bytes(files, endings=[".log"])
+    for clean in (True, False):
+        with pytest.raises(CorruptLogError, match=r"damaged at position 0.*truncate -s 0"):
+            open_at(files, SMALL, clean=clean, recovery_point=log.log_end_offset)
+        assert file_bytes(files, endings=[".log"]) == before
     damaged = files.open(join(DIRECTORY, names.file_name(bases[1], ".log")))
-    damaged.write_at(65, bytes([damaged.read_at(65, 1)[0] ^ 1]))
-    with caplog.at_level(logging.WARNING, "semel.log"):
-        again = open_at(files, SMALL)
-    assert "bytes from position 0" in caplog.text
-    assert [segment.base_offset for segment in again.segments] == bases
-    assert (again.log_end_offset, again.producers.entries()) == (log.log_end_offset, log.producers.entries())
+    damaged.truncate(0)  # What the message tells a user who has no copy.
+    again = open_at(files, SMALL)
+    assert again.log_end_offset == log.log_end_offset
     piece = reading.read(again, bases[1], max_bytes=1, upper_bound=again.log_end_offset)
     assert piece is not None
     assert piece.base_offset == bases[2]
+
+
+def test_a_flaw_in_one_segment_is_damage_below_the_recovery_point_and_a_torn_write_above_it() -> None:
+    """The segment is one and the same: half of it had been synced."""
+    files = disk()
+    log = open_at(files)
+    for n in range(6):
+        send(log, batch_of(b"x" * 40, producer_id=1, sequence=n))
+        if n == 2:
+            log.flush(NOW)
+    ends = [position for position, _header in log.active.walk()]
+    files.kill()
+    flip(files, names.file_name(0, ".log"), ends[4] + 70)
+    again = open_at(files, clean=False, recovery_point=3)
+    assert again.log_end_offset == 4
+    files.kill()
+    flip(files, names.file_name(0, ".log"), ends[1] + 70)
+    with pytest.raises(CorruptLogError, match="from offset 1 on, where everything had been synced"):
+        open_at(files, clean=False, recovery_point=3)
+
+
+@pytest.mark.parametrize("damage", [b"", b"0\n2\n0 0\n", b"\xff\xfe", None])
+def test_leader_epochs_are_read_from_the_batches_where_their_file_is_unfit(damage: bytes | None) -> None:
+    files = disk()
+    log = open_at(files, SMALL)
+    for n, epoch in enumerate((0, 0, 3, 3, 3, 7)):
+        send(log, batch_of(b"x" * 100, producer_id=1, sequence=n), leader_epoch=epoch)
+    before = list(log.leader_epochs.entries)
+    assert [epoch for epoch, _start in before] == [0, 3, 7]
+    log.close(NOW)
+    path = join(DIRECTORY, names.LEADER_EPOCHS)
+    if damage is None:
+        files.remove(path)
+    else:
+        file = files.open(path)
+        file.truncate(0)
+        file.write_at(0, damage)
+    again = open_at(files, SMALL)
+    assert again.leader_epochs.entries == before
+    again.close(NOW)
+    assert LeaderEpochs.open(files, path).entries == before
 
 
 def test_a_log_that_ends_below_its_start_begins_anew_there(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,8 @@
 Method: the pure decision by table, then a log whose files are looked at.
 """
 
+import random
+
 import pytest
 
 from log_kit import NOW, batch_of, content, disk, file_bytes, open_at, send
@@ -10,6 +12,7 @@ from semel.core.idempotence.producer_window import Duplicate
 from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.retention import SegmentFacts, expired_prefix
+from semel.runtime.memory_files import MemoryDisk
 
 DAY = 86_400_000
 SEGMENTS = [
@@ -101,3 +104,25 @@ def test_idle_producers_are_forgotten_and_others_stay() -> None:
     assert log.expire_producers(NOW + 1000) == 1
     assert 1 not in log.producers
     assert 2 in log.producers
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_records_without_timestamps_age_with_their_file(again: bool) -> None:
+    """As in Kafka: by when the file was last written. A start in between makes nothing younger."""
+    now = [NOW]
+    files = MemoryDisk(random.Random(0), now_ms=lambda: now[0])
+    config = LogConfig(segment_bytes=400, retention_ms=1000, producer_id_expiration_ms=10**12)
+    log = open_at(files, config)
+    for _ in range(9):
+        send(log, batch_of(b"x" * 40, timestamp_ms=-1))
+        now[0] += 300
+    assert log.active.max_timestamp == -1
+    if again:
+        log.close(now[0])
+        log = open_at(files, config, now_ms=now[0])
+    segments = len(log.segments)
+    written = [files.modified_ms(segment.file.path) for segment in log.segments]
+    expected = sum(1 for at_ms in written if now[0] - at_ms > 1000)
+    assert 0 < expected < segments
+    assert log.delete_old_segments(now[0]) == expected
+    assert len(log.segments) == segments - expected

@@ -9,6 +9,7 @@ import pytest
 
 from log_kit import DIRECTORY, NOW, batch_of, content, disk, end, file_bytes, open_at, send
 from semel.core.records import batch
+from semel.core.records.batch import TimestampType
 from semel.errors import ErrorCode, Refuse
 from semel.log import reading
 from semel.log.config import LogConfig
@@ -214,3 +215,15 @@ def test_trap_27_retention_stops_at_an_open_transaction() -> None:
     assert log.log_start_offset == log.log_end_offset
     assert {entry.producer_id for entry in log.producers.entries()} == {1, 9}
     assert log._files.exists(DIRECTORY)
+
+
+def test_a_marker_is_stamped_where_the_broker_stamps_records() -> None:
+    """As Kafka stamps it: see the compat tests, where its own file is read."""
+    log = open_at(disk(), LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    send(log, batch_of(b"x", producer_id=1, transactional=True))
+    end(log, 1, commit=True, now_ms=NOW + 5)
+    marker = [header for _position, header in batch.headers(content(log))][-1]
+    assert marker.is_control
+    assert marker.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert marker.max_timestamp == NOW + 5
+    batch.check_crc(content(log)[-marker.size_bytes :], 0, marker)

@@ -9,14 +9,17 @@ Rules.  * The mark of a clean stop is removed before anything is read and writte
           The log start offset is the exception: `delete_records` writes it down before it answers. And none may
           outlive what it was true of: they are written anew after every load, deletion and truncation.
         * A directory that is being deleted first gets a name no start takes for a partition.
+        * A partition that cannot be opened is `damaged`: it stays as it is, on disk and in the checkpoints, and keeps no
+          other from being served.
 """
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from semel.errors import ConfigError, CorruptLogError, LogError
+from semel.errors import ConfigError, CorruptBatchError, CorruptLogError, LogError
 from semel.log import checkpoints, names
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
@@ -41,6 +44,8 @@ class LogDirectory:
         """Whether the last owner closed every log in order."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self.damaged: dict[TopicPartition, str] = {}
+        """Partitions that could not be opened, and why."""
         self.directory_id: str | None = None
         self.cluster_id: str | None = None
         self._doomed: list[str] = []
@@ -129,14 +134,36 @@ class LogDirectory:
             elif topic_partition is None:
                 _logger.warning("%s is no partition's directory and is left alone", path)
             elif topic_partition not in self.logs:
-                self.load(topic_partition, config_for(topic_partition), now_ms)
+                self._load_or_isolate(topic_partition, config_for(topic_partition), now_ms)
         if not self.was_clean:
             # The last owner may have been killed before it synced the name of a directory it had just made.
             self._files.sync_directory(self.path)
         self._all_loaded = True
         for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
-            known.clear()  # What is left is of partitions that are gone: a new one of that name must not inherit it.
+            # The rest is of partitions that are gone: a new one of that name must not inherit it.
+            kept = {tp: offset for tp, offset in known.items() if tp in self.damaged}
+            known.clear()
+            known.update(kept)
         self.checkpoint()
+
+    def _load_or_isolate(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> None:
+        try:
+            self.load(topic_partition, config, now_ms)
+        except (LogError, CorruptBatchError, OSError) as error:
+            path = join(self.path, str(topic_partition))
+            self.logs.pop(topic_partition, None)
+            self.damaged[topic_partition] = str(error)
+            _logger.error(
+                "%s is offline and everything else is served: %s. Its files are left as they are; "
+                "`semel log verify %s` tells what is wrong with them",
+                topic_partition,
+                error,
+                path,
+            )
+            with contextlib.suppress(CorruptLogError, OSError):
+                topic_id = checkpoints.read_topic_id(self._files, join(path, names.PARTITION_METADATA))
+                if topic_id is not None:
+                    self.topic_ids[topic_partition] = topic_id
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         path = join(self.path, name)
@@ -149,9 +176,33 @@ class LogDirectory:
     def create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new, empty log."""
-        if topic_partition in self.logs:
+        """A new, empty log. Blocks; where there are many, `prepare` them on threads and `admit` them together."""
+        log = self.prepare(topic_partition, topic_id, config, now_ms)
+        self.sync_names()
+        self.admit(log, topic_id)
+        return log
+
+    def prepare(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """The files of a new, empty log, which is not the directory's yet. Blocks, and may run on a thread."""
+        if topic_partition in self.logs or topic_partition in self.damaged:
             raise LogError(f"{topic_partition} is in {self.path} already")
+        path = join(self.path, str(topic_partition))
+        opening = Opening(
+            topic_partition=topic_partition, directory=path, config=config, now_ms=now_ms, clean=True
+        )
+        log = open_log(self._files, opening)
+        checkpoints.write_topic_id(self._files, join(path, names.PARTITION_METADATA), topic_id)
+        return log
+
+    def sync_names(self) -> None:
+        """Let the names of new directories survive a power cut: once for all that were prepared. Blocks."""
+        self._files.sync_directory(self.path)
+
+    def admit(self, log: PartitionLog, topic_id: uuid.UUID) -> None:
+        """Take over a log that was prepared and whose name is synced."""
+        topic_partition = log.topic_partition
         for known in (
             self._recovery_points,
             self._start_offsets,
@@ -159,12 +210,8 @@ class LogDirectory:
             self._cleaned_offsets,
         ):
             known.pop(topic_partition, None)  # Of an earlier topic of that name.
-        is_left_over = self._files.exists(join(self.path, str(topic_partition)))
-        log = self.load(topic_partition, config, now_ms)
-        if is_left_over:
-            self._files.sync_directory(self.path)  # An earlier attempt made it and failed to sync its name.
-        self.adopt(topic_partition, topic_id)
-        return log
+        self.logs[topic_partition] = log
+        self.topic_ids[topic_partition] = topic_id
 
     def adopt(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> None:
         """Give a log that has no topic id the one it belongs to: a crash came before it was written."""
@@ -180,9 +227,10 @@ class LogDirectory:
         for topic_partition in topic_partitions:
             ending = f"-{topic_partition.partition}.{unique}{names.DELETED_DIRECTORY}"
             doomed = join(self.path, topic_partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending)
-            self._files.rename(self.logs[topic_partition].directory, doomed)
+            self._files.rename(join(self.path, str(topic_partition)), doomed)
             # Not before it has its other name: a log nobody knows would be found again.
-            del self.logs[topic_partition]
+            self.logs.pop(topic_partition, None)
+            self.damaged.pop(topic_partition, None)
             self.topic_ids.pop(topic_partition, None)
             self._doomed.append(doomed)
         self._files.sync_directory(self.path)
@@ -252,7 +300,8 @@ class LogDirectory:
         A log that cannot be closed keeps no other from it; the next start goes through all of them. So it does where
         this owner took over from one that died, and did not come to load every log.
         """
-        clean = self._all_loaded or self.was_clean
+        # A damaged log would be taken for a sound one by a start that trusts everything.
+        clean = (self._all_loaded or self.was_clean) and not self.damaged
         for topic_partition, log in self.logs.items():
             try:
                 log.close(now_ms)

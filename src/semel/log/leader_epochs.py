@@ -2,10 +2,12 @@
 
 Role.   The list (epoch, start offset) of one partition, kept in `leader-epoch-checkpoint`.
 Flow.   `partition_log` assigns on append and truncates with the log; OffsetForLeaderEpoch asks `end_offset`.
+        After damage `recovery` has it rebuilt from the batches.
 Rules.  Epochs and start offsets rise together. An assignment that contradicts later entries removes them.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptLogError
@@ -88,6 +90,15 @@ class LeaderEpochs:
         if not gone or gone == [EpochStart(gone[0].epoch, start_offset)]:
             return
         self._replace([EpochStart(gone[-1].epoch, start_offset), *self.entries[len(gone) :]])
+
+    def rebuild(self, batches: Iterable[tuple[int, int]]) -> None:
+        """Read the epochs from the log's batches, each (leader epoch, first offset), in their order."""
+        entries: list[EpochStart] = []
+        for epoch, start_offset in batches:
+            if epoch > (entries[-1].epoch if entries else NO_PARTITION_LEADER_EPOCH):
+                entries.append(EpochStart(epoch, start_offset))
+        if entries:
+            self._replace(entries)
 
     def clear(self) -> None:
         if self.entries:

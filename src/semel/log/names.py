@@ -20,6 +20,8 @@ DELETED_DIRECTORY: Final = "-delete"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 ABORTED_COUNTS: Final = "aborted-transactions-checkpoint"
+SYNC_FAILED: Final = "sync-failed"
+"""Says that a sync of this log failed: what is read back need not be what the disk holds."""
 
 
 class SegmentName(NamedTuple):

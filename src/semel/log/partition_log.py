@@ -24,6 +24,7 @@ from semel.core.records import batch, control
 from semel.core.records.batch import BatchHeader, TimestampType
 from semel.core.records.validation import BatchRules, validate
 from semel.errors import ErrorCode, LogError, OffsetOutOfRangeError, Refuse
+from semel.log import names
 from semel.log.aborted_counts import write_aborted_counts
 from semel.log.config import LogConfig
 from semel.log.flush_job import FlushJob
@@ -32,7 +33,7 @@ from semel.log.producers import record_batch, replay
 from semel.log.retention import SegmentFacts, expired_prefix
 from semel.log.segment import Segment
 from semel.log.snapshots import Snapshots
-from semel.runtime.files import File, Files
+from semel.runtime.files import File, Files, join
 from semel.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -191,6 +192,9 @@ class PartitionLog:
             partition_leader_epoch=leader_epoch,
         )
         header = batch.read_header(data)
+        if self._is_stamped:
+            batch.set_log_append_time(data, 0, header, now_ms)
+            header = batch.read_header(data)
         refused = self._write(data, header, now_ms)
         return refused or Appended(header.base_offset, header.last_offset, NO_TIMESTAMP)
 
@@ -340,6 +344,12 @@ class PartitionLog:
         """A sync failed: the system may have dropped the bytes, so nothing unsynced can be trusted any more."""
         self.offline = f"a sync failed ({error}); load the log again to see what is on disk"
         _logger.error("%s: sync failed: %s", self.topic_partition, error)
+        try:
+            # For the next start: a killed process leaves pages that look written and are not. A power cut takes this
+            # file and those pages alike, so it needs no sync of its own.
+            self._files.open(join(self.directory, names.SYNC_FAILED), create=True).close()
+        except OSError as second:
+            _logger.error("%s: nor could that be noted for the next start: %s", self.topic_partition, second)
 
     def flush(self, now_ms: int) -> None:
         """Sync everything now. Blocks; for close, truncation and tests."""
@@ -378,7 +388,11 @@ class PartitionLog:
             SegmentFacts(
                 end_offset=following.base_offset if following else self.log_end_offset,
                 size_bytes=segment.size_bytes,
-                largest_timestamp=segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms,
+                largest_timestamp=(
+                    segment.max_timestamp
+                    if segment.max_timestamp >= 0
+                    else self._files.modified_ms(segment.file.path)
+                ),
             )
             for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True)
         ]
@@ -447,9 +461,14 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Forget everything; the log goes on, empty, at `offset`."""
         self.snapshots.remove_above(self.segments[0].base_offset)
-        self._drop(list(reversed(self.segments)), now_ms)
+        # The new beginning is there before the old one goes: a crash, or a full disk, never finds a log without either.
+        first = next((segment for segment in self.segments if segment.base_offset == offset), None)
+        kept = first or self._new_segment(offset, now_ms)
+        self._drop([segment for segment in reversed(self.segments) if segment is not kept], now_ms)
+        if first is not None:
+            first.cut(0, offset)
         self.snapshots.remove(list(self.snapshots.offsets))
-        self.segments[:] = [Segment.create(self._files, self.directory, offset, self.config, now_ms)]
+        self.segments[:] = [kept]
         self.log_start_offset = self.log_end_offset = offset
         self._after_truncation(now_ms)
 

@@ -5,15 +5,20 @@ Flow.   leftovers of deletions and compactions are settled -> segments are opene
         after an unclean stop everything from the recovery point on is read, checked and cut at the first flaw ->
         producers and epochs are brought to the log's end.
 Rules.  * What was synced below the recovery point is trusted; everything above it is checked byte by byte. A trusted
-          segment whose indexes are rebuilt is checked too, but what is wrong with it costs no other segment.
-        * The log ends before the first batch that is torn, damaged or out of order: what follows a hole was never
-          promised to anyone. Segments behind a cut go.
+          segment whose indexes are rebuilt is checked too.
+        * Above the recovery point the log ends before the first batch that is torn, damaged or out of order: what follows
+          a hole was never promised to anyone. Segments behind a cut go.
+        * Below it a flaw is damage: the records there, and all behind them, were on disk. Nothing is cut; `CorruptLogError`
+          names file and position, and the log is not opened. Kafka cuts such a segment there and goes on.
+        * Where a sync failed, the system may show bytes its disk never got: they are written again before the sync that is
+          to vouch for them.
+        * Leader epochs that are missing or damaged are read from the batches, which carry them.
         * Snapshots above the end, and damaged ones, go before anything is appended.
         * An index that is missing or unfit is rebuilt from the log, with the content it had.
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from semel.core.idempotence.producer_state import ProducerState
@@ -34,6 +39,7 @@ from semel.types import TopicPartition
 _logger = logging.getLogger(__name__)
 
 _OFFSET_MAX: Final = 2**63 - 1
+_REWRITE_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +61,16 @@ class Opening:
 def open_log(files: Files, opening: Opening) -> PartitionLog:
     """Open the log in a directory, making an empty one if nothing is there."""
     files.make_directory(opening.directory)
+    sync_failed = join(opening.directory, names.SYNC_FAILED)
+    must_rewrite = files.exists(sync_failed)
+    if must_rewrite:
+        opening = replace(opening, clean=False)
     _settle_leftovers(files, opening.directory)
     snapshots = Snapshots(files, opening.directory)
     opened = _open_segments(files, opening)
     recovered = _Recovery(files, opening, snapshots, opened).run()
+    if must_rewrite:
+        _rewrite(opening, recovered)
     log = PartitionLog(
         files=files,
         directory=opening.directory,
@@ -67,7 +79,7 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
         segments=recovered.segments,
         producers=recovered.producers,
         snapshots=snapshots,
-        leader_epochs=_open_leader_epochs(files, opening.directory),
+        leader_epochs=_open_leader_epochs(files, opening, recovered.segments),
         log_start_offset=recovered.log_start_offset,
         log_end_offset=recovered.log_end_offset,
         recovery_point=recovered.recovery_point,
@@ -84,6 +96,9 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
         # The next crash may come at once: leave it a snapshot, and synced files, to start from.
         snapshots.save(log.producers, log.log_end_offset)
         log.flush(opening.now_ms)
+    if must_rewrite:
+        files.remove(sync_failed)
+        files.sync_directory(opening.directory)
     return log
 
 
@@ -190,14 +205,36 @@ def _aborted_counts(files: Files, directory: str) -> dict[int, int]:
         return {}
 
 
-def _open_leader_epochs(files: Files, directory: str) -> LeaderEpochs:
-    path = join(directory, names.LEADER_EPOCHS)
+def _rewrite(opening: Opening, recovered: _Recovered) -> None:
+    """Write what was read again: after a failed sync the system takes pages for clean that its disk does not have."""
+    _logger.warning(
+        "%s: a sync failed when it was last open: what lies above offset %d is written again",
+        opening.topic_partition,
+        recovered.recovery_point,
+    )
+    ends = [segment.base_offset for segment in recovered.segments[1:]] + [recovered.log_end_offset]
+    for segment, end_offset in zip(recovered.segments, ends, strict=True):
+        if end_offset <= recovered.recovery_point:
+            continue
+        for position in range(0, segment.size_bytes, _REWRITE_BYTES):
+            wanted = min(_REWRITE_BYTES, segment.size_bytes - position)
+            segment.file.write_at(position, segment.file.read_at(position, wanted))
+
+
+def _open_leader_epochs(files: Files, opening: Opening, segments: list[Segment]) -> LeaderEpochs:
+    path = join(opening.directory, names.LEADER_EPOCHS)
     try:
-        return LeaderEpochs.open(files, path)
+        found = LeaderEpochs.open(files, path)
     except CorruptLogError as error:
-        # Nothing rebuilds them yet: the log goes on, and answers about earlier epochs are unknown.
-        _logger.warning("%s is damaged and starts empty: %s", path, error)
-        return LeaderEpochs(files, path, [])
+        _logger.warning("%s is damaged and read from the log again: %s", path, error)
+        found = LeaderEpochs(files, path, [])
+    if not found.entries:
+        found.rebuild(
+            (header.partition_leader_epoch, header.base_offset)
+            for segment in segments
+            for _position, header in segment.walk()
+        )
+    return found
 
 
 class _Recovery:
@@ -282,7 +319,8 @@ class _Recovery:
                 self._cut(index, f"offsets {next_offset} to {segment.base_offset - 1} are missing before it")
                 return
             segment = self._segments[index] = self._without_indexes(segment)
-            next_offset, intact = self._check_segment(segment, next_offset)
+            synced_up_to = self._opening.recovery_point if index >= self._first_unsynced else _OFFSET_MAX
+            next_offset, intact = self._check_segment(segment, next_offset, synced_up_to)
             if not intact and index >= self._first_unsynced:
                 self._cut(index + 1, "the log was cut before it")
                 return
@@ -312,7 +350,7 @@ class _Recovery:
             self._files, opening.directory, segment.base_offset, opening.config, opening.now_ms
         )
 
-    def _check_segment(self, segment: Segment, next_offset: int) -> tuple[int, bool]:
+    def _check_segment(self, segment: Segment, next_offset: int, synced_up_to: int) -> tuple[int, bool]:
         """Check every batch and rebuild the indexes; the offset after the last good one, and whether all were."""
         next_offset = max(next_offset, segment.base_offset)
         good_bytes = 0
@@ -329,6 +367,12 @@ class _Recovery:
             next_offset = header.next_offset
             good_bytes = position + header.size_bytes
         intact = good_bytes == segment.size_bytes
+        if not intact and next_offset < synced_up_to:
+            raise CorruptLogError(
+                f"{segment.file.path} is damaged at position {good_bytes}, from offset {next_offset} on, where everything "
+                f"had been synced: {flaw}. Bring the file back from a copy, or cut it there (truncate -s {good_bytes}) to "
+                "go on without the records behind"
+            )
         if not intact:
             _logger.warning(
                 "%s: %d bytes from position %d of %s are removed, the log ends at offset %d: %s",

@@ -22,7 +22,7 @@ class SegmentFacts(NamedTuple):
     """The base offset of the next segment, or the log's end."""
     size_bytes: int
     largest_timestamp: int
-    """The largest timestamp of its records, or when the segment was made if they carry none."""
+    """The largest timestamp of its records, or when its file was last written if they carry none."""
 
 
 def expired_prefix(

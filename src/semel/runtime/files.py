@@ -71,6 +71,9 @@ class Files(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def modified_ms(self, path: str) -> int:
+        """When its bytes last changed, in milliseconds since 1970."""
+
     def list_directory(self, path: str) -> list[str]:
         """Names of the entries, sorted."""
 
@@ -233,6 +236,9 @@ class RealFiles:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -45,6 +45,7 @@ class MemoryDisk:
         capacity_bytes: int = _NO_LIMIT_BYTES,
         block: Callable[[float], None] | None = None,
         on_death: Callable[[Death], None] | None = None,
+        now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self._dice = dice
         self._capacity_bytes = capacity_bytes
@@ -58,6 +59,7 @@ class MemoryDisk:
         self._faults = DiskFaults()
         self.block = block
         self.on_death = on_death
+        self._now_ms = now_ms
         self.sync_delay_seconds: tuple[float, float] = (0.0, 0.0)
 
     # Deaths.
@@ -142,6 +144,11 @@ class MemoryDisk:
         self._check_alive()
         node = self._find(path)
         return 0 if isinstance(node, Directory) else len(node.visible)
+
+    def modified_ms(self, path: str) -> int:
+        self._check_alive()
+        node = self._find(path)
+        return 0 if isinstance(node, Directory) else node.modified_ms
 
     def list_directory(self, path: str) -> list[str]:
         self._check("read", path)
@@ -265,6 +272,7 @@ class MemoryDisk:
         if inode.linked:
             self._used_bytes += size - len(inode.visible)
         inode.truncate(size)
+        inode.modified_ms = self._now_ms()
         self._dirty[inode.number] = inode
 
     def sync(self, inode: Inode, path: str) -> None:
@@ -282,7 +290,7 @@ class MemoryDisk:
     # Inside.
 
     def _create(self, full: str) -> Inode:
-        inode = Inode(self._inodes_made)
+        inode = Inode(self._inodes_made, self._now_ms())
         self._inodes_made += 1
         self._change("create", Create(full, inode))
         return inode
@@ -310,6 +318,7 @@ class MemoryDisk:
         if inode.linked:
             self._used_bytes += max(0, position + len(data) - len(inode.visible)) if data else 0
         inode.write(position, data)
+        inode.modified_ms = self._now_ms()
         self._dirty[inode.number] = inode
         self.counters.writes += 1
         self.counters.written_bytes += len(data)

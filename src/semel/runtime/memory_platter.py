@@ -47,10 +47,11 @@ class Mood(Enum):
 class Inode:
     """A file without a name."""
 
-    __slots__ = ("durable", "linked", "number", "pending", "visible")
+    __slots__ = ("durable", "linked", "modified_ms", "number", "pending", "visible")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, modified_ms: int = 0) -> None:
         self.number = number
+        self.modified_ms = modified_ms
         self.visible = bytearray()
         self.durable = bytearray()
         self.pending: list[Write | Truncation] = []

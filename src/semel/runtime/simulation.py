@@ -81,7 +81,11 @@ class SimulatedHost:
     def __init__(self, simulation: Simulation, name: str) -> None:
         self.name = name
         self.clock = SimulatedClock(simulation.loop.time)
-        self.disk = MemoryDisk(seeded_dice(simulation.seed, name, "disk"), on_death=self._disk_died)
+        self.disk = MemoryDisk(
+            seeded_dice(simulation.seed, name, "disk"),
+            on_death=self._disk_died,
+            now_ms=self.clock.now_ms,
+        )
         self._simulation = simulation
         self._loop = simulation.loop
         self._network = simulation.network.at(name)
