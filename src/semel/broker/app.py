@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from semel.broker.config import BrokerConfig
 from semel.broker.context import BrokerContext
+from semel.broker.coordinators.groups import GroupCoordinator
 from semel.broker.dispatch import Dispatch
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.partitions import Partitions
@@ -80,6 +81,7 @@ class Broker:
                 runtime.clock.now_ms()
             )  # All logs are open and as they were: the next start may trust them.
             raise
+        self._context.groups.start()
         self._keep_going()
 
     async def _load(self, directory: LogDirectory) -> BrokerContext:
@@ -107,6 +109,7 @@ class Broker:
             producer_ids=ProducerIds(store),
             cluster_id=cluster_id,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.dice),
+            groups=GroupCoordinator(config, runtime, store, partitions),
         )
 
     async def _listen(self, context: BrokerContext) -> None:
@@ -126,6 +129,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is under way, close every log, leave the mark of a clean stop."""
+        if self._context is not None:
+            self._context.groups.stop()  # First: members that wait for a rebalance would hold up the rest.
         if self._listener is not None:
             await self._listener.close()
         await self.runtime.tasks.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from semel.broker.config import BrokerConfig
+from semel.broker.coordinators.groups import GroupCoordinator
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.metrics import Metrics
 from semel.broker.partitions import Partitions
@@ -36,6 +37,7 @@ class BrokerContext:
     producer_ids: ProducerIds
     cluster_id: str
     sessions: FetchSessions
+    groups: GroupCoordinator
     metrics: Metrics = field(default_factory=Metrics)
     on_first_produce: Callable[[], object] | None = None
     """Called once, when the first batch comes: what only a producer's batches need can wait until then."""

@@ -38,3 +38,4 @@ async def delete_all(broker: BrokerContext, names: Sequence[str]) -> None:
     await broker.store.commit([TopicGoneRow(name) for name in names])
     for name in names:
         broker.partitions.delete(name)
+    broker.groups.topics_gone()

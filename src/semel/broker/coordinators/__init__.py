@@ -1,0 +1,1 @@
+"""The shells around core's coordinators: they load, append, wait and answer."""

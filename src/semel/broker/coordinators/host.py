@@ -1,0 +1,459 @@
+"""A coordinator's host: the shards of one internal topic, loaded, asked, written and given time.
+
+Role.   `CoordinatorHost` is the same for groups and transactions: it knows partitions, time and waiting requests, and
+        nothing of what a shard decides.
+Flow.   ask: find the shard -> its operation -> append the rows as one batch -> apply them -> answer. All of it is one
+        step without waiting where the log shows what it takes at once; else the answers wait, in order, until it does.
+Rules.  * An answer never tells of what may still be lost: it waits until everything before it is visible.
+        * A shard is asked only after its whole log was replayed. A small log is replayed when it is first asked for,
+          a large one in slices beside other work; meanwhile the answer is COORDINATOR_LOAD_IN_PROGRESS.
+        * If the log refuses rows, the shard may have changed by itself: it is dropped and loaded again, and everyone
+          who waits for it is told. What is merely too large, or fenced, is refused alone if nothing has changed.
+        * Time in a shard does not jump: it starts as the wall clock's and goes on with the monotonic one.
+        * One timer for all shards, set to the earliest deadline; a deadline that has moved later costs nothing.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from semel.broker.coordinators.java_hash import partition_for
+from semel.broker.coordinators.loading import SLICE_BYTES, Loading
+from semel.broker.coordinators.tickets import Answer, WaitingRequest
+from semel.broker.partitions import Partition, Partitions
+from semel.core.coordination.outcome import Origin, Outcome, Shard, Ticket
+from semel.core.coordination.row_format import RowFormat
+from semel.core.records.build import build_batch
+from semel.errors import (
+    CorruptBatchError,
+    ErrorCode,
+    InvalidRecordError,
+    InvariantError,
+    LogError,
+    Refuse,
+    UnsupportedVersionError,
+    WireError,
+)
+from semel.log.partition_log import Appended
+from semel.runtime.bundle import Runtime
+from semel.types import NO_PRODUCER_ID
+
+S = TypeVar("S", bound=Shard[Any])
+E = TypeVar("E")
+T = TypeVar("T")
+Operation = Callable[[S, Ticket, int], Outcome[E]]
+_logger: Final = logging.getLogger(__name__)
+_RETRY_MS: Final = 5000
+"""After a log could not be replayed: when it is tried again."""
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+class _Hosted(Generic[S, E]):
+    """One partition of the topic, and the shard replayed from it."""
+
+    __slots__ = ("index", "loading", "partition", "retry_at_ms", "shard", "unsettled", "waiting")
+
+    def __init__(self, index: int, partition: Partition) -> None:
+        self.index = index
+        self.partition = partition
+        self.shard: S | None = None
+        self.loading: Loading[S] | None = None
+        self.retry_at_ms = 0
+        self.waiting: dict[WaitingRequest, None] = {}
+        self.unsettled: deque[tuple[int, Outcome[E]]] = deque()
+
+
+class CoordinatorHost(Generic[S, E]):
+    """The shards of one topic."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        row_format: RowFormat,
+        make_shard: Callable[[int], S],
+        create_topic: Callable[[], Awaitable[None]],
+        partitions: Partitions,
+        runtime: Runtime,
+        run_effect: Callable[[int, E], None] | None = None,
+        compression: int = 0,
+    ) -> None:
+        self.topic = topic
+        self._format = row_format
+        self._make_shard = make_shard
+        self._create_topic = create_topic
+        self._partitions = partitions
+        self._runtime = runtime
+        self._run_effect = run_effect
+        self._compression = compression
+        self._hosted: dict[int, _Hosted[S, E]] = {}
+        self._creation: asyncio.Task[ErrorCode] | None = None
+        self._to_load: deque[int] = deque()
+        self._loader: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._stopped = False
+        clock = runtime.clock
+        self._monotonic_ms = clock.monotonic_ms
+        self._offset_ms = clock.now_ms() - clock.monotonic_ms()
+
+    # From the broker
+
+    def start(self) -> None:
+        """Begin to load what is there."""
+        for index in range(self.partitions_count):
+            self._load_soon(index)
+
+    def stop(self) -> None:
+        """Answer whoever waits, and do nothing more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for hosted in list(self._hosted.values()):
+            self._drop(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    @property
+    def partitions_count(self) -> int:
+        """How many there are; 0 while the topic is not made."""
+        return len(self._partitions.of_topic(self.topic))
+
+    def partition_of(self, key: str) -> int:
+        """The partition that coordinates this key. The topic must be there."""
+        return partition_for(key, self.partitions_count)
+
+    def now_ms(self) -> int:
+        """The shards' time."""
+        return self._monotonic_ms() + self._offset_ms
+
+    # From handlers
+
+    def ensure_topic(self) -> ErrorCode | Awaitable[ErrorCode]:
+        """Have the topic there, made now if need be."""
+        if self._stopped:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self.partitions_count:
+            return ErrorCode.NONE
+        if self._creation is None:
+            self._creation = self._runtime.tasks.spawn(self._create(), name=f"create {self.topic}")
+        return asyncio.shield(self._creation)
+
+    async def _create(self) -> ErrorCode:
+        try:
+            await self._create_topic()
+        except (LogError, OSError) as error:
+            _logger.error("%s could not be created: %s", self.topic, error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        finally:
+            self._creation = None
+        return ErrorCode.NONE
+
+    def ask(self, key: str, operation: Operation[S, E]) -> Answer | Awaitable[Answer]:
+        """Let the shard of this key decide; its answer, or a code if it cannot be asked now."""
+        if not self.partitions_count:
+            return self._ask_later(key, operation)
+        return self.ask_partition(self.partition_of(key), operation)
+
+    async def _ask_later(self, key: str, operation: Operation[S, E]) -> Answer:
+        made = self.ensure_topic()
+        code = made if isinstance(made, ErrorCode) else await made
+        if code:
+            return code
+        if not self.partitions_count:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        answer = self.ask(key, operation)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def ask_partition(self, index: int, operation: Operation[S, E]) -> Answer | Awaitable[Answer]:
+        """As `ask`, of the shard with this number."""
+        hosted = self._ready(index)
+        if isinstance(hosted, ErrorCode):
+            return hosted
+        shard = hosted.shard
+        if shard is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        request = WaitingRequest()
+        hosted.waiting[request] = None
+        self._run(hosted, lambda: operation(shard, Ticket(request), self.now_ms()))
+        result = request.result()
+        if isinstance(result, asyncio.Future):
+            result.add_done_callback(lambda _: hosted.waiting.pop(request, None))
+        return result
+
+    def tell(self, index: int, operation: Callable[[S, int], Outcome[E]]) -> ErrorCode:
+        """Let a shard know something nobody waits to hear an answer to; a code if it cannot be told now."""
+        hosted = self._ready(index)
+        if isinstance(hosted, ErrorCode):
+            return hosted
+        if hosted.shard is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        shard = hosted.shard
+        self._run(hosted, lambda: operation(shard, self.now_ms()))
+        return ErrorCode.NONE
+
+    @property
+    def shards(self) -> list[S]:
+        """Those that are loaded."""
+        return [hosted.shard for hosted in self._hosted.values() if hosted.shard is not None]
+
+    def look(self, question: Callable[[S], T]) -> list[T] | ErrorCode:
+        """What every shard says to a question that changes nothing; a code if one cannot be asked now."""
+        answers: list[T] = []
+        for index in range(self.partitions_count):
+            hosted = self._ready(index)
+            if isinstance(hosted, ErrorCode):
+                return hosted
+            if hosted.shard is None:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            answers.append(question(hosted.shard))
+        return answers
+
+    async def append_marker(
+        self,
+        index: int,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
+    ) -> ErrorCode:
+        """End a producer's transaction on this partition; NONE once the marker is as durable as the topic asks."""
+        hosted = self._ready(index)
+        if isinstance(hosted, ErrorCode):
+            return hosted
+        partition, shard = hosted.partition, hosted.shard
+        if shard is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        result = partition.append_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            commit=commit,
+            transaction_version=transaction_version,
+        )
+        if isinstance(result, Refuse):
+            if result.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+            return result.code
+        shard.apply_marker(producer_id, producer_epoch, commit=commit)
+        self._arm(shard.next_deadline_ms())
+        if not partition.settled:
+            try:
+                await partition.settle(result.last_offset + 1)
+            except LogError as error:
+                self._failed(hosted, error)
+                return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    # Outcomes
+
+    def _run(self, hosted: _Hosted[S, E], operation: Callable[[], Outcome[E]]) -> None:
+        """Let a shard decide. One that breaks a rule of its own is not asked again before it was loaded anew."""
+        try:
+            self._take(hosted, operation())
+        except Exception:
+            self._drop(hosted, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
+
+    def _take(self, hosted: _Hosted[S, E], outcome: Outcome[E]) -> None:
+        """Write, apply, answer: in one step, as far as the log allows."""
+        shard = hosted.shard
+        if shard is None:
+            return
+        if outcome.rows:
+            refused = self._append(hosted, shard, outcome)
+            if refused is not None:
+                self._refused(hosted, outcome, refused)
+                return
+        if hosted.unsettled or not hosted.partition.settled:
+            if outcome.rows or outcome.replies or outcome.effects:
+                hosted.unsettled.append((hosted.partition.log.log_end_offset, outcome))
+                if len(hosted.unsettled) == 1:
+                    self._runtime.tasks.spawn(
+                        self._settle(hosted), name=f"settle {self.topic}-{hosted.index}"
+                    )
+        else:
+            self._finish(hosted, outcome)
+        self._arm(shard.next_deadline_ms())
+
+    def _append(self, hosted: _Hosted[S, E], shard: S, outcome: Outcome[E]) -> Refuse | None:
+        now_ms = self._runtime.clock.now_ms()
+        encode = self._format.encode
+        in_transaction = outcome.producer_id != NO_PRODUCER_ID
+        try:
+            data = build_batch(
+                [encode(row, now_ms) for row in outcome.rows],
+                compression=self._compression,
+                producer_id=outcome.producer_id,
+                producer_epoch=outcome.producer_epoch,
+                transactional=in_transaction,
+            )
+        except (WireError, UnsupportedVersionError, InvalidRecordError) as error:
+            return Refuse(ErrorCode.MESSAGE_TOO_LARGE, f"a row cannot be written: {error}")
+        result = hosted.partition.append(data, from_client=False)
+        if isinstance(result, Refuse):
+            return result
+        if not isinstance(result, Appended):
+            raise InvariantError(f"{self.topic}-{hosted.index} took a batch without sequence for a duplicate")
+        offset = result.base_offset
+        for row in outcome.rows:
+            shard.apply(row, Origin(offset, now_ms, outcome.producer_id, outcome.producer_epoch))
+            offset += 1
+        return None
+
+    def _refused(self, hosted: _Hosted[S, E], outcome: Outcome[E], refused: Refuse) -> None:
+        """The rows are not in the log. Is the shard as it was, or must it be loaded again?"""
+        _logger.error("%s-%d took no rows: %s", self.topic, hosted.index, refused.reason)
+        storage = refused.code is ErrorCode.KAFKA_STORAGE_ERROR
+        code = ErrorCode.NOT_COORDINATOR if storage else refused.code
+        if code in _TOO_LARGE:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        for ticket, _response in outcome.replies:
+            self._give(hosted, ticket, code)
+        if storage or not outcome.rows_only:
+            self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+
+    async def _settle(self, hosted: _Hosted[S, E]) -> None:
+        """Answer, in order, what waits for the log."""
+        while hosted.unsettled:
+            end_offset, outcome = hosted.unsettled[0]
+            try:
+                await hosted.partition.settle(end_offset)
+            except LogError as error:
+                self._failed(hosted, error)
+                return
+            if hosted.unsettled and hosted.unsettled[0][1] is outcome:  # Else it was dropped meanwhile.
+                hosted.unsettled.popleft()
+                self._finish(hosted, outcome)
+
+    def _finish(self, hosted: _Hosted[S, E], outcome: Outcome[E]) -> None:
+        for ticket, response in outcome.replies:
+            self._give(hosted, ticket, response)
+        if outcome.effects and self._run_effect is not None:
+            for effect in outcome.effects:
+                self._run_effect(hosted.index, effect)
+
+    def _give(self, hosted: _Hosted[S, E], ticket: Ticket, answer: Answer) -> None:
+        request: object = ticket
+        if not isinstance(request, WaitingRequest):
+            raise TypeError(f"{ticket!r} is no ticket of this host")
+        hosted.waiting.pop(request, None)
+        request.give(answer)
+
+    def _failed(self, hosted: _Hosted[S, E], error: LogError) -> None:
+        """Whether rows are durable will never be known: say nothing about them but that we do not know."""
+        _logger.error("%s-%d cannot go on: %s", self.topic, hosted.index, error)
+        self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+
+    def _drop(self, hosted: _Hosted[S, E], code: ErrorCode) -> None:
+        """Forget a shard; whoever asks next has it loaded again."""
+        if self._hosted.get(hosted.index) is hosted:
+            del self._hosted[hosted.index]
+        hosted.shard = hosted.loading = None
+        hosted.unsettled.clear()
+        waiting, hosted.waiting = hosted.waiting, {}
+        for request in waiting:
+            request.give(code)
+        if not self._stopped:
+            self._load_soon(hosted.index)
+
+    # Loading
+
+    def _ready(self, index: int) -> _Hosted[S, E] | ErrorCode:
+        """The partition with its shard loaded, or why it cannot be had now."""
+        hosted = self._hosted.get(index)
+        partition = self._partitions.get(self.topic, index)
+        if hosted is not None and hosted.partition is partition and hosted.shard is not None:
+            return hosted
+        if partition is None or self._stopped:
+            if hosted is not None:
+                self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if hosted is None or hosted.partition is not partition:
+            if hosted is not None:
+                self._drop(hosted, ErrorCode.NOT_COORDINATOR)  # The topic was deleted and made again.
+            hosted = self._hosted[index] = _Hosted(index, partition)
+        if partition.log.offline is not None:
+            return ErrorCode.NOT_COORDINATOR
+        if hosted.retry_at_ms > self.now_ms():
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if partition.log.size_bytes > SLICE_BYTES:
+            self._load_soon(index)
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        while not self._load_step(hosted):
+            pass
+        return hosted if hosted.shard is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def _load_soon(self, index: int) -> None:
+        if index not in self._to_load:
+            self._to_load.append(index)
+        if self._loader is None:
+            self._loader = self._runtime.tasks.spawn(self._load_all(), name=f"load {self.topic}")
+
+    async def _load_all(self) -> None:
+        try:
+            while self._to_load and not self._stopped:
+                index = self._to_load[0]
+                partition = self._partitions.get(self.topic, index)
+                if partition is not None and partition.log.offline is None:
+                    hosted = self._hosted.get(index)
+                    if hosted is None or hosted.partition is not partition:
+                        hosted = self._hosted[index] = _Hosted(index, partition)
+                    while not self._load_step(hosted):
+                        await self._runtime.tasks.sleep(0)
+                self._to_load.popleft()
+                await self._runtime.tasks.sleep(0)
+        finally:
+            self._loader = None
+
+    def _load_step(self, hosted: _Hosted[S, E]) -> bool:
+        """Replay one more slice; whether there is nothing more to do."""
+        if hosted.shard is not None or self._hosted.get(hosted.index) is not hosted:
+            return True
+        if hosted.loading is None:
+            hosted.loading = Loading(self._make_shard(hosted.index), hosted.partition.log, self._format)
+        loading = hosted.loading
+        try:
+            if not loading.step():
+                return False
+        except (LogError, CorruptBatchError, OSError) as error:
+            _logger.error("%s-%d could not be loaded: %s", self.topic, hosted.index, error)
+            hosted.loading = None
+            hosted.retry_at_ms = self.now_ms() + _RETRY_MS
+            return True
+        hosted.shard, hosted.loading = loading.shard, None
+        if loading.records:
+            _logger.info("%s-%d: loaded from %d records", self.topic, hosted.index, loading.records)
+        self._run(hosted, lambda: loading.shard.loaded(self.now_ms()))
+        return True
+
+    # Time
+
+    def _arm(self, deadline_ms: int | None) -> None:
+        """Be called at this time, or earlier."""
+        if deadline_ms is None or self._stopped:
+            return
+        if self._timer is not None:
+            if self._timer_at_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        seconds = max(0, deadline_ms - self.now_ms()) / 1000
+        self._timer = self._runtime.tasks.call_later(seconds, self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self._timer = None
+        now_ms = self.now_ms()
+        for hosted in list(self._hosted.values()):
+            shard = hosted.shard
+            if shard is None:
+                continue
+            deadline_ms = shard.next_deadline_ms()
+            if deadline_ms is not None and deadline_ms <= now_ms:
+                self._arm(now_ms)  # Should this one fail, the others are looked at all the same.
+                self._run(hosted, partial(shard.due, now_ms))
+            else:
+                self._arm(deadline_ms)
