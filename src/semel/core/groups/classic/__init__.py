@@ -1,0 +1,1 @@
+"""Classic groups: members join, a leader assigns, everybody syncs. The coordinator's side."""
