@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.produce_shortcut import ProduceShortcut
 from semel.core.wire import framing
 from semel.core.wire.api_versions import ServedApi, advertised, api_versions_response
 from semel.core.wire.message import Request, Response
+from semel.core.wire.messages.produce import ProduceResponse
 from semel.core.wire.registry import BY_KEY, Api, ApiKey
 from semel.errors import WireError
 from semel.net.inbound import InboundConnection
@@ -54,16 +56,18 @@ def import_handlers() -> None:
 
 
 class _Route:
-    """An API that is served: how to read its requests and who answers them."""
+    """A version of an API that is served: how to read its requests and who answers them."""
 
-    __slots__ = ("api", "handle", "has_records", "name", "request")
+    __slots__ = ("handle", "has_records", "is_api_versions", "is_produce", "name", "request", "version")
 
-    def __init__(self, api: Api, module: str) -> None:
-        self.api = api
+    def __init__(self, api: Api, version: int, module: str) -> None:
         self.name = api.name
+        self.version = version
         self.request: type[Request[Any]] = api.request
         self.handle: _Handle = importlib.import_module(_HANDLERS + module).handle
         self.has_records = api.key is ApiKey.FETCH
+        self.is_api_versions = api.key is ApiKey.API_VERSIONS
+        self.is_produce = api.key is ApiKey.PRODUCE
 
 
 class Dispatch:
@@ -71,36 +75,45 @@ class Dispatch:
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._routes: dict[int, _Route] = {}
+        self._routes: dict[tuple[int, int], _Route] = {}
+        self._requests = broker.metrics.requests
+        self._shortcut = ProduceShortcut(broker.partitions, broker.metrics)
         self.served: tuple[ServedApi, ...] = advertised(BY_KEY[key] for key in SERVED)
 
     def __call__(self, frame: bytearray, connection: InboundConnection) -> Reply | Awaitable[Reply]:
-        header, position = framing.read_request_header(frame)
-        version = header.api_version
-        route = self._routes.get(header.api_key) or self._route(header.api_key)
-        if not route.api.serves(version):
-            return self._unserved(route.api, version, header.correlation_id)
+        (key, version, correlation_id, client_id), position = framing.read_request_header(frame)
+        route = self._routes.get((key, version)) or self._route(key, version)
+        if route is None:
+            return self._unserved(BY_KEY[ApiKey(key)], version, correlation_id)
+        self._requests[route.name] += 1
+        if route.is_produce:
+            known = self._shortcut.answer(frame, version, correlation_id, position)
+            if known is not None:
+                return known
         request = route.request.decode(frame, version, position)
-        self._broker.metrics.requests[route.name] += 1
-        context = RequestContext(version, header.client_id, connection)
-        if route.api.key is ApiKey.API_VERSIONS:
+        context = RequestContext(version, client_id, connection)
+        if route.is_api_versions:
             answer = route.handle(self._broker, request, context, self.served)
         else:
             answer = route.handle(self._broker, request, context)
         if answer is None or isinstance(answer, Response):
-            return _framed(answer, route, version, header.correlation_id)
-        return self._later(answer, route, version, header.correlation_id)
+            if route.is_produce and isinstance(answer, ProduceResponse):
+                self._shortcut.learn(frame, version, position, answer)
+            return _framed(answer, route, correlation_id)
+        return self._later(answer, route, correlation_id)
 
-    async def _later(
-        self, answer: Awaitable[Response | None], route: _Route, version: int, correlation_id: int
-    ) -> Reply:
-        return _framed(await answer, route, version, correlation_id)
+    async def _later(self, answer: Awaitable[Response | None], route: _Route, correlation_id: int) -> Reply:
+        return _framed(await answer, route, correlation_id)
 
-    def _route(self, key: int) -> _Route:
+    def _route(self, key: int, version: int) -> _Route | None:
+        """The way of an API's version, or None if this version is not served."""
         module = SERVED.get(ApiKey(key)) if key in BY_KEY else None
         if module is None:
             raise WireError(f"API {key} is not served")
-        route = self._routes[key] = _Route(BY_KEY[ApiKey(key)], module)
+        api = BY_KEY[ApiKey(key)]
+        if not api.serves(version):
+            return None
+        route = self._routes[key, version] = _Route(api, version, module)
         return route
 
     def _unserved(self, api: Api, version: int, correlation_id: int) -> Reply:
@@ -110,9 +123,9 @@ class Dispatch:
         return framing.response_frame(correlation_id, response, answered)
 
 
-def _framed(answer: Response | None, route: _Route, version: int, correlation_id: int) -> Reply:
+def _framed(answer: Response | None, route: _Route, correlation_id: int) -> Reply:
     if answer is None:
         return None
     if route.has_records:
-        return framing.response_frame_parts(correlation_id, answer, version)
-    return framing.response_frame(correlation_id, answer, version)
+        return framing.response_frame_parts(correlation_id, answer, route.version)
+    return framing.response_frame(correlation_id, answer, route.version)

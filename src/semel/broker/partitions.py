@@ -85,6 +85,11 @@ class Partition:
         return result
 
     @property
+    def is_settled_at_once(self) -> bool:
+        """Whether an append is visible when it returns, as long as the settings stay what they are."""
+        return not self.log.config.flushes
+
+    @property
     def settled(self) -> bool:
         """Whether everything appended is visible, so that answers need not wait."""
         return self.log.high_watermark == self.log.log_end_offset
@@ -135,6 +140,8 @@ class Partitions:
         self._config = config
         self._runtime = runtime
         self._by_topic: dict[str, list[Partition]] = {}
+        self.changes = 0
+        """Counts what makes a partition another one: made, deleted, with other settings."""
 
     def load(self) -> None:
         """Open the logs of all topics, and remove directories no topic owns."""
@@ -186,6 +193,7 @@ class Partitions:
 
     def ensure(self, row: TopicRow) -> None:
         """Make the partitions of a topic that are not there yet."""
+        self.changes += 1
         partitions = self._by_topic.setdefault(row.name, [])
         now_ms = self._runtime.clock.now_ms()
         for index in range(len(partitions), row.partitions):
@@ -208,6 +216,7 @@ class Partitions:
 
     def delete(self, topic: str) -> None:
         """Take a topic's partitions out, now; their files follow."""
+        self.changes += 1
         gone = self._by_topic.pop(topic, [])
         self._delete_logs([partition.log.topic_partition for partition in gone])
         for partition in gone:
@@ -223,6 +232,7 @@ class Partitions:
 
     def reconfigure(self, topic: str) -> None:
         """Let a topic's changed settings take effect."""
+        self.changes += 1
         for partition in self._by_topic.get(topic, []):
             partition.log.reconfigure(self._log_config(partition.log.topic_partition))
 

@@ -55,6 +55,11 @@ class LogConfig:
     producer_id_expiration_ms: int = _DAY_MS
     """`producer.id.expiration.ms`: a producer silent for longer is forgotten."""
 
+    @property
+    def flushes(self) -> bool:
+        """Whether appends may have to wait for an fsync."""
+        return self.flush_messages != _LONG_MAX or self.flush_ms != _LONG_MAX
+
     def batch_rules(self) -> BatchRules:
         """What a batch is held against before it is appended."""
         return BatchRules(

@@ -1,0 +1,195 @@
+"""A request that is answered by the shortcut gets the bytes the long way would have given, and leaves the same log.
+
+Method: a story of produce requests, good and bad, among topics that are deleted, made again and reconfigured, is told
+twice to the same simulated broker: with the shortcut and without it. Every answer and the logs must be equal.
+"""
+
+import random
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from admin_kit import Client, told
+from semel.broker.dispatch import Dispatch
+from semel.broker.produce_shortcut import ProduceShortcut
+from semel.core.records.build import RecordInput, build_batch
+from semel.core.wire import framing
+from semel.core.wire.framing import RequestHeader
+from semel.core.wire.message import Request
+from semel.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from semel.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from semel.core.wire.registry import BY_KEY, ApiKey
+
+TOPICS = ("orders", "payments")
+STEPS = 500
+_TOPIC_RESOURCE = 2
+_ANSWER_START = 9  # Behind length, correlation id and tags.
+
+
+class Peer:
+    """A connection as far as handlers look at it."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+def frame_of(request: Request[Any], version: int, number: int) -> bytearray:
+    header = RequestHeader(request.schema.api_key, version, number, "tester")
+    return bytearray(framing.request_frame(header, request)[4:])
+
+
+class Teller:
+    """Makes up the next request. The same seed tells the same story."""
+
+    def __init__(self, seed: int, client: Client) -> None:
+        self._rng = random.Random(seed)
+        self._client = client
+        self._sequences: dict[tuple[str, int, int], int] = {}
+
+    def produce(self) -> tuple[ProduceRequest, int]:
+        rng = self._rng
+        topic, partition = rng.choice(TOPICS), rng.choice((0, 0, 0, 0, 1, 7))
+        producer_id = rng.choice((-1, 5, 5, 6))
+        key = (topic, partition, producer_id)
+        sequence = self._sequences.get(key, 0)
+        back = rng.choice((0, 0, 0, 0, 1, 2, 9, -1)) if producer_id >= 0 else 0
+        data = build_batch(
+            [RecordInput(b"k", b"v" * rng.choice((1, 100)), 1_000)],
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=max(0, sequence - back) if producer_id >= 0 else -1,
+            transactional=rng.random() < 0.03,
+        )
+        if back == 0:
+            self._sequences[key] = sequence + 1
+        if rng.random() < 0.05:
+            data[-1] ^= 1
+        if rng.random() < 0.03:
+            del data[40:]
+        row = self._client.broker.context.store.image.topic(topic)
+        wanted = TopicProduceData(
+            name=topic,
+            topic_id=row.topic_id.bytes if row else bytes(16),
+            partition_data=[PartitionProduceData(index=partition, records=data)],
+        )
+        acks = rng.choice((-1, -1, -1, -1, 1, 0, 5))
+        return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[wanted]), rng.choice(
+            (8, 9, 11, 12, 13)
+        )
+
+    def next(self) -> tuple[Request[Any], int]:
+        rng = self._rng
+        topic = rng.choice(TOPICS)
+        match rng.randrange(100):
+            case 0:
+                return DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1_000), 6
+            case 1 | 2 | 3 | 4:
+                made = CreatableTopic(name=topic, num_partitions=2, replication_factor=1)
+                return CreateTopicsRequest(topics=[made], timeout_ms=1_000), 7
+            case 5 | 6:
+                name, value = rng.choice(
+                    (
+                        ("flush.messages", "1"),
+                        ("flush.messages", str(2**63 - 1)),
+                        ("flush.messages", str(2**63 - 1)),
+                        ("message.timestamp.type", "LogAppendTime"),
+                        ("message.timestamp.type", "CreateTime"),
+                        ("max.message.bytes", "150"),
+                        ("max.message.bytes", "100000"),
+                    )
+                )
+                change = AlterableConfig(name=name, config_operation=0, value=value)
+                resource = AlterConfigsResource(
+                    resource_type=_TOPIC_RESOURCE, resource_name=topic, configs=[change]
+                )
+                return IncrementalAlterConfigsRequest(resources=[resource]), 1
+            case _:
+                return self.produce()
+
+
+def story_of(seed: int) -> tuple[list[object], int]:
+    """Every answer and what the logs hold at the end; and how many requests took the shortcut."""
+    heard: list[object] = []
+    taken = 0
+    by_shortcut = ProduceShortcut.answer
+
+    def counted(shortcut: ProduceShortcut, *arguments: Any) -> bytes | None:
+        nonlocal taken
+        answer = by_shortcut(shortcut, *arguments)
+        taken += answer is not None
+        return answer
+
+    async def tell(client: Client) -> None:
+        dispatch, peer, teller = Dispatch(client.broker.context), Peer(), Teller(seed, client)
+        await client.create(*TOPICS, partitions=2)
+        for number in range(STEPS):
+            request, version = teller.next()
+            answer = dispatch(frame_of(request, version, number), peer)  # type: ignore[arg-type]  # all they look at
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            heard.append((BY_KEY[ApiKey(request.schema.api_key)].name, version, answer, peer.ended))
+        context = client.broker.context
+        for partition in context.partitions:
+            log = partition.log
+            heard.append(
+                (log.topic_partition, log.log_end_offset, log.high_watermark, log.duplicates_dropped)
+            )
+            for segment in log.segments:
+                heard.extend(bytes(data) for _position, _header, data in segment.scan())
+        heard.append(sorted(context.metrics.errors.items()))
+        heard.append(sorted(context.metrics.requests.items()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProduceShortcut, "answer", counted)
+        told(tell)
+    return heard, taken
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_shortcut_changes_no_answer_and_no_log(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_it, taken = story_of(seed)
+    monkeypatch.setattr(ProduceShortcut, "answer", lambda *_arguments: None)
+    without, _ = story_of(seed)
+    assert taken > 10
+    assert with_it == without
+
+
+def test_what_was_learned_is_forgotten_when_its_topic_goes() -> None:
+    async def tell(client: Client) -> None:
+        context = client.broker.context
+        dispatch, peer = Dispatch(context), Peer()
+
+        async def produce(number: int) -> int:
+            data = PartitionProduceData(index=0, records=build_batch([RecordInput(b"k", b"v", 1)]))
+            wanted = TopicProduceData(name="orders", partition_data=[data])
+            request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[wanted])
+            answer = dispatch(frame_of(request, 11, number), peer)  # type: ignore[arg-type]
+            assert isinstance(answer, bytes)
+            decoded = ProduceResponse.decode(answer, 11, _ANSWER_START)
+            return decoded.responses[0].partition_responses[0].error_code
+
+        await client.create("orders")
+        assert [await produce(number) for number in range(3)] == [0, 0, 0]
+        assert client.partition("orders").log.log_end_offset == 3
+        await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=1_000), 6)
+        assert await produce(3) == 3, "UNKNOWN_TOPIC_OR_PARTITION"
+        await client.create("orders")
+        assert [await produce(number) for number in range(4, 6)] == [0, 0]
+        assert client.partition("orders").log.log_end_offset == 2
+
+    told(tell)
