@@ -142,8 +142,17 @@ class Cluster:
         """API key -> first and last version of a broker."""
         return dict((await self._link(node_id)).served)
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
-        """Try until it works, or the error is none that passes, or the time is over. Only for what may be repeated."""
+    async def patiently(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        timeout_ms: int | None = None,
+        may_repeat: Callable[[DisconnectedError | RefusedError], bool] | None = None,
+    ) -> T:
+        """Try until it works, or the error is none that passes, or the time is over. Only for what may be repeated.
+
+        `may_repeat` judges errors instead, for what may be repeated only after some.
+        """
         config, clock = self.config, self.runtime.clock
         timeout_ms = config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = clock.monotonic_ms() + timeout_ms
@@ -155,7 +164,7 @@ class Cluster:
                 tries += 1
                 pause_ms = self.backoff_ms(tries)
                 is_over = clock.monotonic_ms() + pause_ms >= deadline or tries > config.retries
-                if is_over or not passes(error):
+                if is_over or not (may_repeat or passes)(error):
                     raise
                 self._views.clear()
             await self.runtime.tasks.sleep(pause_ms / 1000)
