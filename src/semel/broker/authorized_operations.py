@@ -1,6 +1,6 @@
 """What a client may do, as the bit sets some responses carry: without access control, everything there is.
 
-Role.   Metadata, DescribeTopicPartitions and DescribeCluster answer with it where they are asked to.
+Role.   Metadata, DescribeTopicPartitions, DescribeGroups and DescribeCluster answer with it where they are asked to.
 Rules.  Bit n stands for Kafka's operation n. "Not asked" has a value of its own.
 """
 
@@ -34,6 +34,13 @@ TOPIC_OPERATIONS: Final = _bits(
     Operation.CREATE,
     Operation.DELETE,
     Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+GROUP_OPERATIONS: Final = _bits(
+    Operation.READ,
+    Operation.DELETE,
     Operation.DESCRIBE,
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
