@@ -1,0 +1,1 @@
+"""Transactions, both ends of the protocol, without I/O."""

@@ -1,0 +1,1 @@
+"""The broker's end: what a transaction coordinator decides."""

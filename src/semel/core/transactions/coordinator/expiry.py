@@ -1,0 +1,35 @@
+"""What the passing of time asks for: transactions that took too long, and ids nobody uses any more.
+
+Role.   Which transactions to abort and which ids to forget, now.
+Flow.   `shard.due` calls these.
+Rules.  * A transaction is aborted once it has been open for longer than its timeout; never one of two-phase commit.
+        * An id is forgotten `transactional.id.expiration.ms` after its last row, unless something is under way.
+        * At most `FORGET_MAX` ids are forgotten in one step, so that one batch carries their tombstones.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from semel.core.transactions.states import TransactionState
+from semel.core.transactions.transaction import Transaction
+
+FORGET_MAX: Final = 1000
+
+
+def deadline_ms(transaction: Transaction) -> int | None:
+    """When the transaction has taken too long; None if it may take for ever."""
+    if transaction.state is not TransactionState.ONGOING or transaction.is_two_phase:
+        return None
+    return transaction.start_ms + transaction.timeout_ms + 1
+
+
+def expired(transactions: Iterable[Transaction], *, expiration_ms: int, now_ms: int) -> list[str]:
+    """The ids to forget: at most `FORGET_MAX`, the longest known first."""
+    before_ms = now_ms - expiration_ms
+    found: list[str] = []
+    for transaction in transactions:
+        if transaction.state.may_expire and transaction.last_update_ms <= before_ms:
+            found.append(transaction.transactional_id)
+            if len(found) == FORGET_MAX:
+                break
+    return found

@@ -1,0 +1,78 @@
+"""Transactions shown to people: ListTransactions and DescribeTransactions.
+
+Role.   From a transaction to what the two APIs say of it.
+Rules.  * State names nobody knows are reported, and match nothing.
+        * A duration filter compares with the beginning of the last transaction; an id that had none is older than any.
+        * A pattern must match the whole id.
+"""
+
+import re
+from collections.abc import Callable
+
+from semel.core.transactions.states import BY_LABEL
+from semel.core.transactions.transaction import Transaction
+from semel.core.wire.messages.describe_transactions import TopicData
+from semel.core.wire.messages.describe_transactions import TransactionState as DescribedTransaction
+from semel.core.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+)
+from semel.core.wire.messages.list_transactions import TransactionState as ListedTransaction
+from semel.errors import ErrorCode
+
+
+def unknown_states(request: ListTransactionsRequest) -> list[str]:
+    """The names in the filter that are no states."""
+    return [name for name in request.state_filters if name not in BY_LABEL]
+
+
+def filter_of(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool] | ErrorCode:
+    """Whether a transaction is asked for; or what is wrong with the question."""
+    producer_ids = frozenset(request.producer_id_filters)
+    states = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
+    by_state = bool(request.state_filters)
+    pattern = None
+    if request.transactional_id_pattern:
+        try:
+            pattern = re.compile(request.transactional_id_pattern)
+        except re.error:
+            return ErrorCode.INVALID_REGULAR_EXPRESSION
+
+    def matches(transaction: Transaction) -> bool:
+        if producer_ids and transaction.producer_id not in producer_ids:
+            return False
+        if by_state and transaction.state not in states:
+            return False
+        if request.duration_filter >= 0 and now_ms - transaction.start_ms <= request.duration_filter:
+            return False
+        return pattern is None or pattern.fullmatch(transaction.transactional_id) is not None
+
+    return matches
+
+
+def listed(transaction: Transaction) -> ListedTransaction:
+    return ListedTransaction(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        transaction_state=transaction.state.label,
+    )
+
+
+def described(transactional_id: str, transaction: Transaction | None) -> DescribedTransaction:
+    if not transactional_id:
+        return DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST)
+    if transaction is None:
+        return DescribedTransaction(
+            error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id
+        )
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in transaction.partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()],
+    )

@@ -1,0 +1,86 @@
+"""Partitions that join a transaction, and the question whether they did.
+
+Role.   AddPartitionsToTxn and AddOffsetsToTxn of v1's clients, the implicit joining of transactions v2 (Produce 12+,
+        TxnOffsetCommit 5+), and the verification before a v1 client's first write to a partition.
+Flow.   `shard.add_partitions` and `shard.verify_partitions` call these.
+Rules.  * While markers are on their way nobody joins: CONCURRENT_TRANSACTIONS, before anything else is compared.
+        * Partitions that are in already cost no row.
+        * Verifying changes nothing. A partition that is not in gives TRANSACTION_ABORTABLE.
+        * A transaction that was taken over (two-phase commit) is closed to newcomers.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from semel.core.transactions.coordinator import two_phase
+from semel.core.transactions.coordinator.decision import Decision
+from semel.core.transactions.states import TransactionState
+from semel.core.transactions.transaction import Transaction
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+
+_CONCURRENT: Final = Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
+_FENCED: Final = Decision(ErrorCode.PRODUCER_FENCED)
+_UNKNOWN: Final = Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_INVALID: Final = Decision(ErrorCode.INVALID_TXN_STATE)
+
+
+def add(
+    transaction: Transaction | None,
+    partitions: Sequence[TopicPartition],
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    client_version: int,
+    now_ms: int,
+) -> Decision:
+    """Let partitions join the producer's transaction, which begins with the first."""
+    if transaction is None:
+        return _UNKNOWN
+    if transaction.state.is_prepared:
+        return _CONCURRENT
+    if two_phase.is_keeper(transaction, producer_id, producer_epoch):
+        return _INVALID
+    if producer_id != transaction.producer_id:
+        return _UNKNOWN
+    if producer_epoch != transaction.producer_epoch:
+        return _FENCED
+    if transaction.state is TransactionState.ONGOING:
+        if all(partition in transaction.partitions for partition in partitions):
+            return Decision()
+        if transaction.is_kept:
+            return _FENCED
+    return Decision(
+        moved=transaction.with_partitions(partitions, client_version=client_version, now_ms=now_ms)
+    )
+
+
+def verify(
+    transaction: Transaction | None,
+    partitions: Sequence[TopicPartition],
+    *,
+    producer_id: int,
+    producer_epoch: int,
+) -> list[ErrorCode]:
+    """For each partition: whether it is in the producer's transaction."""
+    refused = _unverifiable(transaction, producer_id, producer_epoch)
+    if refused is not ErrorCode.NONE or transaction is None:
+        return [refused] * len(partitions)
+    return [
+        ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
+    ]
+
+
+def _unverifiable(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> ErrorCode:
+    if transaction is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if two_phase.is_keeper(transaction, producer_id, producer_epoch):
+        return ErrorCode.INVALID_TXN_STATE
+    if producer_id != transaction.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if producer_epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.NONE

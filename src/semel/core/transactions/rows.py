@@ -1,0 +1,99 @@
+"""Transactions as rows of `__transaction_state`, in Kafka's bytes.
+
+Role.   `row_of` and `transaction_of` are each other's reverse; `FORMAT` turns rows into records.
+Rules.  * Rows are written in version 1 (transactions v2's fields are tagged) and read in versions 0 and 1.
+        * A transaction in EMPTY has no list of partitions (null); any other has one, perhaps empty.
+        * A tombstone ends an id: there is no row for DEAD.
+"""
+
+from typing import Final
+
+from semel.core.coordination.outcome import LogRow
+from semel.core.coordination.row_format import RowFormat
+from semel.core.transactions.states import MOVES, TransactionState
+from semel.core.transactions.transaction import Transaction
+from semel.core.wire.messages.transaction_rows import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from semel.errors import CorruptLogError
+from semel.types import TopicPartition
+
+TOPIC: Final = "__transaction_state"
+FORMAT: Final = RowFormat(TOPIC, {0: (TransactionLogKey, TransactionLogValue)})
+_VALUE_VERSION: Final = 1
+_STORED: Final = {int(state): state for state, moves in MOVES.items() if moves}
+
+
+def row_of(transaction: Transaction) -> LogRow:
+    """The row that makes this the state of its transactional id."""
+    partitions = None
+    if transaction.state is not TransactionState.EMPTY:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in transaction.partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        partitions = [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
+    return LogRow(
+        TransactionLogKey(transactional_id=transaction.transactional_id),
+        TransactionLogValue(
+            producer_id=transaction.producer_id,
+            previous_producer_id=transaction.previous_producer_id,
+            next_producer_id=transaction.next_producer_id,
+            producer_epoch=transaction.producer_epoch,
+            next_producer_epoch=transaction.next_producer_epoch,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_status=transaction.state,
+            transaction_partitions=partitions,
+            transaction_last_update_timestamp_ms=transaction.last_update_ms,
+            transaction_start_timestamp_ms=transaction.start_ms,
+            client_transaction_version=transaction.client_version,
+        ),
+        _VALUE_VERSION,
+    )
+
+
+def tombstone_of(transactional_id: str) -> LogRow:
+    """The row that forgets a transactional id."""
+    return LogRow(TransactionLogKey(transactional_id=transactional_id), None)
+
+
+def id_in(row: LogRow) -> str:
+    """Whose row it is."""
+    if not isinstance(row.key, TransactionLogKey):
+        raise CorruptLogError(f"{TOPIC}: {row.key!r} is no key of this topic")
+    return row.key.transactional_id
+
+
+def transaction_of(row: LogRow) -> Transaction | None:
+    """The transaction in a row; None for a tombstone."""
+    transactional_id = id_in(row)
+    value = row.value
+    if value is None:
+        return None
+    if not isinstance(value, TransactionLogValue):
+        raise CorruptLogError(f"{TOPIC}: {value!r} is no value of this topic")
+    state = _STORED.get(value.transaction_status)
+    if state is None:
+        raise CorruptLogError(
+            f"{TOPIC}: {transactional_id} has the status {value.transaction_status}, which is never stored"
+        )
+    partitions = {
+        TopicPartition(one.topic, index): None
+        for one in value.transaction_partitions or ()
+        for index in one.partition_ids
+    }
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=partitions,
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        next_producer_epoch=value.next_producer_epoch,
+        client_version=value.client_transaction_version,
+    )
