@@ -89,7 +89,7 @@ class ClassicCoordinator:
         if not request.group_id:
             return _said(ticket, replies.sync_refused(ErrorCode.INVALID_GROUP_ID))
         group = self.group(request.group_id)
-        if group is None or group.is_empty:
+        if group is None or group.state is ClassicGroupState.EMPTY:
             return _said(ticket, replies.sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))
         refused = _refuses_sync(group, request)
         if refused:
@@ -141,7 +141,8 @@ class ClassicCoordinator:
             for leaver in leavers
         ]
         turn.reply(ticket, replies.left(answers, caller.version))
-        if group is not None and not group.is_empty and not all(answer.error_code for answer in answers):
+        anybody = not all(answer.error_code for answer in answers)
+        if group is not None and anybody and group.state is not ClassicGroupState.EMPTY:
             self._rebalance.prepare_or_complete(group, turn)
         return turn.outcome
 

@@ -262,12 +262,13 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is ClassicGroupState.EMPTY
+        """One that was given an id counts: the group must not go while it is on its way."""
+        return self.state is ClassicGroupState.EMPTY and not self.pending_joins
 
     def check_commit(self, commit: CommitFrom) -> ErrorCode:
         """Whether these offsets may be stored. A caller without a generation manages its partitions itself."""
         generation_id = commit.generation_or_epoch
-        if generation_id < 0 and self.is_empty:
+        if generation_id < 0 and self.state is ClassicGroupState.EMPTY:
             return ErrorCode.NONE
         if generation_id >= 0 or commit.member_id or commit.group_instance_id is not None:
             refused = self.check_member(commit.member_id, commit.group_instance_id)
@@ -275,7 +276,7 @@ class ClassicGroup:
                 return refused
             if generation_id != self.generation_id:
                 return ErrorCode.ILLEGAL_GENERATION
-        elif not commit.transactional and not self.is_empty:
+        elif not commit.transactional and self.state is not ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not commit.transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS  # It has the new generation, but not yet its part of it.
@@ -293,12 +294,12 @@ class ClassicGroup:
 
     def check_delete_offsets(self) -> ErrorCode:
         """Consumers may lose offsets of topics they do not read; of other groups we cannot know what they read."""
-        if self.is_empty or self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        if self.state is ClassicGroupState.EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
 
     def check_delete(self) -> ErrorCode:
-        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE if self.state is ClassicGroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic; consumers whose topics we cannot know might."""
@@ -309,7 +310,7 @@ class ClassicGroup:
     def offset_expiry(self) -> OffsetExpiry | None:
         if not self.protocol_type:
             return OffsetExpiry(since_ms=None)
-        if self.is_empty:
+        if self.state is ClassicGroupState.EMPTY:
             return OffsetExpiry(since_ms=self.state_timestamp_ms)
         if self.state is ClassicGroupState.STABLE and self.subscribed_topics is not None:
             return OffsetExpiry(since_ms=None)

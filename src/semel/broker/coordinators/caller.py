@@ -1,0 +1,26 @@
+"""What a group remembers of who asked, out of a request's context.
+
+Rules.  * Addresses are written as Java writes them, because tools show them: `/127.0.0.1`, `/0:0:0:0:0:0:0:1`.
+"""
+
+import ipaddress
+
+from semel.broker.context import RequestContext
+from semel.core.groups.group import Caller
+
+
+def caller_of(context: RequestContext) -> Caller:
+    """Who sent this request."""
+    host, _, _port = context.connection.peer.rpartition(":")
+    return Caller(context.client_id or "", java_address(host), context.version)
+
+
+def java_address(host: str) -> str:
+    """An address as `InetAddress.toString` gives it."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"/{host}"
+    if isinstance(address, ipaddress.IPv6Address):
+        return "/" + ":".join(f"{int(part, 16):x}" for part in address.exploded.split(":"))
+    return f"/{address}"
