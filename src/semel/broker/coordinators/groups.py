@@ -20,8 +20,9 @@ from semel.core.coordination.outcome import Ticket
 from semel.core.groups.group import GroupOutcome, Groups, GroupSettings
 from semel.core.groups.rows import GROUP_ROWS, OFFSETS_TOPIC
 from semel.core.groups.shard import GroupShard
+from semel.core.records.compression import Compression
 from semel.core.wire.message import Response
-from semel.errors import ErrorCode
+from semel.errors import ConfigError, ErrorCode
 from semel.runtime.bundle import Runtime
 
 R = TypeVar("R", bound=Response)
@@ -37,6 +38,8 @@ class GroupCoordinator:
         self._settings = group_settings(config)
         self._store = store
         compression: Any = config.value("offsets.topic.compression.codec")
+        if compression not in set(Compression):
+            raise ConfigError(f"offsets.topic.compression.codec={compression}: use 0 to 4, 0 for none")
         partitions_count: Any = config.value("offsets.topic.num.partitions")
         create = partial(
             create_internal_topic,
