@@ -52,6 +52,14 @@ class LogConfig:
     """`cleanup.policy` contains `delete`."""
     cleanup_compact: bool = False
     """`cleanup.policy` contains `compact`: every record needs a key."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """`min.cleanable.dirty.ratio`: a log is compacted once a larger share of its bytes is dirty."""
+    min_compaction_lag_ms: int = 0
+    """`min.compaction.lag.ms`: younger records are not compacted."""
+    max_compaction_lag_ms: int = _LONG_MAX
+    """`max.compaction.lag.ms`: older ones are, however clean the log is."""
+    delete_retention_ms: int = _DAY_MS
+    """`delete.retention.ms`: how long tombstones and markers stay after the cleaning that could have removed them."""
     producer_id_expiration_ms: int = _DAY_MS
     """`producer.id.expiration.ms`: a producer silent for longer is forgotten."""
 

@@ -83,6 +83,8 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.duplicates_dropped = 0
         self.offline: str | None = None
+        self.swapping = False
+        """Compaction is exchanging segments: nobody else may remove any."""
         self._names_changed = True  # New files whose names no sync has made durable yet.
         self._unflushed_records = 0
         self._flushed_ms = NO_TIMESTAMP
@@ -382,6 +384,8 @@ class PartitionLog:
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Apply retention; how many segments went. Their files follow after `file.delete.delay.ms`."""
+        if self.swapping:
+            return 0
         first_unstable = self.producers.first_unstable_offset
         limit = self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
         facts = [
@@ -434,18 +438,26 @@ class PartitionLog:
         self.snapshots.remove(sorted(bases))
         self._files.sync_directory(self.directory)
 
+    def remove_later(self, paths: list[str], now_ms: int) -> None:
+        """Remove these files after `file.delete.delay.ms`."""
+        self._deleted.append((now_ms + self.config.file_delete_delay_ms, paths))
+
     def remove_deleted_files(self, now_ms: int) -> None:
-        """Remove the files of segments deleted long enough ago."""
-        due = [paths for at_ms, paths in self._deleted if at_ms <= now_ms]
+        """Remove the files of segments deleted long enough ago. Blocks."""
+        for path in self.take_deleted_files(now_ms):
+            self._files.remove(path)
+
+    def take_deleted_files(self, now_ms: int) -> list[str]:
+        """Those files, for the caller to remove: it may take long where they are large."""
+        due = [path for at_ms, paths in self._deleted if at_ms <= now_ms for path in paths]
         self._deleted = [(at_ms, paths) for at_ms, paths in self._deleted if at_ms > now_ms]
-        for paths in due:
-            for path in paths:
-                self._files.remove(path)
+        return due
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Forget every batch that holds records at or above `offset`: a new leader has others there."""
         if offset >= self.log_end_offset:
             return
+        self._check_not_swapping()
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
@@ -460,6 +472,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Forget everything; the log goes on, empty, at `offset`."""
+        self._check_not_swapping()
         self.snapshots.remove_above(self.segments[0].base_offset)
         # The new beginning is there before the old one goes: a crash, or a full disk, never finds a log without either.
         first = next((segment for segment in self.segments if segment.base_offset == offset), None)
@@ -471,6 +484,12 @@ class PartitionLog:
         self.segments[:] = [kept]
         self.log_start_offset = self.log_end_offset = offset
         self._after_truncation(now_ms)
+
+    def _check_not_swapping(self) -> None:
+        if self.swapping:
+            raise LogError(
+                f"{self.topic_partition}: compaction is exchanging segments; pause it before the log is cut back"
+            )
 
     def _after_truncation(self, now_ms: int) -> None:
         end = self.log_end_offset

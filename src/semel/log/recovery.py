@@ -29,6 +29,7 @@ from semel.log import names
 from semel.log.aborted_counts import read_aborted_counts
 from semel.log.config import LogConfig
 from semel.log.leader_epochs import LeaderEpochs
+from semel.log.leftovers import settle_leftovers
 from semel.log.partition_log import PartitionLog
 from semel.log.producers import record_batch, replay
 from semel.log.segment import RELATIVE_OFFSET_MAX, Segment
@@ -65,7 +66,7 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
     must_rewrite = files.exists(sync_failed)
     if must_rewrite:
         opening = replace(opening, clean=False)
-    _settle_leftovers(files, opening.directory)
+    settle_leftovers(files, opening.directory)
     snapshots = Snapshots(files, opening.directory)
     opened = _open_segments(files, opening)
     recovered = _Recovery(files, opening, snapshots, opened).run()
@@ -119,57 +120,6 @@ class _Recovered:
     producers: ProducerState
     checked: bool
     """Whether segments were gone through; after an unclean stop that has brought the producers to the log's end."""
-
-
-def _settle_leftovers(files: Files, directory: str) -> None:
-    """Finish or undo what a crash interrupted: deletions, cleanings, swaps of cleaned segments."""
-    found = [(name, names.parse(name)) for name in files.list_directory(directory)]
-    for name, parsed in found:
-        if name.endswith((names.DELETED, names.TEMPORARY)) or (
-            parsed and parsed.suffix.endswith(names.CLEANED)
-        ):
-            files.remove(join(directory, name))
-    swaps = [(name, parsed) for name, parsed in found if parsed and parsed.suffix == names.SWAP]
-    for name, parsed in swaps:
-        if parsed.kind == names.LOG:
-            _finish_swap(files, directory, name, parsed.base_offset)
-    for name, parsed in swaps:
-        if files.exists(join(directory, name)):
-            files.rename(
-                join(directory, name), join(directory, names.file_name(parsed.base_offset, parsed.kind))
-            )
-    present = set(files.list_directory(directory))
-    for name in sorted(present):
-        parsed = names.parse(name)
-        if (
-            parsed
-            and parsed.kind in names.SEGMENT_KINDS
-            and names.file_name(parsed.base_offset, names.LOG) not in present
-        ):
-            files.remove(join(directory, name))  # An index whose log is gone.
-
-
-def _finish_swap(files: Files, directory: str, swap_name: str, base_offset: int) -> None:
-    """A cleaned segment stands in for the ones it was made of: remove those, then let it take its name."""
-    swap_path = join(directory, swap_name)
-    file = files.open(swap_path, read_only=True)
-    try:
-        content = file.read_at(0, file.size())
-    finally:
-        file.close()
-    end_offset = max(
-        (header.next_offset for _position, header in batch.headers(content)), default=base_offset + 1
-    )
-    for name in files.list_directory(directory):
-        parsed = names.parse(name)
-        if (
-            parsed
-            and not parsed.suffix
-            and parsed.kind in names.SEGMENT_KINDS
-            and base_offset <= parsed.base_offset < end_offset
-        ):
-            files.remove(join(directory, name))
-    files.rename(swap_path, join(directory, names.file_name(base_offset, names.LOG)))
 
 
 def _open_segments(files: Files, opening: Opening) -> _Opened:

@@ -101,6 +101,13 @@ class Snapshots:
             self.offsets = [offset for offset in self.offsets if offset not in gone]
             self._unsynced.difference_update(gone)
 
+    def forget(self, offsets: Iterable[int]) -> list[str]:
+        """Count on these no more; their paths, for the caller to remove."""
+        gone = sorted(set(offsets).intersection(self.offsets))
+        self.offsets = [offset for offset in self.offsets if offset not in gone]
+        self._unsynced.difference_update(gone)
+        return [self.path(offset) for offset in gone]
+
     def remove_above(self, log_end_offset: int) -> None:
         self.remove([offset for offset in self.offsets if offset > log_end_offset])
 
