@@ -76,7 +76,7 @@ class InboundConnection(asyncio.BufferedProtocol):
         )  # uvloop's are no subclasses of it, only equals.
         self.peer = _address_text(self._transport.get_extra_info("peername"))
         self._reader.peer = self.peer
-        self._outbox = Outbox(self._listener.runtime.network, self._transport)
+        self._outbox = Outbox(self._listener.runtime.network, self._transport, self.resume_writing)
         self._listener.opened(self)
 
     def buffer_updated(self, nbytes: int) -> None:

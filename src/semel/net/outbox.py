@@ -4,19 +4,19 @@ Role.   `Outbox` collects what is to be sent and writes it to a transport in as 
         files go by the kernel where it can.
 Flow.   `inbound.InboundConnection` puts pieces in and flushes; the transport's water marks say when to stop.
 Rules.  * Pieces leave in the order they came in; a file's range is read only when its turn has come.
-        * While the transport is paused nothing is written, so memory holds at most what was put in, one chunk of
-          a file and the transport's own buffer.
+        * While the transport is paused, or its socket full, nothing is written, so memory holds at most what was put
+          in, one chunk of a file and the transport's own buffer.
         * One flush sends at most `TURN_BYTES_MAX` of files; the rest waits for the next turn of the loop.
         * The transport resumes only when it is empty: the kernel can send a file only behind an empty buffer.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from semel.net.reply import FileSlice, Piece, Reply
-from semel.runtime.network import Network
+from semel.runtime.network import FullSocket, Network
 from semel.types import BytesLike
 
 HIGH_WATER_BYTES: Final = 128 * 1024
@@ -27,12 +27,24 @@ _COPIED_BYTES_MAX: Final = 32 * 1024  # Above, one more call costs less than one
 class Outbox:
     """What waits to be sent on one transport."""
 
-    __slots__ = ("_files_waiting", "_network", "_pieces", "_transport", "paused", "waiting_bytes")
+    __slots__ = (
+        "_files_waiting",
+        "_full_socket",
+        "_network",
+        "_pieces",
+        "_resume",
+        "_transport",
+        "paused",
+        "waiting_bytes",
+    )
 
-    def __init__(self, network: Network, transport: asyncio.Transport) -> None:
+    def __init__(self, network: Network, transport: asyncio.Transport, resume: Callable[[], object]) -> None:
+        """`resume` is called when a socket that was full takes more, as the transport calls it when it has drained."""
         transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=0)
         self._network = network
         self._transport = transport
+        self._resume = resume
+        self._full_socket: FullSocket | None = None
         self._pieces: deque[Piece] = deque()
         self._files_waiting = 0
         self.waiting_bytes = 0
@@ -73,6 +85,9 @@ class Outbox:
         return not self._pieces
 
     def clear(self) -> None:
+        """Send nothing any more."""
+        if self._full_socket is not None:
+            self._full_socket.cancel()
         self._pieces.clear()
         self._files_waiting = 0
         self.waiting_bytes = 0
@@ -90,7 +105,14 @@ class Outbox:
                 self._write(together)
                 together = []
             if piece.size:
-                sent = self._network.send_file(self._transport, piece.file, piece.position, piece.size)
+                sent = self._network.send_file(
+                    self._transport, piece.file, piece.position, piece.size, self._resume
+                )
+                if isinstance(sent, FullSocket):
+                    self._pieces.appendleft(piece)
+                    self._full_socket = sent
+                    self.paused = True
+                    return True
                 sent_bytes += sent
                 self.waiting_bytes -= sent
                 if sent < piece.size:

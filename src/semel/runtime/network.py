@@ -4,9 +4,11 @@ Role.   The only door to the network. `RealNetwork` uses the running loop (async
         interface in memory is `memory_network.MemoryNetwork`.
 Flow.   `net.listener` listens, `net.connection` connects; both get plain asyncio transports.
 Rules.  * `send_file` puts bytes of a file into the stream behind what was written before. It returns how many it
-          took, at least one, and never waits: the caller waits until the transport has drained and goes on.
+          took, and never waits: the caller goes on when the transport has drained, or, where nothing was taken
+          because the socket is full, when it is told.
         * Bytes go from the page cache to the socket by the kernel where transport, file and socket allow it;
-          through memory, at most `FILE_CHUNK_BYTES` at a time, where they do not.
+          through memory, at most `FILE_CHUNK_BYTES` at a time, where they do not. A full socket is waited for: what is
+          copied instead costs twice as much as what the kernel sends.
 """
 
 import asyncio
@@ -51,8 +53,18 @@ class Network(Protocol):
     ) -> tuple[asyncio.Transport, P]:
         """Open a connection; raises `OSError` if nobody answers."""
 
-    def send_file(self, transport: asyncio.Transport, file: File, position: int, size: int) -> int:
-        """Send up to `size` bytes of a file from `position`; how many were taken."""
+    def send_file(
+        self,
+        transport: asyncio.Transport,
+        file: File,
+        position: int,
+        size: int,
+        on_writable: Callable[[], object],
+    ) -> "int | FullSocket":
+        """Send up to `size` bytes of a file from `position`; how many were taken, at least one.
+
+        If the socket is full, none; then `on_writable` is called once, when it no longer is.
+        """
 
 
 class RealServer:
@@ -88,11 +100,55 @@ class RealNetwork:
     ) -> tuple[asyncio.Transport, P]:
         return await asyncio.get_running_loop().create_connection(protocol_factory, host, port)
 
-    def send_file(self, transport: asyncio.Transport, file: File, position: int, size: int) -> int:
-        sent = 0
-        if transport.get_write_buffer_size() == 0 and transport.get_extra_info("sslcontext") is None:
-            sent = _send_by_kernel(transport, file, position, size)
-        return sent or send_through_memory(transport, file, position, size)
+    def send_file(
+        self,
+        transport: asyncio.Transport,
+        file: File,
+        position: int,
+        size: int,
+        on_writable: Callable[[], object],
+    ) -> "int | FullSocket":
+        socket = transport.get_extra_info("socket")
+        if (
+            socket is not None
+            and transport.get_write_buffer_size() == 0
+            and transport.get_extra_info("sslcontext") is None
+            and not transport.is_closing()
+        ):
+            try:
+                sent = os.sendfile(socket.fileno(), file.fileno(), position, min(size, _SENDFILE_MAX_BYTES))
+            except BlockingIOError:
+                return FullSocket(socket.fileno(), on_writable)
+            except OSError:  # No descriptor, or broken: writing the bytes works or reports it.
+                sent = 0
+            if sent:
+                return sent
+        return send_through_memory(transport, file, position, size)
+
+
+class FullSocket:
+    """A wait for a socket that can take more.
+
+    The transport watches its socket for reading alone, and nobody else may watch the same descriptor: so another one
+    of the same socket is watched, and closed with the wait. The socket is not closed while there is one.
+    """
+
+    def __init__(self, descriptor: int, on_writable: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = os.dup(descriptor)
+        self._on_writable = on_writable
+        self._loop.add_writer(self._descriptor, self._writable)
+
+    def cancel(self) -> None:
+        """Wait no more; no matter if the wait is over."""
+        if self._descriptor >= 0:
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _writable(self) -> None:
+        self.cancel()
+        self._on_writable()
 
 
 def send_through_memory(transport: asyncio.Transport, file: File, position: int, size: int) -> int:
@@ -102,14 +158,3 @@ def send_through_memory(transport: asyncio.Transport, file: File, position: int,
         raise EOFError(f"{file.path} ends at {file.size()}: {size} bytes from {position} cannot be sent")
     transport.write(data)
     return len(data)
-
-
-def _send_by_kernel(transport: asyncio.Transport, file: File, position: int, size: int) -> int:
-    """What the socket takes without waiting; 0 if it is full, or if file or socket cannot do it."""
-    socket = transport.get_extra_info("socket")
-    if socket is None:
-        return 0
-    try:
-        return os.sendfile(socket.fileno(), file.fileno(), position, min(size, _SENDFILE_MAX_BYTES))
-    except OSError:  # Full, no descriptor, or broken: writing the bytes waits, works or reports it.
-        return 0
