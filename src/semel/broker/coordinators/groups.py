@@ -64,6 +64,11 @@ class GroupCoordinator:
             compression=compression,
         )
 
+    @property
+    def settings(self) -> GroupSettings:
+        """What governs groups now."""
+        return self._settings
+
     def _make_shard(self, _index: int) -> GroupShard:
         return GroupShard(Groups(self._store.image, self._settings))
 

@@ -1,13 +1,22 @@
-"""ApiVersions (18), versions 0-4: what this broker serves, and the features the cluster agreed on."""
+"""ApiVersions (18), versions 0-4: what this broker serves, and the features the cluster agreed on.
+
+Features: `group.version` 1 tells clients that they may use KIP-848 groups (`group.protocol=consumer`).
+"""
+
+from typing import Final
 
 from semel.broker.context import BrokerContext, RequestContext
-from semel.core.wire.api_versions import ServedApi, api_versions_response
+from semel.core.wire.api_versions import Features, ServedApi, api_versions_response
 from semel.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+FEATURES: Final = Features(
+    supported={"group.version": (0, 1)}, finalized={"group.version": 1}, finalized_epoch=0
+)
 
 
 def handle(
     broker: BrokerContext, request: ApiVersionsRequest, context: RequestContext, served: tuple[ServedApi, ...]
 ) -> ApiVersionsResponse:
     """Answer in the version that was asked in; the dispatch answers versions nobody knows."""
-    response, _version = api_versions_response(context.version, served, request=request)
+    response, _version = api_versions_response(context.version, served, FEATURES, request=request)
     return response

@@ -14,6 +14,7 @@ from typing import Final
 from semel.core.coordination.outcome import LogRow, Origin, Ticket
 from semel.core.groups import committing, fetching
 from semel.core.groups.classic.coordinator import ClassicCoordinator
+from semel.core.groups.consumer.coordinator import CONSUMER_GROUP_KEYS, ConsumerCoordinator
 from semel.core.groups.group import GroupOutcome, GroupPart, Groups, GroupType
 from semel.core.groups.offsets import Offsets
 from semel.core.groups.rows import offset_tombstone
@@ -46,6 +47,8 @@ class GroupShard:
         self._routes: dict[type[Row], GroupPart] = {}
         self.classic = ClassicCoordinator(groups)
         self.host_part(self.classic, [GroupMetadataKey])
+        self.consumer = ConsumerCoordinator(groups)
+        self.host_part(self.consumer, CONSUMER_GROUP_KEYS)
 
     def host_part(self, part: GroupPart, keys: Iterable[type[Row]]) -> None:
         """Let rows with these keys go to a kind of groups."""

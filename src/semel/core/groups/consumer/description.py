@@ -1,0 +1,55 @@
+"""A KIP-848 group as ConsumerGroupDescribe shows it: its epochs, its members, what they have and shall have.
+
+Rules.  * Topics that are gone are left out: there is no name to show them by.
+        * Members that speak the classic protocol are of type 0, those of KIP-848 of type 1.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from semel.core.groups.consumer.group import ConsumerGroup
+from semel.core.groups.consumer.member import Member, without_epochs
+from semel.core.groups.group import Groups, Topics
+from semel.core.wire.messages import consumer_group_describe as wire
+
+_CLASSIC: Final = 0
+_CONSUMER: Final = 1
+
+
+def described(group: ConsumerGroup, groups: Groups) -> wire.DescribedGroup:
+    """Everything there is to see of a group."""
+    return wire.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or groups.settings.group_consumer_assignors[0],
+        members=[_member(group, member, groups.topics) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: Member, topics: Topics) -> wire.Member:
+    return wire.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_assignment(without_epochs(member.assigned), topics),
+        target_assignment=_assignment(group.target.get(member.member_id, {}), topics),
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(assigned: Mapping[bytes, tuple[int, ...]], topics: Topics) -> wire.Assignment:
+    shown = []
+    for topic_id, partitions in assigned.items():
+        topic = topics.topic_by_id(topic_id)
+        if topic is not None:
+            shown.append(
+                wire.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(partitions))
+            )
+    return wire.Assignment(topic_partitions=shown)

@@ -1,0 +1,53 @@
+"""Subscriptions by regular expression: RE2's syntax, matched in time linear in the name.
+
+Role.   `flaw` says why an expression is none; `resolve` gives the topics whose whole names match.
+Flow.   A member's heartbeat is checked with `flaw`; the group resolves its expressions when topics appear.
+Rules.  * What RE2 refuses is refused, in the words of Kafka's implementation (re2j): lookaround, back references,
+          possessive and nested repetition, more than a thousand repetitions.
+        * An expression that would compile to megabytes is refused too, which re2j would not.
+        * The library is RE2 itself. Python's own `re` would need its syntax fenced in and could be made to think for
+          years by an expression of twenty characters.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import re2
+
+_OPTIONS: Final = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.max_mem = 8 << 20  # As RE2's default; an expression that compiles to more is refused.
+
+# RE2's words -> re2j's, which Kafka's answers carry.
+_WORDS: Final[Mapping[str, str]] = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "bad repetition operator": "invalid nested repetition operator",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "trailing \\": "trailing backslash at end of expression",
+    "unexpected )": "regexp/syntax: internal error",
+}
+
+
+def flaw(expression: str) -> str | None:
+    """Why this is no regular expression, or None if it is one."""
+    try:
+        re2.compile(expression, _OPTIONS)
+    except re2.error as refused:
+        text = refused.args[0]
+        said = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        words = said.partition(": ")[0]
+        return _WORDS.get(words, words)
+    return None
+
+
+def resolve(expression: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The names that match as a whole, sorted; none if this is no expression."""
+    try:
+        pattern = re2.compile(expression, _OPTIONS)
+    except re2.error:
+        return ()
+    return tuple(sorted(name for name in names if pattern.fullmatch(name) is not None))

@@ -1,0 +1,93 @@
+"""What KIP-848 groups of a shard remember and no row tells: clocks, and which topics they were last computed with.
+
+Rules.  * All of it may be lost: after a load the clocks begin anew and every group looks at its topics again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from semel.core.coordination.deadlines import Deadlines
+from semel.core.groups.consumer.subscriptions import TopicHashes
+from semel.core.groups.group import Groups, Topic
+
+
+class TimerKind(IntEnum):
+    """What time may run out for."""
+
+    SESSION = 0
+    """To hear from a member."""
+    REBALANCE = 1
+    """To hear from a member that it let partitions go."""
+    JOIN = 2
+    """For a classic member, to join again after it was told to."""
+    SYNC = 3
+    """For a classic member, to ask for its part after it joined."""
+    REGEX = 4
+    """To resolve a group's regular expressions: at once, but not within the request that made it necessary."""
+
+
+class Timer(NamedTuple):
+    """A clock of a group, or of one of its members."""
+
+    kind: TimerKind
+    group_id: str
+    member_id: str = ""
+
+
+@dataclass(slots=True)
+class SoftState:
+    """Shared by everything that changes KIP-848 groups of a shard."""
+
+    groups: Groups
+    timers: Deadlines[Timer] = field(default_factory=Deadlines)
+    hashes: TopicHashes = field(init=False)
+    _topics_seen: dict[str, list[tuple[str, Topic | None]]] = field(default_factory=dict)
+    _names_resolved: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.hashes = TopicHashes(self.groups.topics)
+
+    # Topics
+
+    def topics_changed(self, group_id: str) -> bool:
+        """Whether a topic of the group is not what it was when the group was last computed."""
+        seen = self._topics_seen.get(group_id)
+        find = self.groups.topics.topic
+        return seen is None or any(find(name) is not topic for name, topic in seen)
+
+    def topics_seen(self, group_id: str, names: Iterable[str]) -> None:
+        """The group was computed with these topics as they are."""
+        find = self.groups.topics.topic
+        self._topics_seen[group_id] = [(name, find(name)) for name in sorted(names)]
+
+    def names_changed(self, group_id: str) -> bool:
+        """Whether there are other topics than when the group's expressions were last resolved."""
+        resolved = self._names_resolved.get(group_id)
+        return resolved is None or resolved ^ self.groups.topics.topics.keys() != set()
+
+    def names_resolved(self, group_id: str) -> None:
+        """The group's expressions were resolved among the topics there are."""
+        self._names_resolved[group_id] = frozenset(self.groups.topics.topics)
+
+    # Clocks
+
+    def heard_from(
+        self, group_id: str, member_id: str, now_ms: int, session_timeout_ms: int | None = None
+    ) -> None:
+        """Count a member's session anew."""
+        if session_timeout_ms is None:
+            session_timeout_ms = self.groups.settings.group_consumer_session_timeout_ms
+        self.timers.set(Timer(TimerKind.SESSION, group_id, member_id), now_ms + session_timeout_ms)
+
+    def forget_member(self, group_id: str, member_id: str) -> None:
+        """Nothing is expected of it any more."""
+        for kind in (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC):
+            self.timers.cancel(Timer(kind, group_id, member_id))
+
+    def forget_group(self, group_id: str) -> None:
+        """It is gone."""
+        self.timers.cancel(Timer(TimerKind.REGEX, group_id))
+        self._topics_seen.pop(group_id, None)
+        self._names_resolved.pop(group_id, None)
