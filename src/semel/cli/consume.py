@@ -3,38 +3,28 @@
 import base64
 import json
 import sys
-from datetime import datetime
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from semel.cli.options import connected, connection_options
 from semel.cli.output import Json, time_text
+from semel.cli.times import OFFSET_MAX, timestamp_ms
 
 if TYPE_CHECKING:
     from semel.client.cluster import Cluster, TopicView
     from semel.client.reader import Fetched
-
-_OFFSET_MAX: Final = 2**63 - 1
 
 
 def _start(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, int]:
     """earliest, latest, an offset, or @ and a time."""
     if value in ("earliest", "latest"):
         return value, 0
-    if value.isdecimal() and int(value) <= _OFFSET_MAX:
+    if value.isdecimal() and int(value) <= OFFSET_MAX:
         return "offset", int(value)
     if not value.startswith("@"):
         raise click.BadParameter(f"{value!r} is neither earliest, latest, an offset nor @TIME.")
-    text = value[1:]
-    if text.isdecimal() and int(text) <= _OFFSET_MAX:
-        return "time", int(text)
-    try:
-        return "time", int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{value!r}: use milliseconds since 1970 or a time like @2026-01-31T12:00:00Z."
-        ) from None
+    return "time", timestamp_ms(value[1:])
 
 
 @click.command(
