@@ -26,6 +26,8 @@ class Ask:
     changes: bool = False
     """Whether it changes anything: then it is sent once. Else it may be sent to Kafka again, which answers a change
     before every part of it knows."""
+    begins: bool = False
+    """Whether Kafka begins something with it whose end it does not wait for: it may be sent again until that is done."""
     answered: bool = True
 
 

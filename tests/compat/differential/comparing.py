@@ -41,6 +41,7 @@ _IDENTITIES_ELSEWHERE: Final = (
     "key",
     "log_dir",
     "epoch",
+    "group_id",
     "batch_index",
 )
 

@@ -96,9 +96,4 @@ KNOWN: Final[tuple[Known, ...]] = (
         "Kafka names a record that was deleted; we say that there is none",
         ours=-1,
     ),
-    Known(
-        "find coordinator: of kind *",
-        "*",
-        "Semel coordinates nothing yet and says so; Kafka names itself once its internal topic is there",
-    ),
 )

@@ -554,9 +554,8 @@ def _coordinator(kind: int) -> Ask:
             return find_coordinator.FindCoordinatorRequest(key=keys[0], key_type=kept)
         return find_coordinator.FindCoordinatorRequest(coordinator_keys=keys, key_type=kept)
 
-    return Ask(
-        f"find coordinator: of kind {kind}", (0, 1, 2, 3, 4, 5, 6) if kind < 2 else (1, 3, 4, 6), build
-    )
+    versions = (0, 1, 2, 3, 4, 5, 6) if kind < 2 else (1, 3, 4, 6)
+    return Ask(f"find coordinator: of kind {kind}", versions, build, begins=kind < 2)
 
 
 FINDING_COORDINATORS: Final = (_coordinator(7), _coordinator(2), _coordinator(0), _coordinator(1))

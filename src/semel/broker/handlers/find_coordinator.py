@@ -6,7 +6,7 @@
     6+   share groups as well
 
 One broker coordinates everything. The topic a coordinator keeps its rows in is made when it is first asked for, and the
-answer waits for that. Share groups are not served: COORDINATOR_NOT_AVAILABLE, as in a Kafka that has them switched off.
+answer waits for that. Share groups are not served: their keys are checked, and nobody coordinates them.
 """
 
 from collections.abc import Awaitable
@@ -37,6 +37,9 @@ def handle(
     refused = _refusal(request.key_type, context.version)
     if refused is not None:
         return _answer(broker, keys, context.version, refused)
+    if request.key_type == _SHARE and not all(_is_share_key(key) for key in keys):
+        flaw = "a share group's key is groupId:topicId:partition"
+        return _answer(broker, keys, context.version, Refuse(ErrorCode.INVALID_REQUEST, flaw))
     ready = _ready(broker, request.key_type)
     if isinstance(ready, ErrorCode):
         return _answer(broker, keys, context.version, _refused(ready))
@@ -68,6 +71,12 @@ def _refusal(key_type: int, version: int) -> Refuse | None:
             ErrorCode.INVALID_REQUEST, f"share groups need FindCoordinator {_SHARE_SINCE}, this is {version}"
         )
     return None
+
+
+def _is_share_key(key: str) -> bool:
+    group_id, _, rest = key.partition(":")
+    topic_id, _, partition = rest.partition(":")
+    return bool(group_id and topic_id) and partition.isdecimal()
 
 
 def _answer(

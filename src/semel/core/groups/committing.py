@@ -6,7 +6,6 @@ Rules.  * Every partition of the request is in the answer, with its own code.
         * A group nobody knows takes offsets from clients that are no members.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from semel.core.coordination.outcome import LogRow, Ticket
@@ -22,7 +21,6 @@ from semel.core.wire.messages.offset_commit import (
 )
 from semel.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -233,20 +231,17 @@ def delete_offsets(
     """The tombstones and the answer for an OffsetDelete."""
     topics = {asked.name: groups.topics.topic(asked.name) for asked in request.topics}
     outcome = GroupOutcome(rows_only=True)
-    if any(_known(topics[asked.name], _indexes(asked.partitions)) for asked in request.topics):
-        group = groups.by_id.get(request.group_id)
-        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
-        if code:
-            outcome.replies.append((ticket, OffsetDeleteResponse(error_code=code)))
-            return outcome
-    else:
-        group = None
+    group = groups.by_id.get(request.group_id)
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
+    if group is None or code:
+        outcome.replies.append((ticket, OffsetDeleteResponse(error_code=code)))
+        return outcome
     answer = OffsetDeleteResponse()
     for asked in request.topics:
         answered = OffsetDeleteResponseTopic(name=asked.name)
         answer.topics.append(answered)
-        subscribed = group is not None and group.is_subscribed_to(asked.name)
-        for index in _indexes(asked.partitions):
+        subscribed = group.is_subscribed_to(asked.name)
+        for index in (partition.partition_index for partition in asked.partitions):
             code = _unknown(topics[asked.name], index, 0)
             if not code and subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -258,11 +253,3 @@ def delete_offsets(
                 outcome.rows.append(offset_tombstone(request.group_id, asked.name, index))
     outcome.replies.append((ticket, answer))
     return outcome
-
-
-def _indexes(partitions: Iterable[OffsetDeleteRequestPartition]) -> list[int]:
-    return [partition.partition_index for partition in partitions]
-
-
-def _known(topic: Topic | None, indexes: Iterable[int]) -> bool:
-    return any(not _unknown(topic, index, 0) for index in indexes)
