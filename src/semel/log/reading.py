@@ -17,6 +17,7 @@ from semel.log.partition_log import PartitionLog
 from semel.log.segment import Segment
 from semel.log.txn_index import AbortedTxn
 from semel.runtime.files import File
+from semel.types import NO_TIMESTAMP
 
 
 class LogSlice(NamedTuple):
@@ -126,7 +127,8 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampOffse
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, log_start_offset: int
 ) -> TimestampOffset | None:
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    is_whole = header.records_count == header.last_offset_delta + 1  # Compaction has not been here.
+    if is_whole and header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         offset = max(header.base_offset, log_start_offset)
         return TimestampOffset(header.max_timestamp, offset, header.partition_leader_epoch)
     for record in build.iter_records(segment.read_batch(position, header), 0, header):
@@ -140,4 +142,14 @@ def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
     newest = max(log.segments, key=lambda segment: segment.max_timestamp)
     if newest.max_timestamp < 0:
         return None
-    return offset_for_timestamp(log, newest.max_timestamp)
+    found = offset_for_timestamp(log, newest.max_timestamp)
+    if found is not None:
+        return found
+    # A batch that compaction has emptied keeps its timestamp: look for the largest of those that have records.
+    filled = (
+        header.max_timestamp
+        for segment in log.segments
+        for _position, header in segment.walk()
+        if header.records_count and header.last_offset >= log.log_start_offset
+    )
+    return offset_for_timestamp(log, max(filled, default=NO_TIMESTAMP))

@@ -1,0 +1,624 @@
+"""Compaction at memory speed: the latest offset of every key, and batches without what is superseded.
+
+Role.   The compiled `key_offsets.PlainKeyOffsets`: the loops over records of a cleaning.
+Flow.   `note` runs over the dirty part of a log, `sieve` over everything, both over pieces of a file with many batches
+        in them; `entries` goes over what was kept and says which index entries it gets.
+Rules.  * A piece is gone through batch by batch until one needs more than bytes: it is compressed, belongs to a
+          transaction, is a control batch, or is damaged. Its caller deals with that one and comes back.
+        * Nothing is taken from a batch before its checksum and every bound in it are proven.
+        * A key is known by 128 bits of SipHash under a secret of this process: two keys are never taken for one, not even
+          by someone who tries. The table has room for a number of keys that is fixed when it is made.
+        * Records that stay are copied as they are. Only a batch that gets a delete horizon is encoded anew, because its
+          timestamps count from there.
+Elsewhere. Transactions, compression and files: `log.compaction`. Compiling and memory access: `memory`.
+"""
+
+import sys
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from semel.core.records import flaws, kernels, memory, varint
+from semel.core.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    CRC_POSITION,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from semel.core.records.key_offsets import SLOT_BYTES, IndexEntry, KeyOffsets, Progress, Sieving, Stop
+from semel.core.records.memory import (
+    BYTES,
+    LONG,
+    Kernel,
+    as_long,
+    compiled,
+    copy,
+    helper,
+    load_byte,
+    load_int,
+    load_long,
+    put,
+    scratch,
+    store_byte,
+    store_long,
+    take,
+    width,
+)
+from semel.types import NO_TIMESTAMP, BytesLike
+
+_NEEDS_MORE: Final = COMPRESSION_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
+_KEPT_FLAGS: Final = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+_GROWTH_MAX: Final = 16  # By so many bytes a record may grow when its timestamp counts from elsewhere.
+_LOW_32: Final = 0xFFFFFFFF
+_FLAW: Final = kernels.FOUND_FLAW
+
+_END: Final = int(Stop.END)
+_HARD: Final = int(Stop.HARD)
+_FULL: Final = int(Stop.FULL)
+_ROOM: Final = int(Stop.ROOM)
+_DAMAGED: Final = int(Stop.DAMAGED)
+
+# What the kernels share with their caller, in longs.
+_TABLE, _SLOTS, _KEYS, _KEYS_MAX, _LATEST, _SECRET_0, _SECRET_1, _CRC_TABLE = 0, 1, 2, 3, 4, 5, 6, 7
+_STOP, _POSITION, _USED, _READ, _KEPT = 8, 9, 10, 11, 12
+_NOW, _HORIZON, _EMPTY_OFFSETS, _EMPTY_COUNT, _MARKS, _TARGET, _TARGET_SIZE = 13, 14, 15, 16, 17, 18, 19
+_STATE_SLOTS: Final = 20
+
+# What `_entries` keeps between pieces.
+_SINCE, _LARGEST, _LARGEST_OFFSET, _FOUND = 0, 1, 2, 3
+_WALK_SLOTS: Final = 4
+_ENTRY_LONGS: Final = 4
+
+# A batch's header as one reads it: sizes of the fields before.
+_AT_LENGTH, _AT_MAGIC, _AT_DELTA, _AT_BASE_TIME, _AT_MAX_TIME, _AT_PRODUCER, _AT_COUNT = (
+    8,
+    16,
+    23,
+    27,
+    35,
+    43,
+    57,
+)
+
+
+@cache
+def note_kernel() -> Kernel:
+    """`_note`, compiled."""
+    return compiled(_note, LONG(BYTES, *[LONG] * 5), _sources())
+
+
+@cache
+def sieve_kernel() -> Kernel:
+    """`_sieve`, compiled."""
+    return compiled(_sieve, LONG(BYTES, *[LONG] * 4), _sources())
+
+
+@cache
+def entries_kernel() -> Kernel:
+    """`_entries`, compiled."""
+    return compiled(_entries, LONG(BYTES, *[LONG] * 5), _sources())
+
+
+def _sources() -> tuple[Any, ...]:
+    return sys.modules[__name__], kernels, memory, flaws, varint
+
+
+@cache
+def _crc_tables() -> "np.ndarray[Any, Any]":
+    """CRC-32C by eight bytes at a time: eight tables of 256 longs."""
+    polynomial = 0x82F63B78
+    first = []
+    for byte in range(256):
+        crc = byte
+        for _bit in range(8):
+            crc = (crc >> 1) ^ (polynomial if crc & 1 else 0)
+        first.append(crc)
+    tables = [first]
+    for _table in range(7):
+        before = tables[-1]
+        tables.append([(crc >> 8) ^ first[crc & 0xFF] for crc in before])
+    return np.array(tables, np.int64)
+
+
+class CompiledKeyOffsets(KeyOffsets):
+    """The latest offset by key, in one flat table."""
+
+    def __init__(self, *, bytes_max: int, load_factor: float, keys_expected: int, secret: bytes) -> None:
+        slots = max(16, min(bytes_max // SLOT_BYTES, 2 * keys_expected + 16))
+        self._table = np.zeros(slots * (SLOT_BYTES // 8), np.int64)
+        self._crc = _crc_tables()
+        self._marks = np.zeros(0, np.uint8)
+        self._state = np.zeros(_STATE_SLOTS, np.int64)
+        self._walk = np.zeros(_WALK_SLOTS, np.int64)
+        self._entries_out = np.zeros(0, np.int64)
+        self._address = self._state.ctypes.data
+        state = self._state
+        state[_TABLE] = self._table.ctypes.data
+        state[_SLOTS] = slots
+        state[_KEYS_MAX] = self.keys_max = max(1, min(slots - 1, int(slots * load_factor)))
+        state[_LATEST] = -1
+        state[_SECRET_0], state[_SECRET_1] = np.frombuffer(secret[:16], np.int64)
+        state[_CRC_TABLE] = self._crc.ctypes.data
+        note_kernel()
+        sieve_kernel()
+        entries_kernel()
+
+    @property
+    def keys(self) -> int:
+        return int(self._state[_KEYS])
+
+    @property
+    def latest_offset(self) -> int:
+        return int(self._state[_LATEST])
+
+    def reach(self, offset: int) -> None:
+        self._state[_LATEST] = max(offset, self.latest_offset)
+
+    def note(self, data: BytesLike, position: int, end: int, start_offset: int) -> Progress:
+        return self._note(data, position, end, start_offset, _NEEDS_MORE)
+
+    def note_one(self, plain: BytesLike, start_offset: int) -> Progress:
+        return self._note(plain, 0, len(plain), start_offset, 0)
+
+    def _note(self, data: BytesLike, position: int, end: int, start_offset: int, hard: int) -> Progress:
+        note_kernel()(np.frombuffer(data, np.uint8), position, end, start_offset, hard, self._address)
+        return self._progress()
+
+    def begin_sieving(self, sieving: Sieving) -> None:
+        self._empty = np.array(sorted(sieving.kept_when_empty), np.int64)
+        state = self._state
+        state[_NOW], state[_HORIZON] = sieving.now_ms, sieving.horizon_ms
+        state[_EMPTY_OFFSETS], state[_EMPTY_COUNT] = self._empty.ctypes.data, len(self._empty)
+
+    def sieve(self, data: BytesLike, position: int, end: int, out: bytearray) -> Progress:
+        return self._sieve(data, position, end, out, _NEEDS_MORE)
+
+    def sieve_one(self, plain: BytesLike, out: bytearray) -> Progress:
+        return self._sieve(plain, 0, len(plain), out, 0)
+
+    def _sieve(self, data: BytesLike, position: int, end: int, out: bytearray, hard: int) -> Progress:
+        if len(self._marks) < len(data):
+            self._marks = np.zeros(len(data), np.uint8)
+            self._state[_MARKS] = self._marks.ctypes.data
+        target = np.frombuffer(out, np.uint8)
+        self._state[_TARGET], self._state[_TARGET_SIZE] = target.ctypes.data, len(out)
+        sieve_kernel()(np.frombuffer(data, np.uint8), position, end, hard, self._address)
+        return self._progress()
+
+    def _progress(self) -> Progress:
+        state = self._state
+        return Progress(
+            Stop(state[_STOP]), int(state[_POSITION]), int(state[_USED]), int(state[_READ]), int(state[_KEPT])
+        )
+
+    def begin_entries(self) -> None:
+        self._walk[:] = (0, NO_TIMESTAMP, 0, 0)
+
+    def entries(self, data: BytesLike, file_position: int, interval_bytes: int) -> list[IndexEntry]:
+        room = _ENTRY_LONGS * (len(data) // HEADER_SIZE + 1)
+        if len(self._entries_out) < room:
+            self._entries_out = np.zeros(room, np.int64)
+        entries_kernel()(
+            np.frombuffer(data, np.uint8),
+            len(data),
+            file_position,
+            interval_bytes,
+            self._walk.ctypes.data,
+            self._entries_out.ctypes.data,
+        )
+        found = int(self._walk[_FOUND])
+        rows = self._entries_out[: found * _ENTRY_LONGS].reshape(found, _ENTRY_LONGS).tolist()
+        return [IndexEntry(*row) for row in rows]
+
+    @property
+    def largest_timestamp(self) -> tuple[int, int]:
+        return int(self._walk[_LARGEST]), int(self._walk[_LARGEST_OFFSET])
+
+
+def _note(data: Any, position: int, end: int, start_offset: int, hard: int, state: int) -> int:
+    """Note the keys of the batches in [position, end) of a piece that begins at `data`."""
+    start = as_long(data.ctypes.data)
+    found = scratch()
+    records_read = 0
+    stop = _END
+    while True:
+        stop, size = _next_batch(start + position, start + end, hard, state, found)
+        if stop != _END or size == 0:
+            break
+        at = start + position
+        base_offset = _long_at(at)
+        record = at + HEADER_SIZE
+        for _ in range(_int_at(at + _AT_COUNT)):
+            length, record = take(record)
+            record_end = record + length
+            _timestamp, record = take(record + 1)
+            delta, record = take(record)
+            key_length, record = take(record)
+            if key_length >= 0 and base_offset + delta >= start_offset:
+                if load_long(state + 8 * _KEYS) >= load_long(state + 8 * _KEYS_MAX):
+                    stop = _FULL
+                    break
+                _put_key(state, record, key_length, base_offset + delta)
+            records_read += 1
+            record = record_end
+        if stop == _FULL:
+            break
+        last_offset = base_offset + _int_at(at + _AT_DELTA)
+        if last_offset >= start_offset and last_offset > load_long(state + 8 * _LATEST):
+            store_long(state + 8 * _LATEST, last_offset)
+        position += size
+    _report(state, stop, position, 0, records_read, 0)
+    return 0
+
+
+def _sieve(data: Any, position: int, end: int, hard: int, state: int) -> int:
+    """Copy what is to stay of the batches in [position, end) to the target."""
+    start = as_long(data.ctypes.data)
+    target = load_long(state + 8 * _TARGET)
+    target_size = load_long(state + 8 * _TARGET_SIZE)
+    found = scratch()
+    used = records_read = records_kept = 0
+    stop = _END
+    while True:
+        stop, size = _next_batch(start + position, start + end, hard, state, found)
+        if stop != _END or size == 0:
+            break
+        at = start + position
+        count = _int_at(at + _AT_COUNT)
+        if used + size + _GROWTH_MAX * count > target_size:
+            stop = _ROOM
+            break
+        kept, written = _sieve_batch(at, size, count, target + used, state)
+        used += written
+        records_read += count
+        records_kept += kept
+        position += size
+    _report(state, stop, position, used, records_read, records_kept)
+    return 0
+
+
+@helper
+def _report(state: int, stop: int, position: int, used: int, records_read: int, records_kept: int) -> None:
+    store_long(state + 8 * _STOP, stop)
+    store_long(state + 8 * _POSITION, position)
+    store_long(state + 8 * _USED, used)
+    store_long(state + 8 * _READ, records_read)
+    store_long(state + 8 * _KEPT, records_kept)
+
+
+@helper
+def _next_batch(at: int, end: int, hard: int, state: int, found: int) -> tuple[int, int]:
+    """(END, size) of a batch that is proven; (END, 0) where no whole one is; why not to go on, else."""
+    if end - at < HEADER_SIZE:
+        return _END, 0
+    size = LOG_OVERHEAD + _int_at(at + _AT_LENGTH)
+    if size < HEADER_SIZE or load_byte(at + _AT_MAGIC) != MAGIC:
+        return _DAMAGED, 0
+    if size > end - at:
+        return _END, 0
+    if _short_at(at + ATTRIBUTES_POSITION) & hard != 0:
+        return _HARD, 0
+    if hard != 0 and _crc(at + ATTRIBUTES_POSITION, at + size, load_long(state + 8 * _CRC_TABLE)) != (
+        _int_at(at + CRC_POSITION) & _LOW_32
+    ):
+        return _DAMAGED, 0
+    delta = _int_at(at + _AT_DELTA)
+    if delta < 0:
+        return _DAMAGED, 0
+    kernels._scan_records(
+        at + HEADER_SIZE, at + size, _int_at(at + _AT_COUNT), delta, _long_at(at + _AT_BASE_TIME), 1, 0, found
+    )
+    if load_long(found + 8 * _FLAW) != 0:
+        return _DAMAGED, 0
+    return _END, size
+
+
+@helper
+def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tuple[int, int]:
+    """(records kept, bytes written)."""
+    attributes = _short_at(at + ATTRIBUTES_POSITION)
+    base_offset = _long_at(at)
+    base_timestamp = _long_at(at + _AT_BASE_TIME)
+    latest = load_long(state + 8 * _LATEST)
+    has_horizon = attributes & DELETE_HORIZON_BIT != 0
+    tombstones_stay = not has_horizon or load_long(state + 8 * _NOW) < base_timestamp
+    marks = load_long(state + 8 * _MARKS)
+    kept = tombstones = 0
+    largest = NO_TIMESTAMP
+    record = at + HEADER_SIZE
+    for index in range(count):
+        length, record = take(record)
+        record_end = record + length
+        timestamp_delta, record = take(record + 1)
+        delta, record = take(record)
+        key_length, record = take(record)
+        key = record
+        value_length, record = take(record + max(key_length, 0))
+        stays = base_offset + delta > latest
+        if not stays and key_length >= 0 and (value_length >= 0 or tombstones_stay):
+            stays = base_offset + delta >= _get_key(state, key, key_length)
+        store_byte(marks + index, 1 if stays else 0)
+        if stays:
+            kept += 1
+            tombstones += value_length < 0
+            largest = max(largest, base_timestamp + timestamp_delta)
+        record = record_end
+    if kept == 0:
+        if not _is_kept_when_empty(state, base_offset + _int_at(at + _AT_DELTA)):
+            return 0, 0
+        _write_empty(at, target, attributes)
+        _write_crc(target, HEADER_SIZE, state)
+        return 0, HEADER_SIZE
+    sets_horizon = tombstones > 0 and not has_horizon
+    if kept == count and not sets_horizon:
+        copy(target, at, size)
+        return kept, size
+    shift = 0
+    if sets_horizon:
+        shift = base_timestamp - load_long(state + 8 * _HORIZON)
+    written = HEADER_SIZE + _copy_records(at + HEADER_SIZE, count, marks, target + HEADER_SIZE, shift)
+    copy(target, at, HEADER_SIZE)
+    _store_int(target + _AT_LENGTH, written - LOG_OVERHEAD)
+    _store_int(target + _AT_COUNT, kept)
+    if sets_horizon:
+        _store_short(target + ATTRIBUTES_POSITION, attributes | DELETE_HORIZON_BIT)
+        _store_long(target + _AT_BASE_TIME, base_timestamp - shift)
+    if attributes & TIMESTAMP_TYPE_BIT == 0:
+        _store_long(target + _AT_MAX_TIME, largest)
+    _write_crc(target, written, state)
+    return kept, written
+
+
+@helper
+def _copy_records(record: int, count: int, marks: int, target: int, shift: int) -> int:
+    """Copy the marked records; `shift` is added to their timestamp deltas. The number of bytes."""
+    position = target
+    for index in range(count):
+        begin = record
+        length, record = take(record)
+        record_end = record + length
+        if load_byte(marks + index) == 0:
+            record = record_end
+            continue
+        if shift == 0:
+            copy(position, begin, record_end - begin)
+            position += record_end - begin
+        else:
+            attributes = load_byte(record)
+            timestamp_delta, rest = take(record + 1)
+            rest_size = record_end - rest
+            position = put(position, 1 + width(timestamp_delta + shift) + rest_size)
+            store_byte(position, attributes)
+            position = put(position + 1, timestamp_delta + shift)
+            copy(position, rest, rest_size)
+            position += rest_size
+        record = record_end
+    return position - target
+
+
+@helper
+def _write_empty(at: int, target: int, attributes: int) -> None:
+    """A batch without records: its place, its producer and its last sequence stay."""
+    copy(target, at, HEADER_SIZE)
+    _store_int(target + _AT_LENGTH, HEADER_SIZE - LOG_OVERHEAD)
+    _store_short(target + ATTRIBUTES_POSITION, attributes & _KEPT_FLAGS)
+    _store_long(target + _AT_BASE_TIME, NO_TIMESTAMP)
+    _store_int(target + _AT_COUNT, 0)
+
+
+@helper
+def _is_kept_when_empty(state: int, last_offset: int) -> bool:
+    offsets = load_long(state + 8 * _EMPTY_OFFSETS)
+    low = 0
+    high = load_long(state + 8 * _EMPTY_COUNT)
+    while low < high:
+        middle = (low + high) >> 1
+        found = load_long(offsets + 8 * middle)
+        if found == last_offset:
+            return True
+        if found < last_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return False
+
+
+def _entries(data: Any, end: int, file_position: int, interval_bytes: int, walk: int, out: int) -> int:
+    """Which index entries batches get that are about to stand at `file_position`."""
+    start = as_long(data.ctypes.data)
+    since = load_long(walk + 8 * _SINCE)
+    largest = load_long(walk + 8 * _LARGEST)
+    largest_offset = load_long(walk + 8 * _LARGEST_OFFSET)
+    found = position = 0
+    while position < end:
+        at = start + position
+        last_offset = _long_at(at) + _int_at(at + _AT_DELTA)
+        timestamp = _long_at(at + _AT_MAX_TIME)
+        size = LOG_OVERHEAD + _int_at(at + _AT_LENGTH)
+        if timestamp > largest:
+            largest = timestamp
+            largest_offset = last_offset
+        if since > interval_bytes:
+            entry = out + 8 * _ENTRY_LONGS * found
+            store_long(entry, last_offset)
+            store_long(entry + 8, file_position + position)
+            store_long(entry + 16, largest)
+            store_long(entry + 24, largest_offset)
+            found += 1
+            since = 0
+        since += size
+        position += size
+    store_long(walk + 8 * _SINCE, since)
+    store_long(walk + 8 * _LARGEST, largest)
+    store_long(walk + 8 * _LARGEST_OFFSET, largest_offset)
+    store_long(walk + 8 * _FOUND, found)
+    return 0
+
+
+# The table.
+
+
+@helper
+def _put_key(state: int, key: int, length: int, offset: int) -> None:
+    first, second = _hash(key, length, load_long(state + 8 * _SECRET_0), load_long(state + 8 * _SECRET_1))
+    slot, is_new = _slot(state, first, second)
+    if is_new:
+        store_long(slot, first)
+        store_long(slot + 8, second)
+        store_long(state + 8 * _KEYS, load_long(state + 8 * _KEYS) + 1)
+    store_long(slot + 16, offset + 1)
+    store_long(state + 8 * _LATEST, offset)
+
+
+@helper
+def _get_key(state: int, key: int, length: int) -> int:
+    """The offset noted for a key, or -1."""
+    first, second = _hash(key, length, load_long(state + 8 * _SECRET_0), load_long(state + 8 * _SECRET_1))
+    slot, _is_new = _slot(state, first, second)
+    return load_long(slot + 16) - 1
+
+
+@helper
+def _slot(state: int, first: int, second: int) -> tuple[int, bool]:
+    """The slot of a hash, and whether it is free: then nothing is known of it. One is always free."""
+    table = load_long(state + 8 * _TABLE)
+    slots = load_long(state + 8 * _SLOTS)
+    number = (first & 0x7FFFFFFFFFFFFFFF) % slots
+    while True:
+        slot = table + SLOT_BYTES * number
+        if load_long(slot + 16) == 0:
+            return slot, True
+        if load_long(slot) == first and load_long(slot + 8) == second:
+            return slot, False
+        number += 1
+        if number == slots:
+            number = 0
+
+
+# SipHash-1-3 with 128 bits of output.
+
+
+@helper
+def _hash(at: int, length: int, key_0: int, key_1: int) -> tuple[int, int]:
+    v0 = key_0 ^ 0x736F6D6570736575
+    v1 = key_1 ^ 0x646F72616E646F6D ^ 0xEE
+    v2 = key_0 ^ 0x6C7967656E657261
+    v3 = key_1 ^ 0x7465646279746573
+    end = at + (length & ~7)
+    while at < end:
+        word = load_long(at)
+        v3 ^= word
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= word
+        at += 8
+    word = (length & 0xFF) << 56
+    for index in range(length & 7):
+        word |= load_byte(at + index) << (8 * index)
+    v3 ^= word
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 ^= word
+    v2 ^= 0xEE
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    first = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= 0xDD
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return first, v0 ^ v1 ^ v2 ^ v3
+
+
+@helper
+def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    v0 += v1
+    v1 = _turned(v1, 13) ^ v0
+    v0 = _turned(v0, 32)
+    v2 += v3
+    v3 = _turned(v3, 16) ^ v2
+    v0 += v3
+    v3 = _turned(v3, 21) ^ v0
+    v2 += v1
+    v1 = _turned(v1, 17) ^ v2
+    v2 = _turned(v2, 32)
+    return v0, v1, v2, v3
+
+
+@helper
+def _turned(value: int, bits: int) -> int:
+    """Rotated to the left."""
+    return (value << bits) | ((value >> (64 - bits)) & ((1 << bits) - 1))
+
+
+# Checksums, and numbers with the large end first.
+
+
+@helper
+def _crc(at: int, end: int, tables: int) -> int:
+    crc = _LOW_32
+    while end - at >= 8:
+        low = (load_int(at) & _LOW_32) ^ crc
+        high = load_int(at + 4) & _LOW_32
+        crc = (
+            load_long(tables + 8 * (7 * 256 + (low & 0xFF)))
+            ^ load_long(tables + 8 * (6 * 256 + ((low >> 8) & 0xFF)))
+            ^ load_long(tables + 8 * (5 * 256 + ((low >> 16) & 0xFF)))
+            ^ load_long(tables + 8 * (4 * 256 + (low >> 24)))
+            ^ load_long(tables + 8 * (3 * 256 + (high & 0xFF)))
+            ^ load_long(tables + 8 * (2 * 256 + ((high >> 8) & 0xFF)))
+            ^ load_long(tables + 8 * (256 + ((high >> 16) & 0xFF)))
+            ^ load_long(tables + 8 * (high >> 24))
+        )
+        at += 8
+    while at < end:
+        crc = load_long(tables + 8 * ((crc ^ load_byte(at)) & 0xFF)) ^ (crc >> 8)
+        at += 1
+    return crc ^ _LOW_32
+
+
+@helper
+def _write_crc(at: int, size: int, state: int) -> None:
+    _store_int(
+        at + CRC_POSITION, _crc(at + ATTRIBUTES_POSITION, at + size, load_long(state + 8 * _CRC_TABLE))
+    )
+
+
+@helper
+def _short_at(at: int) -> int:
+    return load_byte(at) << 8 | load_byte(at + 1)
+
+
+@helper
+def _int_at(at: int) -> int:
+    unsigned = load_byte(at) << 24 | load_byte(at + 1) << 16 | load_byte(at + 2) << 8 | load_byte(at + 3)
+    return unsigned - ((unsigned & 0x80000000) << 1)
+
+
+@helper
+def _long_at(at: int) -> int:
+    return (_int_at(at) << 32) | (_int_at(at + 4) & _LOW_32)
+
+
+@helper
+def _store_short(at: int, value: int) -> None:
+    store_byte(at, value >> 8)
+    store_byte(at + 1, value)
+
+
+@helper
+def _store_int(at: int, value: int) -> None:
+    _store_short(at, value >> 16)
+    _store_short(at + 2, value)
+
+
+@helper
+def _store_long(at: int, value: int) -> None:
+    _store_int(at, value >> 32)
+    _store_int(at + 4, value)

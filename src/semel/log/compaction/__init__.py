@@ -1,0 +1,1 @@
+"""Compaction: a log keeps the latest record of every key, and all its offsets."""

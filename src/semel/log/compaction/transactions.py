@@ -1,0 +1,50 @@
+"""Transactions as a cleaning meets them: whose records are void, and which markers nobody needs any more.
+
+Role.   Walks beside the batches of a log, oldest first, and answers for each: may it go?
+Rules.  * Records of an aborted transaction go, whatever their keys.
+        * A marker may go once no batch of its transaction is left in the log; the cleaner waits for its delete horizon on
+          top of that. While one batch is left, if only for its header, the marker and the entry of the abort stay.
+        * A walk begins where the log begins: a transaction is known by its first batch.
+"""
+
+from collections.abc import Sequence
+
+from semel.core.records import control
+from semel.core.records.batch import BatchHeader
+from semel.core.records.control import ControlType
+from semel.log.txn_index import AbortedTxn
+from semel.types import BytesLike
+
+
+class TransactionWalk:
+    """One walk over the batches of a log."""
+
+    def __init__(self, aborted: Sequence[AbortedTxn]) -> None:
+        self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
+        self._aborting: dict[int, AbortedTxn] = {}
+        self._seen: set[int] = set()  # Producers with a batch of the transaction that is open here.
+
+    def on_data(self, header: BatchHeader) -> bool:
+        """A batch of a transaction is met; whether it was aborted."""
+        self._reach(header.last_offset)
+        self._seen.add(header.producer_id)
+        return header.producer_id in self._aborting
+
+    def on_control(self, header: BatchHeader, data: BytesLike) -> tuple[bool, AbortedTxn | None]:
+        """A control batch is met: whether nothing is left of its transaction, and the abort that is still to be listed."""
+        self._reach(header.last_offset)
+        if header.records_count == 0:
+            return True, None
+        kind = control.read_control_type(data, 0, header)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return False, None
+        seen = header.producer_id in self._seen
+        self._seen.discard(header.producer_id)
+        aborted = self._aborting.pop(header.producer_id, None)
+        return not seen, aborted if seen else None
+
+    def _reach(self, offset: int) -> None:
+        """Begin the aborted transactions that begin up to here."""
+        while self._to_come and self._to_come[-1].first_offset <= offset:
+            entry = self._to_come.pop()
+            self._aborting.setdefault(entry.producer_id, entry)
