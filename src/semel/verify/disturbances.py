@@ -11,7 +11,7 @@ Rules.  * A seed uses some kinds and not others: a run in which everything goes 
 import asyncio
 import errno
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -282,14 +282,16 @@ KINDS: Final[dict[str, Draw]] = {
 }
 
 
-def plan(dice: random.Random, reach: Reach, *, count: int, seconds: float) -> list[tuple[float, Disturbance]]:
+def plan(
+    dice: random.Random, reach: Reach, *, count: int, seconds: float, kinds: Mapping[str, Draw] = KINDS
+) -> list[tuple[float, Disturbance]]:
     """Some kinds, `count` disturbances of them, each with its time; clocks jump at most three times."""
-    kinds = dice.sample(list(KINDS), dice.randint(2, 6))
-    drawn = [dice.choice(kinds) for _ in range(count)]
+    some = dice.sample(list(kinds), dice.randint(2, 6))
+    drawn = [dice.choice(some) for _ in range(count)]
     while drawn.count("clock") > 3:
         drawn[drawn.index("clock")] = "break"
     return sorted(
-        ((dice.uniform(0.0, seconds), KINDS[kind](dice, reach)) for kind in drawn), key=lambda one: one[0]
+        ((dice.uniform(0.0, seconds), kinds[kind](dice, reach)) for kind in drawn), key=lambda one: one[0]
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from semel.core.idempotence.producer_window import ProducerEntry
-from semel.types import UNKNOWN_OFFSET
+from semel.types import UNKNOWN_OFFSET, TopicPartition
 
 Ending: TypeAlias = Literal["kill", "power cut", "clean stop"]
 
@@ -142,6 +142,53 @@ class Reopened:
 
 
 @dataclass(frozen=True, slots=True)
+class Owned:
+    """A member of a group learned what is its own."""
+
+    at: float
+    since: float
+    """When it asked."""
+    member: str
+    """The member's process."""
+    owner: str
+    """As the coordinator knows it: its group instance id, or its member id."""
+    generation_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """A member asked for positions to be stored."""
+
+    at: float
+    commit: int
+    """Unique in the run."""
+    member: str
+    generation_id: int
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The coordinator answered: stored, or refused."""
+
+    at: float
+    commit: int
+    code: str
+    """NONE if it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedSeen:
+    """Somebody asked what is stored; -1 where nothing is."""
+
+    at: float
+    since: float
+    who: str
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """Anything else worth telling."""
 
@@ -149,7 +196,21 @@ class Happened:
     what: str
 
 
-Event: TypeAlias = Given | Settled | GivenUp | Read | Unsure | IdGiven | RecordsDeleted | Reopened | Happened
+Event: TypeAlias = (
+    Given
+    | Settled
+    | GivenUp
+    | Read
+    | Unsure
+    | IdGiven
+    | RecordsDeleted
+    | Reopened
+    | Owned
+    | Committing
+    | Committed
+    | CommittedSeen
+    | Happened
+)
 E = TypeVar("E")
 
 
@@ -212,7 +273,11 @@ def _concerns(event: Event, topic: str, batches: set[tuple[str, int]]) -> bool:
             return event.topic == topic
         case Settled() | GivenUp():
             return (event.producer, event.batch) in batches
-        case Reopened() | Happened() | IdGiven() | RecordsDeleted():
+        case Owned():
+            return any(one.topic == topic for one in event.partitions)
+        case Committing() | CommittedSeen():
+            return any(one.topic == topic for one in event.offsets)
+        case Reopened() | Happened() | IdGiven() | RecordsDeleted() | Committed():
             return True
 
 
@@ -255,12 +320,32 @@ def _line(event: Event) -> str:
                 for place, state in event.after.items()
             )
             return f"{event.at:10.4f}  serves after {' and '.join(event.endings) or 'nothing'}: {logs}"
+        case Owned():
+            names = " ".join(map(_partition, event.partitions)) or "nothing"
+            return f"{event.at:10.4f}  {event.member} as {event.owner} owns {names} in generation {event.generation_id}"
+        case Committing():
+            return (
+                f"{event.at:10.4f}  {event.member} commits {_offsets(event.offsets)} in generation "
+                f"{event.generation_id} (commit {event.commit})"
+            )
+        case Committed():
+            return f"{event.at:10.4f}  commit {event.commit}: {event.code}"
+        case CommittedSeen():
+            return f"{event.at:10.4f}  {event.who} is told, asked at {event.since:.4f}: {_offsets(event.offsets)}"
         case Happened():
             return f"{event.at:10.4f}  {event.what}"
 
 
 def _place(place: Place) -> str:
     return f"{place.topic_id.hex()[:8]}-{place.partition}"
+
+
+def _partition(one: TopicPartition) -> str:
+    return f"{one.topic}-{one.partition}"
+
+
+def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    return " ".join(f"{_partition(one)}@{offset}" for one, offset in offsets.items()) or "nothing"
 
 
 def _values(values: tuple[bytes, ...]) -> str:
