@@ -54,7 +54,7 @@ class InboundConnection(asyncio.BufferedProtocol):
         self._config = listener.config
         self._handler = listener.handler
         self._monotonic = listener.runtime.clock.monotonic
-        self._reader = FrameReader(listener.config.request_max_bytes)
+        self._reader = FrameReader(listener.config.request_max_bytes, buffer=listener.receive_buffer)
         self.get_buffer = self._reader.get_buffer  # type: ignore[method-assign]  # one call less for every read
         self._waiting: deque[bytearray] = deque()  # Frames that were read with others and exceed the bounds.
         self._turns: deque[_Turn] = deque()

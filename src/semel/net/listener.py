@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from semel.core.wire.framing import SOCKET_REQUEST_MAX_BYTES
+from semel.core.wire.framing import SOCKET_REQUEST_MAX_BYTES, ReceiveBuffer
 from semel.errors import ConfigError
 from semel.net.inbound import Handler, InboundConnection
 from semel.runtime.bundle import Runtime
@@ -60,6 +60,7 @@ class Listener:
         self.handler = handler
         self.config = config or ListenerConfig()
         self.counters = ListenerCounters()
+        self.receive_buffer = ReceiveBuffer()  # All connections read through it, each in its turn.
         self._connections: dict[
             int, InboundConnection
         ] = {}  # By age; a set's order would differ between runs.

@@ -14,6 +14,7 @@ from semel.core.wire.framing import (
     SOCKET_REQUEST_MAX_BYTES,
     TRUSTED_FRAME_BYTES,
     FrameReader,
+    ReceiveBuffer,
     RequestHeader,
     read_request_header,
     read_response_header,
@@ -67,6 +68,33 @@ def test_a_buffered_protocol_reads_the_same_frames(sizes: list[int], reads: list
         buffer[:count] = stream[position : position + count]
         received += reader.buffer_updated(count)
         position += count
+        turn += 1
+    assert received == frames
+
+
+@given(
+    streams=st.lists(st.lists(SIZES, max_size=4), min_size=2, max_size=4),
+    reads=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 70_000)), min_size=1, max_size=30),
+)
+def test_readers_that_share_a_buffer_do_not_hear_each_other(
+    streams: list[list[int]], reads: list[tuple[int, int]]
+) -> None:
+    frames = [
+        [bytes([17 * who + number + 1]) * size for number, size in enumerate(sizes)]
+        for who, sizes in enumerate(streams)
+    ]
+    shared = ReceiveBuffer()
+    readers = [FrameReader(buffer=shared) for _ in streams]
+    left = [_framed(own) for own in frames]
+    received: list[list[bytearray]] = [[] for _ in streams]
+    turn = 0
+    while any(left):
+        who, count = reads[turn % len(reads)]
+        who = (who + turn // len(reads)) % len(streams)
+        buffer = readers[who].get_buffer(-1)
+        count = min(len(buffer), count, len(left[who]))
+        buffer[:count], left[who] = left[who][:count], left[who][count:]
+        received[who] += readers[who].buffer_updated(count)
         turn += 1
     assert received == frames
 
@@ -128,7 +156,7 @@ def test_a_large_frame_grows_with_what_arrives() -> None:
     reader = FrameReader()
     content = bytes(range(256)) * (size // 256)
     assert reader.feed(size.to_bytes(4, "big") + content[: size // 2]) == []
-    assert reader.pending_bytes == size // 2
+    assert reader.pending_bytes == 4 + size // 2
     (frame,) = reader.feed(content[size // 2 :])
     assert frame == content
 

@@ -6,8 +6,9 @@ Flow.   `net.listener` and `net.connection` feed a `FrameReader` as an asyncio `
 Rules.  * A length below zero or above `socket.request.max.bytes` is refused when its four bytes are there, before
           anything is kept for it.
         * A frame is a `bytearray` of its own: record batches are patched in it and slices of it stay good.
-        * A large frame is received straight into its buffer. What a peer merely announces costs at most
-          `TRUSTED_FRAME_BYTES` or twice what it has sent, whichever is more.
+        * Bytes come into a `ReceiveBuffer`, which the readers of one loop may share: what is not a whole frame leaves it
+          before the next read. The rest of a frame is received straight into the frame's own buffer. What a peer
+          merely announces costs at most `TRUSTED_FRAME_BYTES` or twice what it has sent, whichever is more.
         * After an error the reader is done: the connection must be closed.
 """
 
@@ -23,7 +24,7 @@ from semel.types import BytesLike
 
 SOCKET_REQUEST_MAX_BYTES: Final = 104_857_600  # Kafka's default of socket.request.max.bytes.
 TRUSTED_FRAME_BYTES: Final = 1 << 20
-RECEIVE_BUFFER_BYTES: Final = 16 << 10  # Per connection, so not more.
+RECEIVE_BUFFER_BYTES: Final = 64 << 10  # A few requests of a producer's usual 16 KiB.
 _LENGTH: Final = Packing(">i")
 _REQUEST_START: Final = Packing(">hhih")  # API key, version, correlation id, length of the client id.
 _FRAMED_REQUEST_START: Final = Packing(">ihhih")
@@ -113,42 +114,49 @@ def response_frame_parts(correlation_id: int, response: Message, version: int) -
     return parts
 
 
+class ReceiveBuffer:
+    """Where bytes arrive. One for all connections of a loop: reading and cutting are one step for each."""
+
+    __slots__ = ("data", "view")
+
+    def __init__(self, size_bytes: int = RECEIVE_BUFFER_BYTES) -> None:
+        self.data = bytearray(size_bytes)
+        self.view = memoryview(self.data)
+
+
 class FrameReader:
     """Frames out of a stream, however it is cut."""
 
-    __slots__ = (
-        "_buffer",
-        "_filled",
-        "_frame",
-        "_frame_filled",
-        "_frame_size",
-        "_view",
-        "frame_max_bytes",
-        "peer",
-    )
+    __slots__ = ("_buffer", "_frame", "_frame_filled", "_frame_size", "_length", "frame_max_bytes", "peer")
 
-    def __init__(self, frame_max_bytes: int = SOCKET_REQUEST_MAX_BYTES, *, peer: str = "a peer") -> None:
+    def __init__(
+        self,
+        frame_max_bytes: int = SOCKET_REQUEST_MAX_BYTES,
+        *,
+        buffer: ReceiveBuffer | None = None,
+        peer: str = "a peer",
+    ) -> None:
         self.frame_max_bytes = frame_max_bytes
         self.peer = peer
-        self._buffer = bytearray(
-            RECEIVE_BUFFER_BYTES
-        )  # Lengths, small frames and the beginnings of large ones.
-        self._view = memoryview(self._buffer)
-        self._filled = 0
-        self._frame: bytearray | None = None  # A frame larger than what had come of it, received in place.
+        self._buffer = buffer or ReceiveBuffer()
+        self._length = b""  # The beginning of a length whose end has not come.
+        self._frame: bytearray | None = None  # A frame that has begun.
         self._frame_size = 0
         self._frame_filled = 0
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that is not complete."""
-        return self._filled if self._frame is None else self._frame_filled
+        """Bytes of a frame that is not complete, its length included."""
+        return len(self._length) if self._frame is None else _LENGTH.size + self._frame_filled
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Where the next bytes go; never empty. They must be there when `buffer_updated` is called next."""
         del sizehint  # asyncio's hint; the frame's own length is the better one.
         if self._frame is None:
-            return self._view[self._filled :]
+            if not self._length:
+                return self._buffer.view
+            self._buffer.data[: len(self._length)] = self._length
+            return self._buffer.view[len(self._length) :]
         if self._frame_filled == len(self._frame):
             grown = bytearray(min(self._frame_size, 2 * self._frame_filled))
             grown[: self._frame_filled] = self._frame
@@ -158,8 +166,7 @@ class FrameReader:
     def buffer_updated(self, count: int) -> list[bytearray]:
         """`count` bytes were put into the buffer; the frames that are complete now, without their lengths."""
         if self._frame is None:
-            self._filled += count
-            return self._cut()
+            return self._cut(len(self._length) + count)
         self._frame_filled += count
         if self._frame_filled < self._frame_size:
             return []
@@ -178,32 +185,28 @@ class FrameReader:
             frames += self.buffer_updated(count)
         return frames
 
-    def _cut(self) -> list[bytearray]:
+    def _cut(self, filled: int) -> list[bytearray]:
         frames: list[bytearray] = []
-        position, filled = 0, self._filled
+        data = self._buffer.data
+        position = 0
         while filled - position >= _LENGTH.size:
-            size: int = _LENGTH.unpack_from(self._buffer, position)[0]
+            size: int = _LENGTH.unpack_from(data, position)[0]
             if not 0 <= size <= self.frame_max_bytes:
                 self._refuse(size)
             start = position + _LENGTH.size
             position = start + size
             if position > filled:
-                if _LENGTH.size + size <= RECEIVE_BUFFER_BYTES:
-                    position = start - _LENGTH.size  # It will fit: wait for the rest of it here.
-                    break
                 self._begin_frame(size, start, filled)
-                filled = position = 0
+                position = filled
                 break
-            frames.append(self._buffer[start:position])
-        if position:
-            self._view[: filled - position] = self._view[position:filled]
-        self._filled = filled - position
+            frames.append(data[start:position])
+        self._length = bytes(data[position:filled])
         return frames
 
     def _begin_frame(self, size: int, start: int, filled: int) -> None:
         came = filled - start
         self._frame = bytearray(min(size, max(TRUSTED_FRAME_BYTES, 2 * came)))
-        self._frame[:came] = self._view[start:filled]
+        self._frame[:came] = self._buffer.view[start:filled]
         self._frame_size = size
         self._frame_filled = came
 
