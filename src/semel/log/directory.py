@@ -16,11 +16,12 @@ Rules.  * The mark of a clean stop is removed before anything is read and writte
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from semel.errors import ConfigError, CorruptBatchError, CorruptLogError, LogError
 from semel.log import checkpoints, names
+from semel.log.cleaner_offsets import CleanerOffsets
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery import Opening, open_log
@@ -53,7 +54,7 @@ class LogDirectory:
         self._recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
-        self._cleaned_offsets = self._checkpoint(checkpoints.CLEANER_OFFSETS)
+        self.cleaner_offsets = CleanerOffsets(files, path)
 
     @classmethod
     def open(
@@ -110,7 +111,7 @@ class LogDirectory:
                 clean=self.was_clean or is_new,
                 recovery_point=self._recovery_points.get(topic_partition, 0),
                 log_start_offset=self._start_offsets.get(topic_partition, 0),
-                cleaned_offset=self._cleaned_offsets.get(topic_partition, 0),
+                cleaned_offset=self.cleaner_offsets.get(topic_partition) or 0,
             ),
         )
         if is_new:
@@ -144,6 +145,7 @@ class LogDirectory:
             kept = {tp: offset for tp, offset in known.items() if tp in self.damaged}
             known.clear()
             known.update(kept)
+        self.cleaner_offsets.keep([*self.logs, *self.damaged])
         self.checkpoint()
 
     def _load_or_isolate(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> None:
@@ -207,9 +209,9 @@ class LogDirectory:
             self._recovery_points,
             self._start_offsets,
             self._high_watermarks,
-            self._cleaned_offsets,
         ):
             known.pop(topic_partition, None)  # Of an earlier topic of that name.
+        self.cleaner_offsets.forget([topic_partition])
         self.logs[topic_partition] = log
         self.topic_ids[topic_partition] = topic_id
 
@@ -219,7 +221,7 @@ class LogDirectory:
         checkpoints.write_topic_id(self._files, path, topic_id)
         self.topic_ids[topic_partition] = topic_id
 
-    def delete(self, topic_partitions: Iterable[TopicPartition], unique: str) -> None:
+    def delete(self, topic_partitions: Sequence[TopicPartition], unique: str) -> None:
         """Take partitions out; their files go with `remove_deleted`. `unique` keeps two deletions of a name apart.
 
         One sync and one checkpoint for all of them: a topic may have thousands.
@@ -234,6 +236,7 @@ class LogDirectory:
             self.topic_ids.pop(topic_partition, None)
             self._doomed.append(doomed)
         self._files.sync_directory(self.path)
+        self.cleaner_offsets.forget(topic_partitions)
         self.checkpoint()
 
     def delete_records(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
@@ -257,14 +260,30 @@ class LogDirectory:
         bytes that were never synced.
         """
         self.logs[topic_partition].truncate_to(offset, now_ms)
+        self.cleaner_offsets.lower(topic_partition, offset)
         self.checkpoint()
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the files of deleted partitions and of segments deleted long enough ago."""
-        while self._doomed:
-            self._files.remove_tree(self._doomed.pop())
-        for log in self.logs.values():
-            log.remove_deleted_files(now_ms)
+        """Remove the files of deleted partitions and of segments deleted long enough ago. Blocks."""
+        self.take_deleted(now_ms)()
+
+    def take_deleted(self, now_ms: int) -> Callable[[], None]:
+        """The same as a call for a thread: large files take their time."""
+        directories, self._doomed = self._doomed, []
+        paths = [path for log in self.logs.values() for path in log.take_deleted_files(now_ms)]
+
+        def remove() -> None:
+            while directories:
+                try:
+                    self._files.remove_tree(directories[-1])
+                except OSError:
+                    self._doomed.extend(directories)
+                    raise
+                directories.pop()
+            for path in paths:
+                self._files.remove(path)
+
+        return remove
 
     def checkpoint(self) -> None:
         """Write down recovery points, log starts and high watermarks; of logs not loaded yet, what is known of them."""
