@@ -273,7 +273,7 @@ def test_announcing_much_costs_little() -> None:
         for client in clients:
             client.transport.write((100 << 20).to_bytes(4, "big") + b"0123456789")
         await asyncio.sleep(1)
-        assert [connection._reader.pending_bytes for connection in listener.connections] == [10] * 20
+        assert [connection._reader.pending_bytes for connection in listener.connections] == [14] * 20
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         for client in clients:
