@@ -49,9 +49,12 @@ class Offsets:
         places = self._open.get(group_id)
         return places is not None and (topic, partition) in places
 
-    def pending_places(self, group_id: str) -> list[_Place]:
-        """Where the group has offsets of open transactions."""
-        return list(self._open.get(group_id, ()))
+    def pending(self, group_id: str) -> dict[_Place, list[CommittedOffset]]:
+        """Where the group has offsets of open transactions, and which."""
+        return {
+            place: [self._pending[producer_id][group_id][place] for producer_id in producer_ids]
+            for place, producer_ids in self._open.get(group_id, {}).items()
+        }
 
     @property
     def group_ids(self) -> Iterator[str]:

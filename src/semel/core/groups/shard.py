@@ -138,7 +138,7 @@ class GroupShard:
                 for topic, partitions in self.offsets.of_group(group_id).items()
                 for partition in partitions
             ]
-            places += self.offsets.pending_places(group_id)
+            places += self.offsets.pending(group_id)
             outcome.rows = [offset_tombstone(group_id, *place) for place in dict.fromkeys(places)]
             outcome.rows += group.tombstones()
         return outcome

@@ -74,8 +74,8 @@ class Sweep:
                     rows.append(offset_tombstone(group.group_id, topic, partition))
                 else:
                     kept += 1
-        for topic, partition in self._offsets.pending_places(group.group_id):
-            if self._groups.topics.topic(topic) is not None:
+        for (topic, partition), pending in self._offsets.pending(group.group_id).items():
+            if not all(self._is_orphan(topic, offset) for offset in pending):
                 kept += 1
             elif self._offsets.get(group.group_id, topic, partition) is None:
                 if len(rows) >= ROWS_MAX:
