@@ -142,6 +142,7 @@ class Broker:
     def _keep_going(self) -> None:
         config = self.config
         self._every(_HOUSEKEEPING_SECONDS * 1000, self._sync_closed_segments, "syncs")
+        self._every(_HOUSEKEEPING_SECONDS * 1000, self._complete_topics, "completion of topics")
         self._every(config.log_retention_check_interval_ms, self._retain, "retention")
         self._every(config.producer_id_expiration_check_interval_ms, self._expire, "expiry")
         self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint, "checkpoints")
@@ -156,6 +157,17 @@ class Broker:
                     _logger.error("%s failed and is tried again in %d ms: %s", name, interval_ms, error)
 
         self.runtime.tasks.spawn(loop(), name=name)
+
+    async def _complete_topics(self) -> None:
+        """Make what could not be made, and open what could not be opened when the broker started."""
+        context = self.context
+        await context.partitions.complete()
+        if reopened := await context.partitions.reopen():
+            known = max(log.leader_epochs.latest for log in reopened)
+            epoch = 1 + max(context.store.image.leader_epoch_min, known)
+            await context.store.commit([LeaderEpochRow(epoch)])
+            context.partitions.lead()
+            _logger.info("online again: %s", ", ".join(str(log.topic_partition) for log in reopened))
 
     async def _sync_closed_segments(self) -> None:
         now_ms = self.runtime.clock.now_ms()

@@ -7,17 +7,23 @@ Rules.  * Records become visible (high watermark) when they are as durable as th
         * After an unclean stop the leader epoch is higher, and no lost record ever had it: a consumer that read what
           was lost can tell. The metadata remembers it, because the log that was cut back may not.
         * Directories without a topic in the metadata are left-overs of a deletion or creation a crash interrupted: they go.
+        * A partition that cannot be opened has no leader and answers KAFKA_STORAGE_ERROR; every other one is served.
+        * A partition the disk refused to make is made later: `complete` tries again.
+        * New partitions are made on threads, a few at a time, and their names synced together: a topic may have thousands.
 """
 
+import asyncio
+import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from semel.broker.config import BrokerConfig
 from semel.broker.waiting import Waiters
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import TopicRow
 from semel.core.metadata.topic_names import METADATA_TOPIC
-from semel.errors import ErrorCode, Refuse
+from semel.errors import CorruptBatchError, ErrorCode, LogError, Refuse
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.group_commit import GroupCommit
@@ -25,6 +31,11 @@ from semel.log.leader_epochs import EpochEnd
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+NO_LEADER: Final = -1
+"""Who leads a partition that is offline, or not made yet."""
+_MAKERS: Final = 8  # Threads that make partitions: as many syncs as a disk takes together.
 
 
 class Partition:
@@ -139,7 +150,9 @@ class Partitions:
         self._image = image
         self._config = config
         self._runtime = runtime
-        self._by_topic: dict[str, list[Partition]] = {}
+        self._by_topic: dict[str, list[Partition | None]] = {}
+        self._making = asyncio.Lock()
+        self._incomplete: dict[str, None] = {}
         self.changes = 0
         """Counts what makes a partition another one: made, deleted, with other settings."""
 
@@ -147,18 +160,20 @@ class Partitions:
         """Open the logs of all topics, and remove directories no topic owns."""
         now_ms = self._runtime.clock.now_ms()
         self._directory.load_all(self._log_config, now_ms)
-        self._delete_logs(
-            [tp for tp in self._directory.logs if tp.topic != METADATA_TOPIC and not self._is_owned(tp)]
-        )
+        found = [*self._directory.logs, *self._directory.damaged]
+        self._delete_logs([tp for tp in found if tp.topic != METADATA_TOPIC and not self._is_owned(tp)])
 
     def highest_leader_epoch(self) -> int:
         """The highest epoch any log knows of, whether its topic is made yet or not."""
         return max((log.leader_epochs.latest for log in self._directory.logs.values()), default=-1)
 
     def lead(self) -> None:
-        """Lead the partitions of every topic there is."""
+        """Lead the partitions of every topic there is; what the disk refuses to make is made later."""
         for row in self._image:
-            self.ensure(row)
+            try:
+                self.ensure(row)
+            except OSError as error:
+                _logger.error("topic %s is not complete, which is tried again: %s", row.name, error)
 
     def _is_owned(self, topic_partition: TopicPartition) -> bool:
         """Whether a directory belongs to a topic there is: same name, same id, and a partition it has."""
@@ -183,44 +198,171 @@ class Partitions:
         row = self._image.topic_by_id(topic_id)
         if row is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return self.get(row.name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self.get(row.name, index) or self.missing(row.name, index)
+
+    @property
+    def offline(self) -> list[TopicPartition]:
+        """The partitions that could not be opened."""
+        return list(self._directory.damaged)
+
+    def missing(self, topic: str, index: int) -> ErrorCode:
+        """What to answer for a partition `get` does not find: it is offline, or there is none."""
+        damaged = TopicPartition(topic, index) in self._directory.damaged and topic in self._by_topic
+        return ErrorCode.KAFKA_STORAGE_ERROR if damaged else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def of_topic(self, topic: str) -> list[Partition]:
-        return self._by_topic.get(topic, [])
+        """The partitions of a topic that are led here."""
+        return [partition for partition in self._by_topic.get(topic, ()) if partition is not None]
+
+    def places(self, topic: str) -> Sequence[Partition | None]:
+        """The partitions of a topic by their index; None where one is offline or not made yet."""
+        return self._by_topic.get(topic, ())
 
     def __iter__(self) -> Iterator[Partition]:
-        return (partition for topic in sorted(self._by_topic) for partition in self._by_topic[topic])
+        return (partition for topic in sorted(self._by_topic) for partition in self.of_topic(topic))
 
     def ensure(self, row: TopicRow) -> None:
-        """Make the partitions of a topic that are not there yet."""
-        self.changes += 1
-        partitions = self._by_topic.setdefault(row.name, [])
+        """Make the partitions of a topic that are not there yet. Blocks: for the start, where nobody waits."""
         now_ms = self._runtime.clock.now_ms()
-        for index in range(len(partitions), row.partitions):
+        made: list[PartitionLog] = []
+        try:
+            for topic_partition in self._to_make(row):
+                config = self._log_config(topic_partition)
+                made.append(self._directory.prepare(topic_partition, row.topic_id, config, now_ms))
+        finally:
+            if made:
+                self._directory.sync_names()
+                self._admit(row, made)
+
+    async def make(self, rows: Sequence[TopicRow]) -> dict[str, OSError]:
+        """Make the partitions of topics that are not there yet; which topics are not complete now, and why.
+
+        One call at a time: a topic that was deleted while it was made, and created again, gets directories of its own.
+        """
+        failed: dict[str, OSError] = {}
+        async with self._making:
+            for row in rows:
+                current = self._image.topic(row.name)
+                if current is None or current.topic_id != row.topic_id:
+                    continue  # Something has happened to it since.
+                try:
+                    await self._make(current)
+                except OSError as error:
+                    failed[row.name] = error
+        return failed
+
+    async def reopen(self) -> list[PartitionLog]:
+        """Try again to open what the disk refused to; the logs that are there now, to be led in a new epoch."""
+        refused = [tp for tp, error in self._directory.damaged.items() if isinstance(error, OSError)]
+        reopened: list[PartitionLog] = []
+        for topic_partition in refused:
+            config, now_ms = self._log_config(topic_partition), self._runtime.clock.now_ms()
+            try:
+                log = await self._runtime.tasks.in_thread(
+                    self._directory.read, topic_partition, config, now_ms
+                )
+                if topic_partition in self._directory.damaged:  # Else its topic was deleted meanwhile.
+                    self._directory.take(log)
+                    reopened.append(log)
+            except OSError as error:
+                self._directory.damaged[topic_partition] = error
+            except (LogError, CorruptBatchError) as error:
+                self._directory.damaged[topic_partition] = error
+                _logger.error("%s stays offline: %s", topic_partition, error)
+        return reopened
+
+    async def complete(self) -> None:
+        """Try again to make what the disk refused to."""
+        rows = [row for name in self._incomplete if (row := self._image.topic(name)) is not None]
+        if rows and not self._making.locked():
+            for name, error in (await self.make(rows)).items():
+                _logger.error("topic %s is still not complete: %s", name, error)
+
+    async def _make(self, row: TopicRow) -> None:
+        now_ms = self._runtime.clock.now_ms()
+        wanted = [(one, self._log_config(one)) for one in self._to_make(row)]
+        if not wanted:
+            return
+        parts = [wanted[first::_MAKERS] for first in range(min(_MAKERS, len(wanted)))]
+        tasks = self._runtime.tasks
+        outcomes = await asyncio.gather(
+            *(tasks.in_thread(self._prepare, part, row.topic_id, now_ms) for part in parts)
+        )
+        await tasks.in_thread(self._directory.sync_names)
+        self._admit(row, [log for logs, _error in outcomes for log in logs])
+        for _logs, error in outcomes:
+            if error is not None:
+                raise error
+
+    def _prepare(
+        self, wanted: Sequence[tuple[TopicPartition, LogConfig]], topic_id: uuid.UUID, now_ms: int
+    ) -> tuple[list[PartitionLog], OSError | None]:
+        """On a thread: make partitions one after the other, up to the first the disk refuses."""
+        made: list[PartitionLog] = []
+        try:
+            for topic_partition, config in wanted:
+                made.append(self._directory.prepare(topic_partition, topic_id, config, now_ms))
+        except OSError as error:
+            return made, error
+        return made, None
+
+    def _to_make(self, row: TopicRow) -> list[TopicPartition]:
+        """Lead what is there of a topic; what is not, and can be made."""
+        directory = self._directory
+        places = self._by_topic.setdefault(row.name, [])
+        places.extend([None] * (row.partitions - len(places)))
+        self._incomplete[row.name] = None
+        self.changes += 1
+        wanted: list[TopicPartition] = []
+        for index in range(row.partitions):
             topic_partition = TopicPartition(row.name, index)
-            log = self._directory.logs.get(topic_partition)
-            if log is not None and self._directory.topic_ids.get(topic_partition) not in (None, row.topic_id):
+            if places[index] is not None:
+                continue
+            if directory.topic_ids.get(topic_partition, row.topic_id) != row.topic_id:
                 # The disk failed when the topic of that name before was deleted.
                 self._delete_logs([topic_partition])
-                log = None
-            leader_epoch = 0
-            if log is None:
-                log = self._directory.create(
-                    topic_partition, row.topic_id, self._log_config(topic_partition), now_ms
-                )
-            else:
+            log = directory.logs.get(topic_partition)
+            if log is not None:
+                if topic_partition not in directory.topic_ids:
+                    directory.adopt(topic_partition, row.topic_id)
                 leader_epoch = max(log.leader_epochs.latest, self._image.leader_epoch_min)
-                if topic_partition not in self._directory.topic_ids:
-                    self._directory.adopt(topic_partition, row.topic_id)
-            partitions.append(Partition(log, row.topic_id, leader_epoch, self._runtime))
+                places[index] = Partition(log, row.topic_id, leader_epoch, self._runtime)
+            elif topic_partition not in directory.damaged:
+                wanted.append(topic_partition)
+        if not wanted:
+            self._incomplete.pop(row.name, None)
+        return wanted
+
+    def _admit(self, row: TopicRow, made: Sequence[PartitionLog]) -> None:
+        """Lead what was made; what belongs to a topic that is gone by now goes too."""
+        self.changes += 1
+        for log in made:
+            self._directory.admit(log, row.topic_id)
+        current = self._image.topic(row.name)
+        if current is None or current.topic_id != row.topic_id:
+            self._delete_logs([log.topic_partition for log in made])
+            return
+        places = self._by_topic[row.name]
+        for log in made:
+            places[log.topic_partition.partition] = Partition(log, row.topic_id, 0, self._runtime)
+        damaged = self._directory.damaged
+        if all(
+            place is not None or TopicPartition(row.name, index) in damaged
+            for index, place in enumerate(places)
+        ):
+            self._incomplete.pop(row.name, None)
 
     def delete(self, topic: str) -> None:
         """Take a topic's partitions out, now; their files follow."""
         self.changes += 1
-        gone = self._by_topic.pop(topic, [])
-        self._delete_logs([partition.log.topic_partition for partition in gone])
-        for partition in gone:
-            partition.waiters.wake()
+        places = self._by_topic.pop(topic, [])
+        self._incomplete.pop(topic, None)
+        known = self._directory.logs.keys() | self._directory.damaged.keys()
+        here = [TopicPartition(topic, index) for index in range(len(places))]
+        self._delete_logs([topic_partition for topic_partition in here if topic_partition in known])
+        for partition in places:
+            if partition is not None:
+                partition.waiters.wake()
 
     def _delete_logs(self, topic_partitions: list[TopicPartition]) -> None:
         if topic_partitions:
@@ -233,7 +375,7 @@ class Partitions:
     def reconfigure(self, topic: str) -> None:
         """Let a topic's changed settings take effect."""
         self.changes += 1
-        for partition in self._by_topic.get(topic, []):
+        for partition in self.of_topic(topic):
             partition.log.reconfigure(self._log_config(partition.log.topic_partition))
 
     def use(self, config: BrokerConfig) -> None:

@@ -2,7 +2,7 @@
 
 Role.   What CreateTopics, CreatePartitions, auto-creation and DeleteTopics share.
 Rules.  * The metadata is changed first. A crash before the directories are made is mended at the next start, which makes
-          them; a crash before they are removed likewise.
+          them; a crash before they are removed likewise. What the disk refuses is made later, by the broker's housekeeping.
         * Two requests for the same new topic make one topic.
 """
 
@@ -14,12 +14,17 @@ from semel.core.metadata.topic_names import RESERVED
 from semel.runtime.randomness import random_uuid
 
 
-async def create_all(broker: BrokerContext, rows: Sequence[TopicRow]) -> None:
-    """Make or grow topics, in one change; the caller has checked everything."""
+async def create_all(broker: BrokerContext, rows: Sequence[TopicRow]) -> dict[str, str]:
+    """Make or grow topics, in one change; the caller has checked everything.
+
+    Which of them are there but not complete, and why: the disk refused, and it is asked again from time to time.
+    """
     await broker.store.commit(rows)
-    for row in rows:
-        if broker.store.image.topic(row.name) is row:  # Else something has happened to it since.
-            broker.partitions.ensure(row)
+    failed = await broker.partitions.make(rows)
+    return {
+        name: f"The topic is there, but not all of its partitions could be made, which is tried again: {error}"
+        for name, error in failed.items()
+    }
 
 
 async def create_missing(broker: BrokerContext, names: Sequence[str]) -> None:

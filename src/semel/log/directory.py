@@ -45,8 +45,8 @@ class LogDirectory:
         """Whether the last owner closed every log in order."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
-        self.damaged: dict[TopicPartition, str] = {}
-        """Partitions that could not be opened, and why."""
+        self.damaged: dict[TopicPartition, Exception] = {}
+        """Partitions that could not be opened, and why: what the disk refused may be tried again."""
         self.directory_id: str | None = None
         self.cluster_id: str | None = None
         self._doomed: list[str] = []
@@ -99,6 +99,12 @@ class LogDirectory:
 
     def load(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> PartitionLog:
         """The log of one partition, from its directory; an empty one if there is none."""
+        log = self.read(topic_partition, config, now_ms)
+        self.take(log)
+        return log
+
+    def read(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> PartitionLog:
+        """Open the log of a partition, which is not the directory's yet. Blocks, and may run on a thread."""
         path = join(self.path, str(topic_partition))
         is_new = not self._files.exists(path)
         log = open_log(
@@ -117,11 +123,16 @@ class LogDirectory:
         if is_new:
             self._files.sync_directory(self.path)
         log.advance_high_watermark(self._high_watermarks.get(topic_partition, 0))
-        self.logs[topic_partition] = log
-        topic_id = checkpoints.read_topic_id(self._files, join(path, names.PARTITION_METADATA))
+        return log
+
+    def take(self, log: PartitionLog) -> None:
+        """Take over a log that was read."""
+        topic_partition = log.topic_partition
+        topic_id = checkpoints.read_topic_id(self._files, join(log.directory, names.PARTITION_METADATA))
         if topic_id is not None:
             self.topic_ids[topic_partition] = topic_id
-        return log
+        self.logs[topic_partition] = log
+        self.damaged.pop(topic_partition, None)
 
     def load_all(self, config_for: Callable[[TopicPartition], LogConfig], now_ms: int) -> None:
         """Load every partition that is not loaded yet, and finish deletions a crash interrupted."""
@@ -153,8 +164,7 @@ class LogDirectory:
             self.load(topic_partition, config, now_ms)
         except (LogError, CorruptBatchError, OSError) as error:
             path = join(self.path, str(topic_partition))
-            self.logs.pop(topic_partition, None)
-            self.damaged[topic_partition] = str(error)
+            self.damaged[topic_partition] = error
             _logger.error(
                 "%s is offline and everything else is served: %s. Its files are left as they are; "
                 "`semel log verify %s` tells what is wrong with them",

@@ -27,6 +27,7 @@ from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.memory_network import Link
 from semel.runtime.randomness import seeded_dice
 from semel.runtime.simulation import SimulatedHost, Simulation
+from semel.types import TopicPartition
 from semel.verify.history import Ending, Happened, History, LogState, Place, Reopened, StoredBatch
 
 BROKER: Final = "broker"
@@ -135,6 +136,7 @@ class BrokerHost:
         self._broker: Broker | None = None
         self._stop: asyncio.Event | None = None
         self._before: dict[Place, LogState] = {}
+        self._unopened: dict[Place, LogState] = {}
         self._endings: list[Ending] = []
         self._planned: Death = "kill"
         self._direct: Ending | None = None
@@ -207,10 +209,19 @@ class BrokerHost:
         broker = Broker(self._config, runtime)
         await broker.start()
         self._broker = broker
+        offline = broker.context.partitions.offline
+        opened = {
+            place: state
+            for place, state in self._before.items()
+            if TopicPartition(state.topic, place.partition) not in offline
+        }
+        # What the disk refused to open is compared when it is open again, after everything that happened until then.
+        self._unopened = {place: state for place, state in self._before.items() if place not in opened}
         after = self.logs()
-        self._world.history.add(Reopened(self._world.now(), tuple(self._endings), dict(self._before), after))
+        self._world.history.add(Reopened(self._world.now(), tuple(self._endings), opened, after))
         self._world.tell("the broker serves")
-        self._endings.clear()
+        if not self._unopened:
+            self._endings.clear()
         self.is_serving = True
         await self._stop.wait()
         self.is_serving = False
@@ -229,7 +240,7 @@ class BrokerHost:
             if failed is not None:
                 self._start_failed(failed)
         if self._broker is not None:
-            self._before = self.logs()
+            self._before = {**self._unopened, **self.logs()}
             self._broker = None
         ending = self._direct or self._planned
         if self._distrusts_disk:

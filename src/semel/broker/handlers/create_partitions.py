@@ -46,10 +46,12 @@ async def handle(
             grown[topic.name] = decided, _result(topic.name, None)
     if grown and not request.validate_only:
         try:
-            await topics.create_all(broker, [row for row, _result in grown.values()])
-        except (LogError, OSError) as error:
-            for _row, result in grown.values():
-                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+            failed = await topics.create_all(broker, [row for row, _result in grown.values()])
+        except LogError as error:
+            failed = dict.fromkeys(grown, str(error))
+        for name, reason in failed.items():
+            result = grown[name][1]
+            result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, reason
     return CreatePartitionsResponse(results=results + [result for _row, result in grown.values()])
 
 

@@ -59,10 +59,12 @@ async def handle(
     results += [_refused(name, _TWICE) for name, count in named.items() if count > 1]
     if made and not request.validate_only:
         try:
-            await topics.create_all(broker, [row for row, _result in made])
-        except (LogError, OSError) as error:
-            for _row, result in made:
-                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+            failed = await topics.create_all(broker, [row for row, _result in made])
+        except LogError as error:
+            failed = {row.name: str(error) for row, _result in made}
+        for row, result in made:
+            if row.name in failed:
+                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, failed[row.name]
     return CreateTopicsResponse(topics=results)
 
 

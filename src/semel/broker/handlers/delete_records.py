@@ -43,7 +43,7 @@ async def handle(
 async def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refused(index, broker.partitions.missing(topic, index))
     if topic in topic_names.INTERNAL:
         return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     log = partition.log

@@ -39,10 +39,16 @@ def _describe(broker: BrokerContext, topic: str, index: int) -> PartitionRespons
         )
     partition = broker.partitions.get(topic, index)
     if partition is None:
+        code = broker.partitions.missing(topic, index)
+        unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionResponse(
             partition_index=index,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message="This server does not host this topic-partition.",
+            error_code=code,
+            error_message=(
+                "This server does not host this topic-partition."
+                if unknown
+                else "The partition is offline: the broker's log says why."
+            ),
         )
     known = partition.log.producers.producers
     return PartitionResponse(

@@ -8,6 +8,7 @@ from bisect import bisect_left
 
 from semel.broker.authorized_operations import TOPIC_OPERATIONS
 from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.partitions import NO_LEADER
 from semel.core.metadata import topic_names
 from semel.core.metadata.rows import TopicRow
 from semel.core.wire.messages.describe_topic_partitions import (
@@ -70,22 +71,24 @@ def _described(
     broker: BrokerContext, row: TopicRow, start: int, limit: int
 ) -> DescribeTopicPartitionsResponseTopic:
     here = broker.node_id
-    partitions = broker.partitions.of_topic(row.name)[start : start + limit]
+    places = broker.partitions.places(row.name)[start : start + limit]
     return DescribeTopicPartitionsResponseTopic(
         name=row.name,
         topic_id=row.topic_id.bytes,
         is_internal=row.name in topic_names.INTERNAL,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE if partition is not None else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=here,
-                leader_epoch=partition.leader_epoch,
+                leader_id=NO_LEADER if partition is None else here,
+                leader_epoch=-1 if partition is None else partition.leader_epoch,
                 replica_nodes=[here],
                 isr_nodes=[here],
                 eligible_leader_replicas=[],
                 last_known_elr=[],
+                offline_replicas=[] if partition is not None else [here],
             )
-            for index, partition in enumerate(partitions, start)
+            for index, partition in enumerate(places, start)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

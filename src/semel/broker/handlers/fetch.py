@@ -122,7 +122,9 @@ def _read(
 def _find(broker: BrokerContext, key: PartitionKey, version: int) -> Partition | ErrorCode:
     if version >= _BY_ID_SINCE:
         return broker.partitions.get_by_id(key.topic_id, key.partition)
-    return broker.partitions.get(key.topic, key.partition) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return broker.partitions.get(key.topic, key.partition) or broker.partitions.missing(
+        key.topic, key.partition
+    )
 
 
 def _read_partition(

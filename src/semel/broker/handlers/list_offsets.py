@@ -45,7 +45,8 @@ def handle(
                 partitions=[
                     _at_version(
                         _answer(
-                            broker.partitions.get(topic.name, asked.partition_index),
+                            broker.partitions.get(topic.name, asked.partition_index)
+                            or broker.partitions.missing(topic.name, asked.partition_index),
                             asked,
                             context.version,
                             committed,
@@ -67,10 +68,10 @@ def _at_version(answer: ListOffsetsPartitionResponse, version: int) -> ListOffse
 
 
 def _answer(
-    partition: Partition | None, asked: ListOffsetsPartition, version: int, committed: bool
+    partition: Partition | ErrorCode, asked: ListOffsetsPartition, version: int, committed: bool
 ) -> ListOffsetsPartitionResponse:
-    if partition is None:
-        return _error(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if isinstance(partition, ErrorCode):
+        return _error(asked, partition)
     code = partition.check_leader_epoch(asked.current_leader_epoch)
     if code:
         return _error(asked, code)

@@ -10,6 +10,7 @@ from typing import Final
 
 from semel.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.partitions import NO_LEADER
 from semel.broker.topics import create_missing
 from semel.core.metadata import topic_names
 from semel.core.metadata.rows import TopicRow
@@ -94,9 +95,9 @@ def _find(broker: BrokerContext, asked: MetadataRequestTopic) -> MetadataRespons
 
 def _described(broker: BrokerContext, row: TopicRow) -> MetadataResponseTopic:
     here = [broker.node_id]
-    partitions = broker.partitions.of_topic(row.name)
+    places = broker.partitions.places(row.name)
     # A topic is in the metadata a moment before its logs are: the client asks again.
-    ready = len(partitions) == row.partitions
+    ready = len(places) == row.partitions
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE if ready else ErrorCode.LEADER_NOT_AVAILABLE,
         name=row.name,
@@ -104,12 +105,14 @@ def _described(broker: BrokerContext, row: TopicRow) -> MetadataResponseTopic:
         is_internal=row.name in topic_names.INTERNAL,
         partitions=[
             MetadataResponsePartition(
+                error_code=ErrorCode.NONE if partition is not None else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=broker.node_id,
-                leader_epoch=partition.leader_epoch,
+                leader_id=NO_LEADER if partition is None else broker.node_id,
+                leader_epoch=-1 if partition is None else partition.leader_epoch,
                 replica_nodes=list(here),
                 isr_nodes=list(here),
+                offline_replicas=[] if partition is not None else list(here),
             )
-            for index, partition in enumerate(partitions)
+            for index, partition in enumerate(places)
         ],
     )

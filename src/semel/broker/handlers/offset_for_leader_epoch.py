@@ -27,8 +27,7 @@ def handle(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _answer(broker.partitions.get(topic.topic, asked.partition), asked)
-                    for asked in topic.partitions
+                    _answer(_found(broker, topic.topic, asked.partition), asked) for asked in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -36,9 +35,13 @@ def handle(
     )
 
 
-def _answer(partition: Partition | None, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    if partition is None:
-        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+def _found(broker: BrokerContext, topic: str, index: int) -> Partition | ErrorCode:
+    return broker.partitions.get(topic, index) or broker.partitions.missing(topic, index)
+
+
+def _answer(partition: Partition | ErrorCode, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    if isinstance(partition, ErrorCode):
+        return EpochEndOffset(partition=asked.partition, error_code=partition)
     code = partition.check_leader_epoch(asked.current_leader_epoch)
     if code:
         return EpochEndOffset(partition=asked.partition, error_code=code)

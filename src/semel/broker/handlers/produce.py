@@ -94,7 +94,9 @@ def _append(
     if context.version >= _BY_ID_SINCE:
         found = broker.partitions.get_by_id(topic.topic_id, data.index)
     else:
-        found = broker.partitions.get(topic.name, data.index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found = broker.partitions.get(topic.name, data.index) or broker.partitions.missing(
+            topic.name, data.index
+        )
     if isinstance(found, ErrorCode):
         return _refused(data.index, found, None), None
     refused = _unfit(request, context, data)
