@@ -48,6 +48,7 @@ from semel.types import TopicPartition
 GroupRequest: TypeAlias = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest
 GroupResponse: TypeAlias = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse
 NO_GENERATION: Final = -1
+_MANY_LEAVE_SINCE: Final = 3
 _NOT_A_MEMBER: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 _COORDINATOR_GONE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
@@ -192,18 +193,17 @@ class GroupMember:
         if self.phase is not Phase.FAILED:
             self.phase = Phase.OUTSIDE
 
-    def leave(self) -> LeaveGroupRequest | None:
+    def leave(self, version: int) -> LeaveGroupRequest | None:
         """The request that takes it out, to be sent after everything was revoked; None if it need not be sent."""
         member_id, self.member_id = self.member_id, ""
         self._forget_generation()
         self._in_flight, self._pending, self.owned = None, [], ()
         if not member_id or self.settings.group_instance_id is not None:
             return None
-        return LeaveGroupRequest(
-            group_id=self.settings.group_id,
-            member_id=member_id,
-            members=[MemberIdentity(member_id=member_id)],
-        )
+        group_id = self.settings.group_id
+        if version < _MANY_LEAVE_SINCE:
+            return LeaveGroupRequest(group_id=group_id, member_id=member_id)
+        return LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)])
 
     # What happened
 

@@ -1,0 +1,183 @@
+"""What must hold of a group in every run: a pure judgement over its history.
+
+Role.   `judge` gives every broken promise as a sentence, as `invariants.judge` does for records.
+Rules.  What is promised:
+        * One owner: in one generation no partition belongs to two members.
+        * Fenced: once somebody has entered a later generation, no commit of an earlier one is stored.
+        * Kept: whoever asks for a committed offset is told the last one that was stored, or one that was on its way. It
+          never goes back, also through kills, and through power cuts if the topic of offsets is synced before answers.
+        * Complete: every record that is in the log was processed by a member that owned its partition.
+        Where a power cut took rows that were not promised to survive one, generations and offsets begin anew.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from semel.core.groups.rows import OFFSETS_TOPIC
+from semel.types import TopicPartition
+from semel.verify.history import Committed, CommittedSeen, Committing, History, Owned, Read, Reopened
+from semel.verify.invariants import Broken
+
+_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A commit of one partition, and what became of it."""
+
+    era: int
+    generation_id: int
+    number: int
+    offset: int
+    sent_at: float
+    answered_at: float | None
+    code: str | None
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return self.era, self.generation_id, self.number
+
+    @property
+    def is_stored(self) -> bool:
+        return self.code == "NONE"
+
+    @property
+    def may_be_stored(self) -> bool:
+        return self.code is None or self.is_stored
+
+
+def judge(history: History, group: set[str]) -> list[Broken]:
+    """Every promise that was broken; `group` names the members whose reading counts."""
+    eras = _Eras(history)
+    commits = _commits(history, eras)
+    return [
+        *_one_owner(history, eras),
+        *_fenced(history, eras),
+        *_kept(history, eras, commits),
+        *_complete(history, group),
+    ]
+
+
+class _Eras:
+    """Times between power cuts that took unpromised rows of the group's topic."""
+
+    def __init__(self, history: History) -> None:
+        self._starts = [
+            opened.at
+            for opened in history.of(Reopened)
+            if any(
+                before.topic == OFFSETS_TOPIC
+                and not before.synced_answers
+                and opened.power_was_cut
+                and (place not in opened.after or opened.after[place].end < before.end)
+                for place, before in opened.before.items()
+            )
+        ]
+
+    def at(self, moment: float) -> int:
+        return sum(start <= moment for start in self._starts)
+
+
+def _one_owner(history: History, eras: _Eras) -> Iterator[Broken]:
+    owners: dict[tuple[int, int, TopicPartition], str] = {}
+    for owned in history.of(Owned):
+        for partition in owned.partitions:
+            key = (eras.at(owned.since), owned.generation_id, partition)
+            owner = owners.setdefault(key, owned.owner)
+            if owner != owned.owner:
+                yield Broken(
+                    f"{partition} belongs to {owner} and to {owned.owner} in generation {owned.generation_id}",
+                    partition.topic,
+                    owned.at,
+                )
+
+
+def _fenced(history: History, eras: _Eras) -> Iterator[Broken]:
+    sent = {one.commit: one for one in history.of(Committing)}
+    entered = [(one.at, eras.at(one.since), one.generation_id, one.owner) for one in history.of(Owned)]
+    for answer in history.of(Committed):
+        commit = sent[answer.commit]
+        if answer.code != "NONE":
+            continue
+        for at, era, generation_id, owner in entered:
+            if at < commit.at and era == eras.at(commit.at) and generation_id > commit.generation_id:
+                yield Broken(
+                    f"commit {commit.commit} of {commit.member} in generation {commit.generation_id} was stored after "
+                    f"{owner} had entered generation {generation_id}",
+                    next(iter(commit.offsets)).topic,
+                    answer.at,
+                )
+                break
+
+
+def _commits(history: History, eras: _Eras) -> dict[TopicPartition, list[_Commit]]:
+    answers = {one.commit: one for one in history.of(Committed)}
+    commits: dict[TopicPartition, list[_Commit]] = {}
+    for sent in history.of(Committing):
+        answer = answers.get(sent.commit)
+        for partition, offset in sent.offsets.items():
+            commits.setdefault(partition, []).append(
+                _Commit(
+                    eras.at(sent.at),
+                    sent.generation_id,
+                    sent.commit,
+                    offset,
+                    sent.at,
+                    None if answer is None else answer.at,
+                    None if answer is None else answer.code,
+                )
+            )
+    return commits
+
+
+def _kept(history: History, eras: _Eras, commits: dict[TopicPartition, list[_Commit]]) -> Iterator[Broken]:
+    for seen in history.of(CommittedSeen):
+        era = eras.at(seen.since)
+        for partition, offset in seen.offsets.items():
+            of_partition = commits.get(partition, [])
+            stored = [
+                one
+                for one in of_partition
+                if one.is_stored and one.answered_at is not None and one.answered_at <= seen.since
+            ]
+            last = max(stored, key=lambda one: one.order, default=None)
+            possible = {
+                one.offset
+                for one in of_partition
+                if one.may_be_stored and one.sent_at <= seen.at and _may_be_last(one, last, era)
+            }
+            if last is None or last.era < era:
+                possible.add(_NOTHING)
+            if offset not in possible:
+                yield Broken(
+                    f"{seen.who} is told that {partition} is committed up to {offset}; it can be one of "
+                    f"{sorted(possible)}, the last stored before was {last}",
+                    partition.topic,
+                    seen.at,
+                )
+
+
+def _may_be_last(one: _Commit, last: _Commit | None, era: int) -> bool:
+    if last is None or last.era < era:
+        return True  # After a loss that was not promised against, anything that was stored before.
+    if one.order >= last.order:
+        return True
+    # An unanswered commit may arrive late, on a connection its member has given up, while its generation lasts.
+    return one.code is None and (one.era, one.generation_id) == (last.era, last.generation_id)
+
+
+def _complete(history: History, group: set[str]) -> Iterator[Broken]:
+    processed: dict[tuple[str, int], set[int]] = {}
+    for read in history.of(Read):
+        if read.reader.rpartition(".")[0] in group:
+            processed.setdefault((read.topic, read.partition), set()).update(
+                offset for offset, _ in read.records
+            )
+    for place, (state, _batches) in history.logs.items():
+        missing = set(range(state.start, state.end)) - processed.get((state.topic, place.partition), set())
+        if missing:
+            yield Broken(
+                f"{state.topic}-{place.partition}: nobody processed the offsets {sorted(missing)[:10]} of "
+                f"[{state.start}, {state.end})",
+                state.topic,
+            )

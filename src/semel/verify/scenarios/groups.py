@@ -1,0 +1,310 @@
+"""A classic group through everything that can go wrong: its members, the broker, its disk and the network.
+
+Role.   `run(seed)` plays one story on the simulated runtime with the real broker and judges it.
+Flow.   topics are made -> producers write, members join, read, commit, leave, freeze and die while the broker is killed,
+        loses power and its disk fails -> calm: every partition is owned once, everything is read and committed within a
+        bound -> the broker ends once more -> an auditor asks what is committed -> both judgements.
+Rules.  * The same seed gives the same run, to the byte.
+        * Records are synced before they are answered, and never deleted: what a member owes is known. The topic of
+          offsets is synced in most worlds; in the others a power cut may take commits, and the judgement allows it.
+        * A broken promise raises `PromiseBroken` with the seed and the part of the history that matters.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from semel.core.groups.rows import OFFSETS_TOPIC
+from semel.core.records.compression import Compression
+from semel.errors import DisconnectedError
+from semel.runtime.bundle import Runtime
+from semel.runtime.randomness import seeded_dice
+from semel.types import TopicPartition
+from semel.verify import group_invariants, invariants
+from semel.verify.actors.admin import Admin, TopicPlan
+from semel.verify.actors.client import Client
+from semel.verify.actors.group_member import GroupConsumer, Manners, Versions, committed_offsets
+from semel.verify.actors.producer import Habits, Producer
+from semel.verify.disturbances import KINDS, Disturbance, Draw, Reach, plan, play
+from semel.verify.history import CommittedSeen, Ending
+from semel.verify.invariants import Broken
+from semel.verify.scenarios.log_crash import PromiseBroken
+from semel.verify.world import Actor, World, watched
+
+GROUP: Final = "readers"
+SETTLE_SECONDS: Final = 120.0
+"""How long after the last disturbance everything must be settled."""
+_TOPICS_SECONDS_MAX: Final = 60.0
+_AUDIT_SECONDS_MAX: Final = 60.0
+_BROKEN_SHOWN_MAX: Final = 5
+_AFTERMATH_SECONDS: Final = 0.5
+_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
+_BROKER_KINDS: Final = (
+    "end",
+    "end inside",
+    "end in write",
+    "break",
+    "cut off",
+    "bad links",
+    "slow disk",
+    "full disk",
+    "failing disk",
+    "clock",
+    "client",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """A member stands still, often longer than its session lasts."""
+
+    member: GroupConsumer
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"{self.member.name} freezes for {self.seconds:.3f} s")
+        self.member.freeze(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A member leaves and comes back."""
+
+    member: GroupConsumer
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        del world
+        self.member.leave(self.seconds)
+
+
+class Whole:
+    """The group seen as one: in the end every partition belongs to one member, in one generation."""
+
+    name = "the group"
+
+    def __init__(self, members: list[GroupConsumer], partitions: list[TopicPartition]) -> None:
+        self._members = members
+        self._partitions = partitions
+
+    async def run(self, runtime: Runtime) -> None:
+        """It has no process."""
+
+    def finish(self) -> None:
+        """It has nothing to do."""
+
+    def owes(self) -> str | None:
+        memberships = [one.membership for one in self._members]
+        known = [one for one in memberships if one is not None]
+        if len(known) < len(memberships):
+            return "an end to its rebalance"
+        if len({generation_id for generation_id, _owned in known}) > 1:
+            return f"one generation instead of {[generation_id for generation_id, _owned in known]}"
+        owned = sorted(partition for _generation, partitions in known for partition in partitions)
+        return (
+            None if owned == self._partitions else f"owners of {self._partitions}, there are some of {owned}"
+        )
+
+
+class Auditor:
+    """Asks from outside what the group has committed."""
+
+    name = "auditor"
+
+    def __init__(self, world: World, partitions: list[TopicPartition]) -> None:
+        self._world = world
+        self._partitions = partitions
+        self._is_done = False
+
+    async def run(self, runtime: Runtime) -> None:
+        client = Client(runtime, self.name, 3000)
+        while not self._is_done:
+            try:
+                found = await committed_offsets(client, GROUP, self._partitions, 8)
+            except DisconnectedError:
+                found = None
+            if found is not None:
+                self._is_done = True
+                now = self._world.now()
+                self._world.history.add(CommittedSeen(now, found.since, self.name, found.offsets))
+            await runtime.tasks.sleep(0.1)
+        await asyncio.Event().wait()
+
+    def finish(self) -> None:
+        self._is_done = False
+        self._world.restart(self)
+
+    def owes(self) -> str | None:
+        return None if self._is_done else "an answer to what is committed"
+
+
+class Story:
+    """One run."""
+
+    def __init__(self, seed: int, *, traced: bool = False) -> None:
+        self.seed = seed
+        self.dice = seeded_dice(seed, "groups")
+        self.world = World(seed, _broker_settings(self.dice), traced=traced)
+        self.topics = [_topic(self.dice, f"topic{index}") for index in range(self.dice.randint(1, 2))]
+        self.partitions = sorted(
+            TopicPartition(topic.name, index) for topic in self.topics for index in range(topic.partitions)
+        )
+        self.admin = Admin(self.world, self.topics)
+        self.seconds = self.dice.uniform(5.0, 15.0)
+        self.members = _members(self.dice, self.world, [topic.name for topic in self.topics])
+
+    def run(self) -> None:
+        """Play and judge; raises `PromiseBroken`."""
+        try:
+            with watched(self.world):
+                self.world.simulation.run(self._main())
+        except Exception as error:
+            failed = Broken(f"the run failed: {type(error).__name__}: {error}")
+            raise self._broken([failed]) from error
+        broken = [
+            *invariants.judge(self.world.history),
+            *group_invariants.judge(self.world.history, {member.name for member in self.members}),
+        ]
+        if broken:
+            raise self._broken(broken)
+
+    def digest(self) -> str:
+        """Of everything that ran and was noted, if the story is traced."""
+        return self.world.simulation.loop.trace_digest()
+
+    async def _main(self) -> None:
+        world, broker = self.world, self.world.broker
+        keeper = asyncio.create_task(broker.keep(), name="keeper of the broker")
+        await broker.until_serving()
+        world.add(self.admin)
+        world.start(self.admin)
+        await world.settle([self.admin], _TOPICS_SECONDS_MAX)
+        producers = self._producers()
+        actors: list[Actor] = [*producers, *self.members]
+        for actor in actors:
+            world.add(actor)
+            world.start(actor)
+        disturbances = plan(
+            self.dice,
+            self._reach(),
+            count=self.dice.randint(0, 10),
+            seconds=self.seconds,
+            kinds=self._kinds(),
+        )
+        await play(world, disturbances, self.seconds)
+        world.make_calm()
+        broker.end(self.dice.choice(("kill", "clean stop")), 0.1)  # Logs that went offline are loaded again.
+        await broker.until_serving()
+        await world.settle(producers, SETTLE_SECONDS)
+        await world.settle([*self.members, Whole(self.members, self.partitions)], SETTLE_SECONDS)
+        broker.end(self.dice.choice(_ENDINGS), 0.1)
+        await broker.until_serving()
+        await world.settle([Auditor(world, self.partitions)], _AUDIT_SECONDS_MAX)
+        broker.read_logs()
+        for place, (state, _batches) in list(world.history.logs.items()):
+            if state.topic == OFFSETS_TOPIC:
+                del world.history.logs[place]  # Its rows are the coordinator's, no producer gave them.
+        world.is_over = True
+        keeper.cancel()
+
+    def _producers(self) -> list[Producer]:
+        return [
+            Producer(self.world, f"producer{index}", _habits(self.dice, self.seconds), self.partitions)
+            for index in range(self.dice.randint(1, 2))
+        ]
+
+    def _reach(self) -> Reach:
+        clients = [name for name in self.world.actors if name != Admin.name]
+        return Reach(clients=clients, mortal=clients, admin=self.admin, topics=self.topics)
+
+    def _kinds(self) -> Mapping[str, Draw]:
+        def freeze(dice: random.Random, _reach: Reach) -> Disturbance:
+            return Freeze(dice.choice(self.members), dice.uniform(0.2, 8.0))
+
+        def leave(dice: random.Random, _reach: Reach) -> Disturbance:
+            return Leave(dice.choice(self.members), dice.uniform(0.0, 5.0))
+
+        return {**{kind: KINDS[kind] for kind in _BROKER_KINDS}, "freeze": freeze, "leave": leave}
+
+    def _broken(self, broken: list[Broken]) -> PromiseBroken:
+        """With the first one's part of the history."""
+        shown = "\n".join(one.why for one in broken[:_BROKEN_SHOWN_MAX])
+        more = f"\nand {len(broken) - _BROKEN_SHOWN_MAX} more" if len(broken) > _BROKEN_SHOWN_MAX else ""
+        story = self.world.history.story(broken[0].topic, until=broken[0].at + _AFTERMATH_SECONDS)
+        return PromiseBroken(f"groups seed {self.seed}: {shown}{more}\n{story}")
+
+
+def _broker_settings(dice: random.Random) -> dict[str, str | int | bool]:
+    return {
+        "auto.create.topics.enable": False,
+        "log.flush.interval.messages": dice.choice([1, 1, 1, 2**63 - 1]),
+        "offsets.topic.num.partitions": dice.choice([1, 3]),
+        "group.min.session.timeout.ms": 100,
+        "group.initial.rebalance.delay.ms": dice.choice([0, 300, 3000]),
+        "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
+    }
+
+
+def _topic(dice: random.Random, name: str) -> TopicPlan:
+    configs = {
+        "flush.messages": "1",
+        "internal.segment.bytes": dice.choice(["1200", "4000", "1000000"]),
+        "retention.ms": "-1",
+    }
+    return TopicPlan(name, dice.randint(1, 5), configs)
+
+
+def _habits(dice: random.Random, seconds: float) -> Habits:
+    batches = dice.randint(10, 40)
+    return Habits(
+        version=dice.choice([9, 12, 13]),
+        compression=Compression.NONE,
+        in_flight_max=5,
+        batches=batches,
+        pause_seconds=seconds / batches,
+        records_max=3,
+        value_bytes_max=60,
+        request_timeout_ms=dice.choice([1000, 4000]),
+        delivery_timeout_ms=120_000,
+    )
+
+
+def _members(dice: random.Random, world: World, topics: list[str]) -> list[GroupConsumer]:
+    assignors = dice.choice(
+        [("range",), ("roundrobin", "range"), ("sticky",), ("cooperative-sticky",), ("cooperative-sticky",)]
+    )
+    return [
+        GroupConsumer(world, f"member{index}", GROUP, _manners(dice, assignors), topics)
+        for index in range(dice.randint(1, 5))
+    ]
+
+
+def _manners(dice: random.Random, assignors: tuple[str, ...]) -> Manners:
+    is_static = dice.random() < 0.25
+    session_timeout_ms = dice.choice([800, 1500, 3000])
+    return Manners(
+        assignors=assignors,
+        is_static=is_static,
+        versions=Versions(
+            join=dice.choice([5, 6, 7, 8, 9] if is_static else [1, 2, 3, 4, 5, 6, 7, 8, 9]),
+            sync=dice.choice([3, 4, 5] if is_static else [0, 1, 2, 3, 4, 5]),
+            heartbeat=dice.choice([3, 4] if is_static else [0, 1, 2, 3, 4]),
+            leave=dice.choice([0, 2, 3, 4, 5]),
+            commit=dice.choice([7, 8, 9] if is_static else [2, 3, 5, 6, 7, 8, 9]),
+            offset_fetch=dice.choice([1, 3, 5, 6, 7, 8, 9]),
+        ),
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=dice.choice([1500, 4000]),
+        heartbeat_interval_ms=session_timeout_ms // 3,
+        commit_probability=dice.choice([0.1, 0.5, 1.0]),
+        max_wait_ms=dice.choice([50, 300]),
+        max_bytes=dice.choice([300, 1 << 20]),
+        request_timeout_ms=dice.choice([1000, 3000]),
+    )
+
+
+def run(seed: int) -> None:
+    """Play the story of a seed; raises `PromiseBroken` if a promise is."""
+    Story(seed).run()
