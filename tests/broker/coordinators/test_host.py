@@ -1,0 +1,436 @@
+"""The host keeps a shard equal to its log, answers only what is safe, and gets over whatever the log does.
+
+Method: a shard as small as can be (names with numbers, and people who wait) on a real broker's partitions, on a simulated
+host whose disk fails and whose clock jumps on command.
+"""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from admin_kit import Client, told
+from semel.bench.kafka_peer import KafkaHome
+from semel.broker import topics
+from semel.broker.coordinators.host import CoordinatorHost
+from semel.broker.coordinators.internal_topics import create_internal_topic
+from semel.broker.coordinators.java_hash import partition_for
+from semel.core.coordination.outcome import LogRow, Origin, Outcome, Ticket
+from semel.core.coordination.row_format import RowFormat
+from semel.core.wire.messages.group_rows import GroupMetadataKey, GroupMetadataValue
+from semel.core.wire.messages.heartbeat import HeartbeatResponse
+from semel.errors import ErrorCode, InvariantError
+from semel.runtime.clock import SimulatedClock
+from semel.types import NO_PRODUCER_ID
+
+TOPIC = "__toy"
+ROWS = RowFormat(TOPIC, {2: (GroupMetadataKey, GroupMetadataValue)})
+NOTHING = HeartbeatResponse()
+Host: TypeAlias = "CoordinatorHost[Toy, str]"
+
+
+@dataclass
+class Toy:
+    """Names with numbers. Implements `Shard[str]`."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    pending: dict[int, dict[str, int]] = field(default_factory=dict)
+    waiting: list[Ticket] = field(default_factory=list)
+    deadline_ms: int | None = None
+    rung_at_ms: list[int] = field(default_factory=list)
+    loads: int = 0
+
+    def apply(self, row: LogRow, origin: Origin) -> None:
+        assert isinstance(row.key, GroupMetadataKey)
+        assert isinstance(row.value, GroupMetadataValue)
+        where = self.numbers
+        if origin.producer_id != NO_PRODUCER_ID:
+            where = self.pending.setdefault(origin.producer_id, {})
+        where[row.key.group] = row.value.generation
+
+    def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
+        ended = self.pending.pop(producer_id, {})
+        if commit:
+            self.numbers |= ended
+
+    def loaded(self, now_ms: int) -> Outcome[str]:
+        self.loads += 1
+        return Outcome()
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadline_ms
+
+    def due(self, now_ms: int) -> Outcome[str]:
+        if self.deadline_ms is not None and now_ms >= self.deadline_ms:
+            self.deadline_ms = None
+            self.rung_at_ms.append(now_ms)
+        return Outcome()
+
+    def answer(self, ticket: Ticket, row: LogRow | None = None, *, rows_only: bool = False) -> Outcome[str]:
+        """Write the row and answer this ticket and everyone who waits."""
+        tickets = [ticket, *self.waiting]
+        self.waiting = []
+        return Outcome(
+            rows=[row] if row is not None else [],
+            replies=[(one, HeartbeatResponse(throttle_time_ms=len(self.numbers))) for one in tickets],
+            effects=[f"told {len(tickets)}"],
+            rows_only=rows_only,
+        )
+
+
+def named(name: str, number: int, padding: int = 0) -> LogRow:
+    value = GroupMetadataValue(protocol_type="p" * padding, generation=number, protocol="", leader="")
+    return LogRow(GroupMetadataKey(group=name), value, 3)
+
+
+def put(
+    name: str, number: int, *, padding: int = 0, rows_only: bool = True
+) -> Callable[[Toy, Ticket, int], Outcome[str]]:
+    return lambda toy, ticket, _now_ms: toy.answer(ticket, named(name, number, padding), rows_only=rows_only)
+
+
+def in_transaction(producer_id: int, _toy: Toy, _now_ms: int) -> Outcome[str]:
+    rows = [named(f"by-{producer_id}", producer_id)]
+    return Outcome(rows=rows, producer_id=producer_id, producer_epoch=0)
+
+
+def wait(toy: Toy, ticket: Ticket, _now_ms: int) -> Outcome[str]:
+    toy.waiting.append(ticket)
+    return Outcome()
+
+
+def numbers(host: Host) -> dict[str, int]:
+    found = host.look(lambda toy: toy.numbers)
+    assert not isinstance(found, ErrorCode), found
+    return {name: number for one in found for name, number in one.items()}
+
+
+def host_of(client: Client, effects: list[str] | None = None, partitions: int = 1) -> Host:
+    context = client.broker.context
+
+    async def create() -> None:
+        await create_internal_topic(
+            context.store,
+            context.partitions,
+            context.runtime,
+            name=TOPIC,
+            partitions_count=partitions,
+            configs={"cleanup.policy": "compact"},
+        )
+
+    return CoordinatorHost(
+        topic=TOPIC,
+        row_format=ROWS,
+        make_shard=lambda _index: Toy(),
+        create_topic=create,
+        partitions=context.partitions,
+        runtime=context.runtime,
+        run_effect=lambda _index, effect: None if effects is None else effects.append(effect),
+    )
+
+
+async def got(answer: object) -> object:
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def with_topic(client: Client, partitions: int = 1) -> Host:
+    host = host_of(client, partitions=partitions)
+    made = host.ensure_topic()
+    assert isinstance(made, Awaitable)
+    assert await made is ErrorCode.NONE
+    assert host.ensure_topic() is ErrorCode.NONE
+    return host
+
+
+def test_an_answer_that_is_ready_costs_no_waiting() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        assert isinstance(host.ask("a", put("a", 1)), HeartbeatResponse)
+        assert numbers(host) == {"a": 1}
+
+    async def after(client: Client) -> None:
+        host = host_of(client)
+        host.start()
+        await client.broker.runtime.tasks.sleep(1)
+        assert numbers(host) == {"a": 1}
+
+    told(story, after)
+
+
+def test_whoever_waits_is_answered_by_a_later_outcome() -> None:
+    async def story(client: Client) -> None:
+        effects: list[str] = []
+        host = host_of(client, effects)
+        assert await got(host.ask("a", put("a", 1))) == HeartbeatResponse(throttle_time_ms=0)
+        first, second = host.ask("a", wait), host.ask("a", wait)
+        assert isinstance(first, asyncio.Future)
+        assert isinstance(second, asyncio.Future)
+        assert not first.done()
+        second.cancel()  # Its client has gone.
+        assert isinstance(host.ask("a", put("b", 1)), HeartbeatResponse)
+        assert await first == HeartbeatResponse(throttle_time_ms=1)
+        assert effects == ["told 1", "told 3"]
+
+    told(story)
+
+
+def test_answers_wait_for_the_disk_in_their_order() -> None:
+    """With flush.messages=1 nothing is answered, not even a question that writes nothing, before the sync before it."""
+
+    async def story(client: Client) -> None:
+        effects: list[str] = []
+        host = host_of(client, effects)
+        await got(host.ask("a", put("a", 1)))
+        order: list[str] = []
+
+        def note(name: str, _answer: object) -> None:
+            order.append(name)
+
+        answers = [
+            host.ask("a", put("a", 2)),
+            host.ask("a", lambda toy, ticket, _now: toy.answer(ticket)),
+            host.ask("a", put("b", 1)),
+        ]
+        for name, answer in zip("xyz", answers, strict=True):
+            assert isinstance(answer, asyncio.Future)
+            answer.add_done_callback(partial(note, name))
+        log = client.partition(TOPIC).log
+        assert log.high_watermark < log.log_end_offset
+        await asyncio.gather(*(got(answer) for answer in answers))
+        assert log.high_watermark == log.log_end_offset
+        assert order == ["x", "y", "z"]
+        assert effects == ["told 1"] * 4
+        assert isinstance(host.ask("a", lambda toy, ticket, _now: toy.answer(ticket)), HeartbeatResponse)
+
+    told(story, flush_messages="1")
+
+
+def test_a_refused_append_drops_the_shard_and_loads_it_again() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        host.ask("a", put("a", 1))
+        before = host.shards[0]
+        waiting = host.ask("a", wait)
+        client.disk.fail("write", errno.ENOSPC, path_part=TOPIC)
+        assert host.ask("a", put("a", 2)) is ErrorCode.NOT_COORDINATOR
+        assert await got(waiting) is ErrorCode.NOT_COORDINATOR
+        client.disk.clear_faults()
+        assert numbers(host) == {"a": 1}
+        assert host.shards[0] is not before
+        assert isinstance(host.ask("a", put("a", 3)), HeartbeatResponse)
+        assert numbers(host) == {"a": 3}
+
+    async def after(client: Client) -> None:
+        assert numbers(host_of(client)) == {"a": 3}
+
+    told(story, after)
+
+
+@pytest.mark.parametrize("rows_only", [True, False])
+def test_rows_that_are_too_large_are_refused_alone(rows_only: bool) -> None:
+    """Unless deciding on them has changed the shard already: then it is loaded again, and whoever waits is told."""
+
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        host.ask("a", put("a", 1))
+        before = host.shards[0]
+
+        def large(_toy: Toy, ticket: Ticket, _now_ms: int) -> Outcome[str]:
+            rows = [named("a", 2, padding=30_000)] * 40
+            return Outcome(rows=rows, replies=[(ticket, NOTHING)], rows_only=rows_only)
+
+        waiting = host.ask("a", wait)
+        assert isinstance(waiting, asyncio.Future)
+        assert host.ask("a", large) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert waiting.done() is not rows_only
+        assert numbers(host) == {"a": 1}
+        assert (host.shards[0] is before) is rows_only
+
+    told(story)
+
+
+def test_a_row_no_message_can_hold_is_refused_alone() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        host.ask("a", put("a", 1))
+        assert host.ask("a", put("n" * 40_000, 2)) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert numbers(host) == {"a": 1}
+
+    told(story)
+
+
+def test_a_failed_sync_is_answered_as_not_known() -> None:
+    async def story(client: Client) -> None:
+        host = host_of(client)
+        await got(host.ask("a", put("a", 1)))
+        client.disk.fail("sync", errno.EIO, path_part=TOPIC)
+        answers = [host.ask("a", put("a", 2)), host.ask("a", wait)]
+        assert [await got(answer) for answer in answers] == [ErrorCode.NOT_COORDINATOR] * 2
+        client.disk.clear_faults()
+        await client.broker.runtime.tasks.sleep(1)
+        answer = await got(host.ask("a", put("a", 3)))
+        assert answer in (ErrorCode.NOT_COORDINATOR, HeartbeatResponse(throttle_time_ms=1))
+
+    told(story, flush_messages="1")
+
+
+def test_a_shard_that_breaks_its_own_rules_is_loaded_again() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        host.ask("a", put("a", 1))
+        waiting = host.ask("a", wait)
+
+        def broken(toy: Toy, _ticket: Ticket, _now_ms: int) -> Outcome[str]:
+            toy.numbers["a"] = 99
+            raise InvariantError("on purpose")
+
+        with pytest.raises(InvariantError):
+            host.ask("a", broken)
+        assert await got(waiting) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert numbers(host) == {"a": 1}
+
+    told(story)
+
+
+def test_a_long_log_is_loaded_beside_other_work() -> None:
+    rows = 2000
+
+    async def before(client: Client) -> None:
+        host = await with_topic(client)
+        for number in range(rows):
+            host.ask("a", put(f"name-{number % 500}", number, padding=100))
+
+    async def after(client: Client) -> None:
+        host = host_of(client)
+        assert host.ask("a", wait) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert host.look(lambda toy: toy.numbers) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        turns = 0
+        while (
+            host.ask("a", lambda toy, ticket, _now: toy.answer(ticket))
+            is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        ):
+            await client.broker.runtime.tasks.sleep(0)
+            turns += 1
+        assert turns > 2
+        assert numbers(host) == {f"name-{number % 500}": number for number in range(rows - 500, rows)}
+
+    told(before, after)
+
+
+def test_rows_of_transactions_count_from_their_marker_on_live_and_in_replay() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        for producer_id in (1, 2, 3):
+            host.tell(0, partial(in_transaction, producer_id))
+        assert numbers(host) == {}
+        for producer_id, commit in ((1, True), (2, False)):
+            code = await host.append_marker(
+                0, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, commit=commit
+            )
+            assert code is ErrorCode.NONE
+        assert numbers(host) == {"by-1": 1}
+        fenced = await host.append_marker(
+            0, producer_id=1, producer_epoch=-1, coordinator_epoch=0, commit=True
+        )
+        assert fenced is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    async def after(client: Client) -> None:
+        host = host_of(client)
+        assert numbers(host) == {"by-1": 1}
+        assert list(host.shards[0].pending) == [3]
+
+    told(story, after)
+
+
+def test_time_in_a_shard_does_not_jump() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        clock = client.broker.runtime.clock
+        assert isinstance(clock, SimulatedClock)
+        begun_ms = host.now_ms()
+        assert abs(begun_ms - clock.now_ms()) <= 1
+
+        def in_ten_seconds(toy: Toy, ticket: Ticket, now_ms: int) -> Outcome[str]:
+            toy.deadline_ms = now_ms + 10_000
+            return toy.answer(ticket)
+
+        host.ask("a", in_ten_seconds)
+        clock.jump(3_600_000)
+        await client.broker.runtime.tasks.sleep(9)
+        assert host.shards[0].rung_at_ms == []
+        await client.broker.runtime.tasks.sleep(1.1)
+        assert host.shards[0].rung_at_ms == [begun_ms + 10_000]
+
+    told(story)
+
+
+def test_a_deadline_that_moves_is_kept_where_it_is() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client, partitions=2)
+        keys = ["a", "b"]
+        assert sorted(host.partition_of(key) for key in keys) == [0, 1]
+        tasks = client.broker.runtime.tasks
+
+        def rings_in(milliseconds: int) -> Callable[[Toy, Ticket, int], Outcome[str]]:
+            def operation(toy: Toy, ticket: Ticket, now_ms: int) -> Outcome[str]:
+                toy.deadline_ms = now_ms + milliseconds
+                return toy.answer(ticket)
+
+            return operation
+
+        host.ask("a", rings_in(1000))
+        host.ask("b", rings_in(5000))
+        await tasks.sleep(0.9)
+        host.ask("a", rings_in(1000))  # As a heartbeat does.
+        await tasks.sleep(0.9)
+        assert [toy.rung_at_ms for toy in host.shards] == [[], []]
+        await tasks.sleep(0.2)
+        assert sorted(len(toy.rung_at_ms) for toy in host.shards) == [0, 1]
+        host.ask("b", rings_in(100))
+        await tasks.sleep(0.2)
+        assert [len(toy.rung_at_ms) for toy in host.shards] == [1, 1]
+
+    told(story)
+
+
+def test_stopping_answers_whoever_waits() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        waiting = host.ask("a", wait)
+        host.stop()
+        assert await got(waiting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert host.ask("a", wait) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    told(story)
+
+
+def test_a_topic_that_is_deleted_takes_its_shards_along() -> None:
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        host.ask("a", put("a", 1))
+        await topics.delete_all(client.broker.context, [TOPIC])
+        assert await got(host.ask("a", put("b", 2))) == HeartbeatResponse(throttle_time_ms=0)
+        assert numbers(host) == {"b": 2}
+
+    told(story)
+
+
+@pytest.mark.java
+def test_keys_belong_to_the_partitions_kafka_gives_them(kafka_home: KafkaHome, tmp_path: Path) -> None:
+    """Against Java's own String.hashCode, the one without an absolute value included."""
+    keys = ["", "a", "group", "Zürich", "\U0001f600 group", "polygenelubricants", "x" * 1000]
+    program = tmp_path / "Hashes.java"
+    program.write_text(
+        "public class Hashes { public static void main(String[] keys) {"
+        " for (String key : keys) System.out.println("
+        " org.apache.kafka.common.utils.Utils.abs(key.hashCode()) % 50); } }",
+        encoding="utf-8",
+    )
+    printed = kafka_home.run(str(program), *keys).split()
+    assert [partition_for(key, 50) for key in keys] == [int(line) for line in printed]
+    assert partition_for("polygenelubricants", 50) == 0
