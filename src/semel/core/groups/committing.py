@@ -9,6 +9,7 @@ Rules.  * Every partition of the request is in the answer, with its own code.
 from typing import Final
 
 from semel.core.coordination.outcome import LogRow, Ticket
+from semel.core.groups.consumer.group import ConsumerGroup
 from semel.core.groups.group import CommitFrom, GroupOutcome, Groups, Topic, Topics
 from semel.core.groups.offsets import Offsets
 from semel.core.groups.rows import NO_EXPIRY, CommittedOffset, offset_row, offset_tombstone
@@ -60,7 +61,11 @@ def commit(
             unknown = _unknown(topic, index, version)
             if not unknown and code is None:
                 code = _admitted(groups, request, version, now_ms)
-            refused = unknown or code or ErrorCode.NONE
+            refused = (
+                unknown
+                or code
+                or _stale(groups, _commit_from(request, version), request.group_id, topic, index)
+            )
             metadata = partition.committed_metadata or ""
             if not refused and _is_longer(metadata, metadata_max):
                 refused = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -124,19 +129,28 @@ def _admitted(groups: Groups, request: OffsetCommitRequest, version: int, now_ms
         if request.generation_id_or_member_epoch < 0:
             return ErrorCode.NONE
         return ErrorCode.GROUP_ID_NOT_FOUND if version >= _EPOCHS_SINCE else ErrorCode.ILLEGAL_GENERATION
-    code = group.check_commit(
-        CommitFrom(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            version=version,
-        )
-    )
+    code = group.check_commit(_commit_from(request, version))
     if not code:
         group.commit_heard(request.member_id, now_ms)
     if code is ErrorCode.STALE_MEMBER_EPOCH and version < _EPOCHS_SINCE:
         return ErrorCode.UNSUPPORTED_VERSION
     return code
+
+
+def _commit_from(request: OffsetCommitRequest, version: int) -> CommitFrom:
+    return CommitFrom(
+        request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version=version
+    )
+
+
+def _stale(
+    groups: Groups, commit: CommitFrom, group_id: str, topic: Topic | None, partition: int
+) -> ErrorCode:
+    """Whether a KIP-848 member was let in with an epoch from before it got this partition."""
+    group = groups.by_id.get(group_id)
+    if topic is None or not isinstance(group, ConsumerGroup):
+        return ErrorCode.NONE
+    return group.check_commit_of(commit, topic.topic_id.bytes, partition)
 
 
 def _is_longer(metadata: str, limit: int) -> bool:
@@ -162,7 +176,10 @@ def commit_in_transaction(
             unknown = _unknown(topic, index, 0)
             if not unknown and code is None:
                 code = _admitted_in_transaction(groups, request, version)
-            refused = unknown or code or ErrorCode.NONE
+            refused = unknown or code
+            if not refused:
+                commit = _txn_commit_from(request, version)
+                refused = _in_words_of_txn(_stale(groups, commit, request.group_id, topic, index))
             metadata = partition.committed_metadata or ""
             if not refused and _is_longer(metadata, groups.settings.offset_metadata_max_bytes):
                 refused = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -212,16 +229,21 @@ def _admitted_in_transaction(groups: Groups, request: TxnOffsetCommitRequest, ve
     group = groups.by_id.get(request.group_id)
     if group is None:
         return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-    code = group.check_commit(
-        CommitFrom(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            transactional=True,
-            version=version,
-        )
+    return _in_words_of_txn(group.check_commit(_txn_commit_from(request, version)))
+
+
+def _txn_commit_from(request: TxnOffsetCommitRequest, version: int) -> CommitFrom:
+    return CommitFrom(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        transactional=True,
+        version=version,
     )
-    # TxnOffsetCommit has no word for a KIP-848 member that is behind.
+
+
+def _in_words_of_txn(code: ErrorCode) -> ErrorCode:
+    """TxnOffsetCommit has no word for a KIP-848 member that is behind."""
     return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
 
 

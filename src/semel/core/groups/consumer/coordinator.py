@@ -132,7 +132,7 @@ class ConsumerCoordinator:
         regex = turn.change_regex(member)
         if isinstance(regex, Refusal):
             return regex
-        bump = group.epoch == 0 or names_changed or regex is RegexChange.RESOLVED
+        bump = names_changed or regex is RegexChange.RESOLVED
         target = turn.target(member, turn.group_epoch(member, bump=bump))
         moved = turn.reconcile(
             member,

@@ -38,10 +38,18 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> wire.Member
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
-        assignment=_assignment(without_epochs(member.assigned), topics),
+        assignment=_assignment(_held(member), topics),
         target_assignment=_assignment(group.target.get(member.member_id, {}), topics),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
+
+
+def _held(member: Member) -> dict[bytes, tuple[int, ...]]:
+    """What it has, and what it has been told to give up and has not."""
+    held = {topic_id: dict(partitions) for topic_id, partitions in member.assigned.items()}
+    for topic_id, partitions in member.pending_revocation.items():
+        held[topic_id] = {**held.get(topic_id, {}), **partitions}
+    return without_epochs(held)
 
 
 def _assignment(assigned: Mapping[bytes, tuple[int, ...]], topics: Topics) -> wire.Assignment:

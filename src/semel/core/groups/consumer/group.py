@@ -39,6 +39,8 @@ from semel.core.wire.messages.group_rows import (
 from semel.errors import ErrorCode
 
 CONSUMER_PROTOCOL: Final = "consumer"
+INITIAL_EPOCH: Final = 1
+"""Of a group nothing is written of: there is a target, which gives nobody anything."""
 _EPOCHS_IN_COMMITS_SINCE: Final = 9
 
 
@@ -54,9 +56,9 @@ class ConsumerGroup:
     """One group. Implements `core.groups.group.Group`."""
 
     group_id: str
-    epoch: int = 0
+    epoch: int = INITIAL_EPOCH
     metadata_hash: int = 0
-    assignment_epoch: int = 0
+    assignment_epoch: int = INITIAL_EPOCH
     assignment_timestamp_ms: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
@@ -164,8 +166,7 @@ class ConsumerGroup:
         rows.append(_gone(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)))
         rows += [_gone(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=m)) for m in self.members]
         rows += [regex_row(group_id, regex, None) for regex in self.regexes]
-        if self.has_partition_metadata:
-            rows.append(_gone(ConsumerGroupPartitionMetadataKey(group_id=group_id)))
+        rows.append(_gone(ConsumerGroupPartitionMetadataKey(group_id=group_id)))
         rows.append(_gone(ConsumerGroupMetadataKey(group_id=group_id)))
         return rows
 
@@ -206,7 +207,7 @@ class ConsumerGroup:
         self.metadata_hash = value.metadata_hash
 
     def apply_target_epoch(self, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
-        self.assignment_epoch = 0 if value is None else value.assignment_epoch
+        self.assignment_epoch = INITIAL_EPOCH if value is None else value.assignment_epoch
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def apply_target(self, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
