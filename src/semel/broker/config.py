@@ -31,9 +31,11 @@ from semel.core.records.batch import TimestampType
 from semel.core.records.compression import Compression
 from semel.errors import ConfigError
 from semel.log.config import LogConfig
+from semel.net.listener import ListenerConfig
 
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
 _PORT_MAX: Final = 65535
+_LONG_MAX: Final = 2**63 - 1
 _CODECS: Final[Mapping[str, int | None]] = {
     "producer": None,
     "uncompressed": Compression.NONE,
@@ -73,6 +75,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     queued_max_requests: int
     max_connections: int
+    max_connections_per_ip: int
     connections_max_idle_ms: int
     log_retention_check_interval_ms: int
     log_flush_scheduler_interval_ms: int
@@ -156,7 +159,10 @@ class BrokerConfig:
         policy = values["cleanup.policy"]
         return LogConfig(
             segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
-            segment_ms=values["segment.ms"],
+            # A record that must be compacted within some time must not wait for its segment to be closed.
+            segment_ms=min(
+                values["segment.ms"], values["max.compaction.lag.ms"] if "compact" in policy else _LONG_MAX
+            ),
             segment_index_bytes=values["segment.index.bytes"],
             index_interval_bytes=values["index.interval.bytes"],
             retention_ms=values["retention.ms"],
@@ -175,6 +181,10 @@ class BrokerConfig:
             compression_type=_CODECS[values["compression.type"]],
             cleanup_delete="delete" in policy,
             cleanup_compact="compact" in policy,
+            min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+            min_compaction_lag_ms=values["min.compaction.lag.ms"],
+            max_compaction_lag_ms=values["max.compaction.lag.ms"],
+            delete_retention_ms=values["delete.retention.ms"],
             producer_id_expiration_ms=self.producer_id_expiration_ms,
         )
 
@@ -238,6 +248,7 @@ def _check(values: Mapping[str, Value], static: Mapping[str, str]) -> None:
             synonym = TOPIC_CONFIGS[name].synonyms[0]
             raise ConfigError(f"{synonym} must be greater than or equal to {least}")
     check_together(defaults)
+    _per_ip(values)
     if values["authorizer.class.name"]:
         raise ConfigError(
             f"authorizer.class.name={values['authorizer.class.name']}: authorizers are not served; leave it empty"
@@ -253,6 +264,38 @@ def _check(values: Mapping[str, Value], static: Mapping[str, str]) -> None:
 def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
     value = values[name]
     return value if isinstance(value, tuple) else ()
+
+
+def listener_config(config: BrokerConfig) -> ListenerConfig:
+    """What governs connections. Buffers nobody asked for are the system's to tune: Kafka's default would fix them."""
+
+    def buffer(name: str) -> int | None:
+        size = config.value(name)
+        return size if name in config.static and isinstance(size, int) and size > 0 else None
+
+    return ListenerConfig(
+        request_max_bytes=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        connections_per_ip_overrides=_per_ip(config.values),
+        idle_max_ms=config.connections_max_idle_ms,
+        backlog=config.socket_listen_backlog_size,
+        send_buffer_bytes=buffer("socket.send.buffer.bytes"),
+        receive_buffer_bytes=buffer("socket.receive.buffer.bytes"),
+    )
+
+
+def _per_ip(values: Mapping[str, Value]) -> dict[str, int]:
+    """Address -> limit, from ADDRESS:COUNT,…"""
+    name = "max.connections.per.ip.overrides"
+    limits: dict[str, int] = {}
+    for pair in str(values[name] or "").split(","):
+        host, _, count = pair.strip().rpartition(":")
+        if pair.strip() and not (host and count.isdecimal()):
+            raise ConfigError(invalid(name, pair.strip(), "expected ADDRESS:COUNT"))
+        if host:
+            limits[host.strip("[]")] = int(count)
+    return limits
 
 
 def _data_dir(values: Mapping[str, Value]) -> str:
@@ -286,14 +329,17 @@ def _advertised(values: Mapping[str, Value]) -> tuple[str | None, int | None]:
     if len(advertised) > 1:
         raise ConfigError(f"advertised.listeners={','.join(advertised)}: one listener is served; name one")
     host, port = _endpoint("advertised.listeners", advertised[0], values)
-    if host == "" or _is_wildcard(host):
+    if is_wildcard(host):
         raise ConfigError(
             f"advertised.listeners={advertised[0]}: clients cannot connect to that; name a host"
         )
     return host, port
 
 
-def _is_wildcard(host: str) -> bool:
+def is_wildcard(host: str) -> bool:
+    """Whether this stands for every address of the machine."""
+    if not host:
+        return True
     import ipaddress  # Few are configured this way: a start stays fast without it.
 
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig
 from semel.broker.coordinators.groups import GroupCoordinator
 from semel.broker.fetch_sessions import FetchSessions
@@ -37,8 +38,11 @@ class BrokerContext:
     producer_ids: ProducerIds
     cluster_id: str
     sessions: FetchSessions
+    cleaner: Cleaner
     groups: GroupCoordinator
     metrics: Metrics = field(default_factory=Metrics)
+    on_reconfigured: list[Callable[[BrokerConfig], object]] = field(default_factory=list)
+    """Called when the broker's settings were changed while it runs."""
     on_first_produce: Callable[[], object] | None = None
     """Called once, when the first batch comes: what only a producer's batches need can wait until then."""
     host: str = ""

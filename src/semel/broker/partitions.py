@@ -50,7 +50,7 @@ class Partition:
         self.commits = GroupCommit(log, runtime.tasks, runtime.clock)
         self.waiters = Waiters()
         self._now_ms = runtime.clock.now_ms
-        self._segments = len(log.segments)
+        self._segments = log.active.base_offset
         log.advance_high_watermark(log.log_end_offset)
 
     def append(
@@ -116,7 +116,7 @@ class Partition:
 
     def rolled(self) -> bool:
         """Whether segments were closed since this was last asked: they want a sync in the background."""
-        before, self._segments = self._segments, len(self.log.segments)
+        before, self._segments = self._segments, self.log.active.base_offset
         return self._segments > before
 
     def epoch_for(self, offset: int) -> int:

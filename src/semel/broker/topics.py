@@ -40,7 +40,9 @@ async def create_missing(broker: BrokerContext, names: Sequence[str]) -> None:
 
 async def delete_all(broker: BrokerContext, names: Sequence[str]) -> None:
     """Remove topics that are there, in one change."""
-    await broker.store.commit([TopicGoneRow(name) for name in names])
-    for name in names:
-        broker.partitions.delete(name)
+    gone = [partition.log.topic_partition for name in names for partition in broker.partitions.of_topic(name)]
+    async with broker.cleaner.paused(gone):  # Files must not be moved under a cleaning.
+        await broker.store.commit([TopicGoneRow(name) for name in names])
+        for name in names:
+            broker.partitions.delete(name)
     broker.groups.topics_gone()
