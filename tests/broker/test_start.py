@@ -73,3 +73,37 @@ def test_a_leader_epoch_is_never_used_again_for_other_records(seed: int) -> None
     simulation.run(main())
     assert epochs == sorted(set(epochs)), "every unclean stop is followed by an epoch of its own"
     assert len(epochs) == 4
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "told"),
+    [
+        ("PLAINTEXT://0.0.0.0:9092", None, "machine:9092"),
+        ("PLAINTEXT://[::]:9092", None, "machine:9092"),
+        ("PLAINTEXT://:9092", None, "machine:9092"),
+        ("PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://elsewhere:1234", "elsewhere:1234"),
+        ("PLAINTEXT://machine:9092", None, "machine:9092"),
+    ],
+)
+def test_clients_are_never_told_to_come_to_every_address(
+    listeners: str, advertised: str | None, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka refuses such a start; here clients are told the address others reach this machine under, and so is the user."""
+    simulation = Simulation(1)
+    host = simulation.host("machine")
+    settings = {"listeners": listeners, "log.dirs": "/data"}
+    if advertised is not None:
+        settings["advertised.listeners"] = advertised
+
+    async def program(runtime: Runtime) -> None:
+        broker = Broker(BrokerConfig.of(settings), runtime)
+        await broker.start()
+        assert broker.bootstrap == told
+        await broker.stop()
+
+    async def main() -> None:
+        await host.start(program)
+
+    simulation.run(main())
+    is_guess = advertised is None and "machine" not in listeners
+    assert ("set advertised.listeners=PLAINTEXT://HOST:PORT" in caplog.text) is is_guess

@@ -441,6 +441,38 @@ def test_who_comes_beyond_the_limit_is_turned_away(world: World, caplog: pytest.
     assert any("max.connections allows 2" in record.getMessage() for record in caplog.records)
 
 
+@WORLDS
+def test_an_address_has_a_limit_of_its_own_and_limits_change(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(runtime: Runtime) -> None:
+        listener, address = await listening(runtime, config=ListenerConfig(connections_per_ip_max=1))
+        first = await raw_client(runtime, address)
+        first.transport.write(frame(b"hello"))
+        assert await first.take_frame() == b"hello"
+        second = await raw_client(runtime, address)
+        await second.lost.wait()
+        [connection] = listener.connections
+        here = connection.peer.rpartition(":")[0]
+        listener.config = ListenerConfig(
+            connections_per_ip_max=1, connections_per_ip_overrides={here: 2, "192.0.2.7": 0}
+        )
+        third = await raw_client(runtime, address)
+        third.transport.write(frame(b"now"))
+        assert await third.take_frame() == b"now"
+        first.transport.close()
+        third.transport.close()
+        while listener.connections:
+            await asyncio.sleep(0)
+        listener.config = ListenerConfig(connections_max=0)
+        await (await raw_client(runtime, address)).lost.wait()
+        assert listener.counters.turned_away == 2
+        await listener.close()
+
+    world(story)
+    assert any("max.connections.per.ip for" in record.getMessage() for record in caplog.records)
+
+
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     simulation, runtime = simulated_runtime(3)
 

@@ -5,8 +5,11 @@ bytes went is seen by counting reads of the file.
 """
 
 import asyncio
+import ipaddress
 import os
 import random
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +18,8 @@ import pytest
 from net_worlds import RawClient, in_reality, in_simulation
 from semel.runtime.bundle import Runtime
 from semel.runtime.files import File, RealFile
-from semel.runtime.network import FullSocket
+from semel.runtime.loop_thread import fastest_loop
+from semel.runtime.network import FullSocket, RealNetwork
 
 CONTENT = random.Random(1).randbytes(4_000_000)
 
@@ -163,3 +167,41 @@ def test_a_client_that_leaves_a_full_socket_costs_no_descriptor(tmp_path: Path) 
         file.close()
 
     in_reality(story)
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, fastest_loop()])
+def test_connections_get_the_buffers_that_were_asked_for(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """The system doubles what it is asked for, for its own bookkeeping; what was not asked for it tunes."""
+
+    async def sizes(**asked: int) -> tuple[int, int]:
+        network = RealNetwork()
+        made: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+        class Accepting(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as copy:
+                    send, receive = (
+                        copy.getsockopt(socket.SOL_SOCKET, option)
+                        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+                    )
+                    made.set_result((send, receive))
+
+        server = await network.listen(Accepting, "127.0.0.1", 0, **asked)
+        transport, _protocol = await network.connect(asyncio.Protocol, *server.addresses[0])
+        found = await made
+        transport.close()
+        server.close()
+        return found
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        asked = runner.run(sizes(send_buffer_bytes=20_000, receive_buffer_bytes=30_000))
+        unasked = runner.run(sizes())
+    assert asked in ((20_000, 30_000), (40_000, 60_000))
+    assert unasked != asked
+
+
+def test_a_host_knows_an_address_others_reach_it_under() -> None:
+    address = ipaddress.ip_address(RealNetwork().own_address())
+    assert not address.is_unspecified

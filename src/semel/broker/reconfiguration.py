@@ -168,6 +168,8 @@ def _take_effect(broker: BrokerContext, rows: Sequence[_Row]) -> None:
     if any(isinstance(row, BrokerConfigRow) for row in rows):
         broker.config = as_changed(broker.config, broker.store.image)
         broker.partitions.use(broker.config)
+        for notify in broker.on_reconfigured:
+            notify(broker.config)
         broker.groups.use(broker.config)
     for row in rows:
         if isinstance(row, TopicRow):

@@ -4,13 +4,15 @@ Role.   `Listener` opens a port on the runtime's network and makes an `inbound.I
 Flow.   The broker gives it a handler of frames and starts it; `close` stops accepting, lets requests that are being
         handled finish, and then ends the connections.
 Rules.  * It runs unchanged on asyncio, on uvloop and in a simulation.
-        * A client beyond `max.connections` is turned away with a line in the log.
+        * A client beyond `max.connections`, or beyond what its address may have, is turned away with a line in the log.
         * A connection on which nothing moves for `connections.max.idle.ms`, and for which nobody works, is closed.
 """
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from semel.core.wire.framing import SOCKET_REQUEST_MAX_BYTES, ReceiveBuffer
@@ -28,10 +30,15 @@ class ListenerConfig:
 
     request_max_bytes: int = SOCKET_REQUEST_MAX_BYTES  # socket.request.max.bytes
     connections_max: int = 2**31 - 1  # max.connections
+    connections_per_ip_max: int = 2**31 - 1  # max.connections.per.ip
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    """`max.connections.per.ip.overrides`: addresses with a limit of their own."""
     idle_max_ms: int = 600_000  # connections.max.idle.ms
     in_flight_max: int = 64  # Requests of one connection that are handled at a time.
     in_flight_bytes_max: int = 64 * 1024 * 1024  # Their bytes: one more request may start below this.
     backlog: int = 128  # socket.listen.backlog.size
+    send_buffer_bytes: int | None = None  # socket.send.buffer.bytes; None lets the system tune it.
+    receive_buffer_bytes: int | None = None  # socket.receive.buffer.bytes
 
     def __post_init__(self) -> None:
         for name in ("request_max_bytes", "idle_max_ms", "in_flight_max", "in_flight_bytes_max", "backlog"):
@@ -64,6 +71,7 @@ class Listener:
         self._connections: dict[
             int, InboundConnection
         ] = {}  # By age; a set's order would differ between runs.
+        self._per_host: Counter[str] = Counter()
         self._server: Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -71,7 +79,12 @@ class Listener:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the address, with the port that was chosen if 0 was asked for."""
         self._server = await self.runtime.network.listen(
-            lambda: InboundConnection(self), host, port, backlog=self.config.backlog
+            lambda: InboundConnection(self),
+            host,
+            port,
+            backlog=self.config.backlog,
+            send_buffer_bytes=self.config.send_buffer_bytes,
+            receive_buffer_bytes=self.config.receive_buffer_bytes,
         )
         self._schedule_sweep()
         return self._server.addresses[0]
@@ -100,21 +113,32 @@ class Listener:
     # From connections.
 
     def opened(self, connection: InboundConnection) -> None:
-        if len(self._connections) >= self.config.connections_max:
-            self.counters.turned_away += 1
-            _log.warning(
-                "turning %s away: %d connections are open, max.connections allows %d",
-                connection.peer,
-                len(self._connections),
-                self.config.connections_max,
-            )
-            connection.abort()
+        host = connection.peer.rpartition(":")[0]
+        config, here = self.config, self._per_host[host]
+        here_max = config.connections_per_ip_overrides.get(host, config.connections_per_ip_max)
+        if len(self._connections) >= config.connections_max:
+            self._turn_away(connection, len(self._connections), "max.connections", config.connections_max)
+            return
+        if here >= here_max:
+            self._turn_away(connection, here, f"max.connections.per.ip for {host}", here_max)
             return
         self.counters.accepted += 1
         self._connections[id(connection)] = connection
+        self._per_host[host] += 1
+
+    def _turn_away(self, connection: InboundConnection, count: int, setting: str, allowed: int) -> None:
+        self.counters.turned_away += 1
+        _log.warning(
+            "turning %s away: %d connections are open, %s allows %d", connection.peer, count, setting, allowed
+        )
+        connection.abort()
 
     def closed(self, connection: InboundConnection) -> None:
-        self._connections.pop(id(connection), None)
+        if self._connections.pop(id(connection), None) is not None:
+            host = connection.peer.rpartition(":")[0]
+            self._per_host[host] -= 1
+            if not self._per_host[host]:
+                del self._per_host[host]
         if not self._connections:
             self._empty.set()
 

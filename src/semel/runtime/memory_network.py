@@ -261,11 +261,20 @@ class HostNetwork:
         port: int,
         *,
         backlog: int = 128,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
     ) -> MemoryServer:
-        del backlog  # Accepting takes no time here, so nothing queues.
+        del (
+            backlog,
+            send_buffer_bytes,
+            receive_buffer_bytes,
+        )  # Accepting takes no time here, so nothing queues.
         if self._network.resolve(self._host, host) != self._host:
             raise OSError(errno.EADDRNOTAVAIL, f"{self._host} cannot listen as {host}")
         return self._network.listen(self._host, port, protocol_factory)
+
+    def own_address(self) -> str:
+        return self._host
 
     async def connect(
         self, protocol_factory: Callable[[], P], host: str, port: int

@@ -12,7 +12,9 @@ Rules.  * `send_file` puts bytes of a file into the stream behind what was writt
 """
 
 import asyncio
+import contextlib
 import os
+import socket
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
@@ -45,8 +47,16 @@ class Network(Protocol):
         port: int,
         *,
         backlog: int = 128,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
     ) -> Server:
-        """Accept connections, each with a new protocol. Port 0 means any that is free."""
+        """Accept connections, each with a new protocol. Port 0 means any that is free.
+
+        Buffers of a given size stay so; those of none are the system's to tune.
+        """
+
+    def own_address(self) -> str:
+        """The address under which others probably reach this host."""
 
     async def connect(
         self, protocol_factory: Callable[[], P], host: str, port: int
@@ -91,9 +101,29 @@ class RealNetwork:
         port: int,
         *,
         backlog: int = 128,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
     ) -> RealServer:
         loop = asyncio.get_running_loop()
-        return RealServer(await loop.create_server(protocol_factory, host or None, port, backlog=backlog))
+        server = await loop.create_server(
+            protocol_factory, host or None, port, backlog=backlog, start_serving=False
+        )
+        sizes = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
+        for listening in server.sockets:
+            # A copy of the descriptor: loops hand out sockets that do not let their options be set.
+            with socket.socket(fileno=os.dup(listening.fileno())) as copy:
+                for option, size in sizes:
+                    if size is not None:
+                        copy.setsockopt(socket.SOL_SOCKET, option, size)  # Connections inherit it.
+        await server.start_serving()
+        return RealServer(server)
+
+    def own_address(self) -> str:
+        for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+            with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
+                asking.connect((elsewhere, 9))  # Nothing is sent: the system only says which way it would go.
+                return str(asking.getsockname()[0])
+        return "127.0.0.1"
 
     async def connect(
         self, protocol_factory: Callable[[], P], host: str, port: int

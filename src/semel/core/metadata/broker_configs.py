@@ -62,6 +62,8 @@ _SERVED: Final[Mapping[str, str]] = {
     "log.segment.bytes": "A segment never grows beyond this.",
     "log.segment.delete.delay.ms": "How long a deleted segment's files stay on disk under another name.",
     "max.connections": "Connections beyond this are closed at once.",
+    "max.connections.per.ip": "Connections of one address beyond this are closed at once.",
+    "max.connections.per.ip.overrides": "Addresses with another such limit, as ADDRESS:COUNT with commas between.",
     "max.incremental.fetch.session.cache.slots": "How many incremental fetch sessions are kept.",
     "max.request.partition.size.limit": "The most partitions one DescribeTopicPartitions answer carries.",
     "message.max.bytes": "The largest batch that may be appended, after compression.",
@@ -75,6 +77,9 @@ _SERVED: Final[Mapping[str, str]] = {
     "offsets.topic.segment.bytes": "The size of its segments.",
     "producer.id.expiration.check.interval.ms": "How often producers are looked at for ones to forget.",
     "producer.id.expiration.ms": "A producer silent for longer is forgotten.",
+    "socket.listen.backlog.size": "How many connections the system keeps until the broker accepts them.",
+    "socket.receive.buffer.bytes": "The receive buffer of a connection; the system tunes it where this is not set.",
+    "socket.send.buffer.bytes": "The send buffer of a connection; the system tunes it where this is not set.",
     "socket.request.max.bytes": "A longer request closes its connection.",
 }
 LISTENER_ONLY: Final = frozenset(
