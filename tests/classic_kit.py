@@ -281,7 +281,7 @@ class ClassicWorld:
                 tickets.append(self.join(self.member_id(**how), **how))
             else:
                 tickets.append(self.join(instance=instance, **how))
-        self.pass_time(DELAY_MS * (len(instances) + 1))
+        self.pass_time(DELAY_MS * min(len(instances), 2))
         assert self.state == "CompletingRebalance"
         return [self.joined(ticket).member_id for ticket in tickets]
 

@@ -13,6 +13,7 @@ STEPS = st.lists(
         st.tuples(st.just("set"), st.integers(0, 4), st.integers(0, 100)),
         st.tuples(st.just("cancel"), st.integers(0, 4), st.just(0)),
         st.tuples(st.just("look"), st.just(0), st.integers(0, 120)),
+        st.tuples(st.just("take one"), st.just(0), st.integers(0, 120)),
     ),
     max_size=200,
 )
@@ -31,7 +32,11 @@ def test_it_does_what_a_dict_of_deadlines_would(steps: list[tuple[str, int, int]
             reference.pop(key, None)
         else:
             expected = sorted((k for k, (d, _) in reference.items() if d <= at), key=lambda k: reference[k])
-            assert deadlines.pop_due(at) == expected
+            if what == "look":
+                assert deadlines.pop_due(at) == expected
+            else:
+                expected = expected[:1]
+                assert deadlines.pop_first(at) == (expected[0] if expected else None)
             for gone in expected:
                 del reference[gone]
         assert deadlines.next_ms() == min((d for d, _ in reference.values()), default=None)

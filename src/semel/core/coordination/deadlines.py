@@ -56,11 +56,18 @@ class Deadlines(Generic[K]):
             heapq.heappop(heap)
         return None
 
+    def pop_first(self, now_ms: int) -> K | None:
+        """Take out the key whose deadline passed first; for those whose work may cancel what is due beside it."""
+        deadline_ms = self.next_ms()
+        if deadline_ms is None or deadline_ms > now_ms:
+            return None
+        _, _, key = heapq.heappop(self._heap)
+        del self._live[key]
+        return key
+
     def pop_due(self, now_ms: int) -> list[K]:
         """Take out every key whose deadline is now or past."""
         due = []
-        while (deadline_ms := self.next_ms()) is not None and deadline_ms <= now_ms:
-            _, _, key = heapq.heappop(self._heap)
-            del self._live[key]
+        while (key := self.pop_first(now_ms)) is not None:
             due.append(key)
         return due

@@ -181,15 +181,19 @@ class ClassicCoordinator:
     def due(self, now_ms: int) -> GroupOutcome:
         """Do what time asks for. Once a group has written a row it must be applied before it is touched again."""
         turn = Turn(now_ms)
+        timers = self._rebalance.timers
         written: set[str] = set()
-        for timer in self._rebalance.timers.pop_due(now_ms):
+        later = []
+        while (timer := timers.pop_first(now_ms)) is not None:
             if timer.group_id in written:
-                self._rebalance.timers.set(timer, now_ms)
+                later.append(timer)
                 continue
             rows = len(turn.outcome.rows)
             self._run_out(timer, turn)
             if len(turn.outcome.rows) > rows:
                 written.add(timer.group_id)
+        for timer in later:
+            timers.set(timer, now_ms)
         return turn.outcome
 
     def _run_out(self, timer: Timer, turn: Turn) -> None:

@@ -176,8 +176,6 @@ class Rebalance:
 
     def join_due(self, group: ClassicGroup, turn: Turn) -> None:
         """The time to join is over; a group that was empty may wait for more."""
-        if group.state is not ClassicGroupState.PREPARING_REBALANCE:
-            return  # The last session ended in the same moment and ended the rebalance.
         delay = group.initial_delay
         if delay is None or not delay.extended or delay.remaining_ms == 0:
             self.complete_join(group, turn)
