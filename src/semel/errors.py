@@ -221,6 +221,8 @@ class Refuse:
 
     code: ErrorCode
     reason: str
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Where single records of a batch are at fault: the index of each, and why."""
 
 
 class SemelError(Exception):

@@ -5,6 +5,7 @@ Method: small logs on a disk in memory; every refusal is followed by the questio
 
 import errno
 import logging
+import random
 from collections.abc import Callable
 
 import pytest
@@ -19,6 +20,8 @@ from semel.errors import ErrorCode, OffsetOutOfRangeError, Refuse
 from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
+
+WORDS = [b"event", b"count", b"exactly", b"once", b"partition", b"offset", b"producer", b"epoch", b"commit"]
 
 
 def test_batches_are_numbered_one_after_the_other() -> None:
@@ -219,6 +222,26 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert "record 1 has no key" in refused.reason
 
 
+def test_a_refusal_names_every_record_at_fault() -> None:
+    """As Kafka's does: a wrong time of one decides the code, and a record counts once."""
+    log = open_at(disk(), LogConfig(cleanup_compact=True, message_timestamp_before_max_ms=1000))
+    keyless, old, good = (None, NOW), (b"k", NOW - 2000), (b"k", NOW)
+    stories: list[tuple[list[tuple[bytes | None, int]], ErrorCode, list[int]]] = [
+        ([good, keyless, good, keyless], ErrorCode.INVALID_RECORD, [1, 3]),
+        ([good, old], ErrorCode.INVALID_TIMESTAMP, [1]),
+        ([keyless, old, (None, NOW - 2000)], ErrorCode.INVALID_TIMESTAMP, [0, 1, 2]),
+    ]
+    for sent, code, indexes in stories:
+        for codec in (0, 1):
+            data = build_batch([RecordInput(key, b"v", at_ms) for key, at_ms in sent], compression=codec)
+            refused = send(log, data)
+            assert isinstance(refused, Refuse)
+            assert refused.code is code
+            assert [index for index, _why in refused.record_errors] == indexes
+            assert all(why.startswith("the record has ") for _index, why in refused.record_errors)
+    assert log.log_end_offset == 0
+
+
 def test_timestamps_too_old_are_refused_where_the_topic_says_so() -> None:
     log = open_at(disk(), LogConfig(message_timestamp_before_max_ms=1000))
     refused = send(log, batch_of(b"x", timestamp_ms=NOW - 1001))
@@ -255,6 +278,20 @@ def test_a_topic_with_a_codec_of_its_own_recompresses(codec: int) -> None:
     batch.check_crc(data, 0, header)
     assert header.compression == codec
     assert [record.value for record in iter_records(data, 0, header)] == [b"a" * 300, b"b" * 300]
+
+
+@pytest.mark.parametrize(("codec", "easy", "hard"), [(1, 1, 9), (3, 1, 12), (4, 1, 19)])
+def test_a_topic_says_how_hard_to_compress(codec: int, easy: int, hard: int) -> None:
+    words = random.Random(1)
+    values = [b" ".join(words.choice(WORDS) for _ in range(20)) for _ in range(300)]
+    sizes = []
+    for level in (easy, hard):
+        log = open_at(disk(), LogConfig(compression_type=codec, compression_level=level))
+        send(log, batch_of(*values))
+        header = read_header(content(log))
+        assert [record.value for record in iter_records(content(log), 0, header)] == values
+        sizes.append(header.size_bytes)
+    assert sizes[1] < sizes[0]
 
 
 def test_trap_28_the_size_limit_holds_after_recompression() -> None:

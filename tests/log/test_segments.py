@@ -172,3 +172,26 @@ def test_other_names_are_no_segments(name: str) -> None:
 
 def test_paths_have_one_spelling() -> None:
     assert join("/data/", "orders-0", "x.log") == "/data/orders-0/x.log"
+
+
+def test_jitter_closes_segments_earlier_and_not_all_at_once() -> None:
+    """By less than the jitter, by the same after a start, and never later than `segment.ms`."""
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=400)
+    waited = []
+    for index in range(12):
+        directory = f"/data/orders-{index}"
+        for again in (False, True):
+            files = disk()
+            log = open_at(files, config, directory=directory)
+            send(log, batch_of(b"x", timestamp_ms=NOW))
+            if again:
+                log.close(NOW)
+                log = open_at(files, config, directory=directory)
+            age = 0
+            while len(log.segments) == 1:
+                age += 20
+                send(log, batch_of(b"x", timestamp_ms=NOW + age))
+            waited.append(age)
+    assert waited[::2] == waited[1::2]
+    assert all(600 < age <= 1020 for age in waited)
+    assert len(set(waited)) > 3

@@ -163,6 +163,7 @@ class BrokerConfig:
             segment_ms=min(
                 values["segment.ms"], values["max.compaction.lag.ms"] if "compact" in policy else _LONG_MAX
             ),
+            segment_jitter_ms=values["segment.jitter.ms"],
             segment_index_bytes=values["segment.index.bytes"],
             index_interval_bytes=values["index.interval.bytes"],
             retention_ms=values["retention.ms"],
@@ -179,6 +180,7 @@ class BrokerConfig:
             message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
             message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
             compression_type=_CODECS[values["compression.type"]],
+            compression_level=_level(values),
             cleanup_delete="delete" in policy,
             cleanup_compact="compact" in policy,
             min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
@@ -264,6 +266,13 @@ def _check(values: Mapping[str, Value], static: Mapping[str, str]) -> None:
 def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
     value = values[name]
     return value if isinstance(value, tuple) else ()
+
+
+def _level(values: Mapping[str, Value]) -> int | None:
+    """The level of the codec batches are stored in; None is the codec's own, which Kafka's defaults stand for."""
+    name = f"compression.{values['compression.type']}.level"
+    level = values.get(name)
+    return level if isinstance(level, int) and level != TOPIC_CONFIGS[name].default_value else None
 
 
 def listener_config(config: BrokerConfig) -> ListenerConfig:

@@ -24,6 +24,8 @@ class LogConfig:
     """`segment.bytes`: a segment never grows beyond this."""
     segment_ms: int = 7 * _DAY_MS
     """`segment.ms`: a segment whose records span more than this is closed at the next append."""
+    segment_jitter_ms: int = 0
+    """`segment.jitter.ms`: a segment is closed earlier by any time below this, so that not all are at once."""
     segment_index_bytes: int = 10 * 1024 * 1024
     """`segment.index.bytes`: a segment is closed when an index reaches this."""
     index_interval_bytes: int = 4096
@@ -48,6 +50,8 @@ class LogConfig:
     """`message.timestamp.after.max.ms`: how far it may lie ahead."""
     compression_type: int | None = None
     """`compression.type`: the codec id everything is stored in; None keeps the producer's."""
+    compression_level: int | None = None
+    """`compression.gzip.level` and its kin: how hard to compress; None as each codec does by itself."""
     cleanup_delete: bool = True
     """`cleanup.policy` contains `delete`."""
     cleanup_compact: bool = False
@@ -78,4 +82,5 @@ class LogConfig:
             timestamp_after_max_ms=self.message_timestamp_after_max_ms,
             compression_type=self.compression_type,
             keys_required=self.cleanup_compact,
+            compression_level=self.compression_level,
         )

@@ -100,6 +100,7 @@ class PartitionLog:
         self.config = config
         self._rules = config.batch_rules()
         self._is_stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self.producers.producer_id_expiration_ms = config.producer_id_expiration_ms
         for segment in self.segments:
             segment.config = config
 

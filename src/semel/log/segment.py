@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
+from crc32c import crc32c
+
 from semel.core.records import batch
 from semel.core.records.batch import HEADER_SIZE, LOG_OVERHEAD, SIZE_MIN, BatchHeader
 from semel.errors import CorruptBatchError
@@ -38,6 +40,7 @@ class Segment:
         "_bytes_since_index",
         "_files",
         "_first_timestamp",
+        "_jitter_ms",
         "base_offset",
         "config",
         "created_ms",
@@ -74,6 +77,7 @@ class Segment:
         self.created_ms = now_ms
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
+        self._jitter_ms = _jitter_ms(file.path, config) if config.segment_jitter_ms else 0
         self.max_timestamp, self.max_timestamp_offset = time_index.last or (NO_TIMESTAMP, base_offset)
 
     @classmethod
@@ -186,8 +190,11 @@ class Segment:
             return True
         first = self._first_timestamp
         if first is not None and first >= 0 and max_timestamp >= 0:
-            return max_timestamp - first > config.segment_ms
-        return self.size_bytes > 0 and self._waited_ms(max_timestamp, now_ms) > config.segment_ms
+            return max_timestamp - first > config.segment_ms - self._jitter_ms
+        return (
+            self.size_bytes > 0
+            and self._waited_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms
+        )
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How long the segment has been open: in record time where records have one, else by the clock."""
@@ -336,6 +343,11 @@ class Segment:
 
     def close(self) -> None:
         self.file.close()
+
+
+def _jitter_ms(path: str, config: LogConfig) -> int:
+    """How much earlier this segment is closed than others: by its name, so that it is the same after a start."""
+    return crc32c(path.encode()) % min(config.segment_jitter_ms, config.segment_ms)
 
 
 def _paths(directory: str, base_offset: int) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
     3-12 topics by name; 13 by id
     7+   zstd is allowed
-    8+   the reason for a refusal is part of the answer
+    8+   the reason for a refusal is part of the answer, and which records are to blame
     12+  transactions v2: a transactional producer without state must start at sequence 0
 
 A duplicate is a success with the offset it got the first time, and counted as DUPLICATE_SEQUENCE_NUMBER.
@@ -24,6 +24,7 @@ from semel.core.records.batch import (
     read_header,
 )
 from semel.core.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -111,6 +112,10 @@ def _append(
     )
     if isinstance(result, Refuse):
         answer = _refused(data.index, result.code, result.reason)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
+            for index, reason in result.record_errors
+        ]
         if result.code not in _WITHOUT_LOG_START and _is_one_batch(records):
             answer.log_start_offset = found.log.log_start_offset
         return answer, None

@@ -35,9 +35,23 @@ _ROWS: Final = (
         documentation="What becomes of old segments: deleted by age and size, compacted by key, or both.",
     ),
     ConfigKey(
-        "compression.gzip.level", INT, "-1", RangeOr(1, 9, -1), MEDIUM, synonyms=("compression.gzip.level",)
+        "compression.gzip.level",
+        INT,
+        "-1",
+        RangeOr(1, 9, -1),
+        MEDIUM,
+        synonyms=("compression.gzip.level",),
+        documentation="How hard gzip works where the broker compresses.",
     ),
-    ConfigKey("compression.lz4.level", INT, "9", Range(1, 17), MEDIUM, synonyms=("compression.lz4.level",)),
+    ConfigKey(
+        "compression.lz4.level",
+        INT,
+        "9",
+        Range(1, 17),
+        MEDIUM,
+        synonyms=("compression.lz4.level",),
+        documentation="How hard lz4 works where the broker compresses.",
+    ),
     ConfigKey(
         "compression.type",
         STRING,
@@ -48,7 +62,13 @@ _ROWS: Final = (
         documentation="The codec batches are stored in; 'producer' keeps the one they came with.",
     ),
     ConfigKey(
-        "compression.zstd.level", INT, "3", Range(-131072, 22), MEDIUM, synonyms=("compression.zstd.level",)
+        "compression.zstd.level",
+        INT,
+        "3",
+        Range(-131072, 22),
+        MEDIUM,
+        synonyms=("compression.zstd.level",),
+        documentation="How hard zstd works where the broker compresses.",
     ),
     ConfigKey(
         "delete.retention.ms",
@@ -212,6 +232,7 @@ _ROWS: Final = (
         Range(0),
         MEDIUM,
         synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        documentation="Milliseconds by which a segment may be closed earlier, so that not all are at once.",
     ),
     ConfigKey(
         "segment.ms",

@@ -42,6 +42,8 @@ class BatchRules:
     timestamp_after_max_ms: int
     compression_type: int | None
     keys_required: bool
+    compression_level: int | None = None
+    """How hard to compress where `compression_type` asks for another codec than a batch has."""
 
 
 class ValidBatch(NamedTuple):
@@ -70,13 +72,11 @@ def validate(
         return Refuse(ErrorCode.INVALID_RECORD, str(error))
     except UnsupportedCompressionError as error:
         return Refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error))
-    if from_client:
-        refused = _check_records(facts, rules, now_ms)
-        if refused is not None:
-            return refused
+    if from_client and not _are_acceptable(facts, rules, now_ms):
+        return _why_unacceptable(data, header, rules, now_ms)
     codec = rules.compression_type
     if codec is not None and not header.is_control and codec != header.compression:
-        data, header = _recompress(data, header, codec)
+        data, header = _recompress(data, header, codec, rules.compression_level)
         if header.size_bytes > rules.max_message_bytes:
             return _too_large(header.size_bytes, rules, "after recompression ")
     if len(data) > rules.segment_bytes:
@@ -162,31 +162,59 @@ def _why_unsound(
     return _invalid(f"base sequence {header.base_sequence} of producer {header.producer_id} is negative")
 
 
-def _check_records(facts: RecordFacts, rules: BatchRules, now_ms: int) -> Refuse | None:
+def _are_acceptable(facts: RecordFacts, rules: BatchRules, now_ms: int) -> bool:
+    """Whether every record may be in this topic."""
     if rules.keys_required and facts.first_without_key >= 0:
-        return _invalid(f"record {facts.first_without_key} has no key: a compacted topic needs one")
-    if rules.timestamp_type is TimestampType.CREATE_TIME:
-        largest, smallest = facts.largest_timestamp, facts.smallest_timestamp
-        if largest != NO_TIMESTAMP and largest - now_ms > rules.timestamp_after_max_ms:
-            return Refuse(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {largest} is more than {rules.timestamp_after_max_ms} ms ahead of the broker's clock "
-                f"{now_ms} (message.timestamp.after.max.ms)",
-            )
-        if smallest != NO_TIMESTAMP and now_ms - smallest > rules.timestamp_before_max_ms:
-            return Refuse(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {smallest} is more than {rules.timestamp_before_max_ms} ms before the broker's "
-                f"clock {now_ms} (message.timestamp.before.max.ms)",
-            )
+        return False
+    if rules.timestamp_type is not TimestampType.CREATE_TIME:
+        return True
+    largest, smallest = facts.largest_timestamp, facts.smallest_timestamp
+    return (largest == NO_TIMESTAMP or largest - now_ms <= rules.timestamp_after_max_ms) and (
+        smallest == NO_TIMESTAMP or now_ms - smallest <= rules.timestamp_before_max_ms
+    )
+
+
+def _why_unacceptable(
+    data: bytearray | memoryview, header: BatchHeader, rules: BatchRules, now_ms: int
+) -> Refuse:
+    """What `_are_acceptable` found wrong, record by record: a client may send the others again."""
+    code = ErrorCode.INVALID_RECORD
+    errors: list[tuple[int, str]] = []
+    for index, record in enumerate(build.iter_records(data, 0, header)):
+        why = _flaw_of_time(record.timestamp_ms, rules, now_ms)
+        if rules.keys_required and record.key is None:
+            errors.append((index, "has no key: a compacted topic needs one"))
+        elif why is not None:
+            errors.append((index, why))
+            code = ErrorCode.INVALID_TIMESTAMP  # As Kafka: one such record decides for all.
+    first, why = errors[0]
+    more = f"; {len(errors) - 1} more are refused" if len(errors) > 1 else ""
+    return Refuse(
+        code, f"record {first} {why}{more}", tuple((index, f"the record {why}") for index, why in errors)
+    )
+
+
+def _flaw_of_time(timestamp_ms: int, rules: BatchRules, now_ms: int) -> str | None:
+    if rules.timestamp_type is not TimestampType.CREATE_TIME or timestamp_ms == NO_TIMESTAMP:
+        return None
+    if timestamp_ms - now_ms > rules.timestamp_after_max_ms:
+        return (
+            f"has timestamp {timestamp_ms}, more than {rules.timestamp_after_max_ms} ms ahead of the broker's clock "
+            f"{now_ms} (message.timestamp.after.max.ms)"
+        )
+    if now_ms - timestamp_ms > rules.timestamp_before_max_ms:
+        return (
+            f"has timestamp {timestamp_ms}, more than {rules.timestamp_before_max_ms} ms before the broker's clock "
+            f"{now_ms} (message.timestamp.before.max.ms)"
+        )
     return None
 
 
 def _recompress(
-    data: bytearray | memoryview, header: BatchHeader, codec: int
+    data: bytearray | memoryview, header: BatchHeader, codec: int, level: int | None
 ) -> tuple[bytearray, BatchHeader]:
     """The same records in another codec: record bytes do not change, only how their section is packed."""
-    section = compression.compress(codec, build.records_section(data, 0, header))
+    section = compression.compress(codec, build.records_section(data, 0, header), level=level)
     size_bytes = HEADER_SIZE + len(section)
     header = header._replace(
         batch_length=size_bytes - LOG_OVERHEAD, attributes=(header.attributes & ~COMPRESSION_MASK) | codec
