@@ -25,7 +25,7 @@ _COMMITS: Final = (2, 3, 4, 5, 6, 7, 8, 9, 10)
 _FETCHES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 
 
-def _committed(
+def committed(
     group: str,
     *places: tuple[str, int, int],
     metadata: str | None = "note",
@@ -58,7 +58,7 @@ def _committed(
     return build
 
 
-def _fetched(groups: Mapping[str, Iterable[Place] | None], *, stable: bool = False, **who: Any) -> Build:
+def fetched(groups: Mapping[str, Iterable[Place] | None], *, stable: bool = False, **who: Any) -> Build:
     """An OffsetFetch of these places of each group, or of all it has."""
 
     def build(side: Side, version: int) -> Message:
@@ -161,98 +161,96 @@ BEFORE: Final = (
     Ask("find coordinator: of the group without a name", (0, 3, 6), _coordinator("")),
 )
 COMMITTING: Final = (
-    Ask("offset fetch: of a group nobody knows", _FETCHES, _fetched({"nobody": _EVERYTHING})),
-    Ask("offset fetch: all of a group nobody knows", _FETCHES[1:], _fetched({"nobody": None})),
-    Ask("offset commit: the first", _COMMITS, _committed("group", ("orders", 0, 5), ("quiet", 0, 7))),
+    Ask("offset fetch: of a group nobody knows", _FETCHES, fetched({"nobody": _EVERYTHING})),
+    Ask("offset fetch: all of a group nobody knows", _FETCHES[1:], fetched({"nobody": None})),
+    Ask("offset commit: the first", _COMMITS, committed("group", ("orders", 0, 5), ("quiet", 0, 7))),
     Ask(
         "offset commit: with a leader epoch",
         _COMMITS,
-        _committed("group", ("orders", 1, 5), leader_epoch=3, metadata=None),
+        committed("group", ("orders", 1, 5), leader_epoch=3, metadata=None),
     ),
     Ask(
         "offset commit: known and unknown partitions",
         _COMMITS,
-        _committed("group", ("orders", 0, 6), ("orders", 9, 6), ("orders", -1, 6), ("nowhere", 0, 6)),
+        committed("group", ("orders", 0, 6), ("orders", 9, 6), ("orders", -1, 6), ("nowhere", 0, 6)),
     ),
-    Ask("offset commit: only unknown ones, by nobody", _COMMITS, _committed("group", ("nowhere", 0, 6))),
-    Ask("offset commit: an offset below zero", _COMMITS, _committed("odd", ("orders", 0, -7))),
-    Ask("offset commit: nothing at all", _COMMITS, _committed("group")),
+    Ask("offset commit: only unknown ones, by nobody", _COMMITS, committed("group", ("nowhere", 0, 6))),
+    Ask("offset commit: an offset below zero", _COMMITS, committed("odd", ("orders", 0, -7))),
+    Ask("offset commit: nothing at all", _COMMITS, committed("group")),
     Ask(
-        "offset commit: a note too long", _COMMITS, _committed("group", ("orders", 0, 6), metadata="x" * 4097)
+        "offset commit: a note too long", _COMMITS, committed("group", ("orders", 0, 6), metadata="x" * 4097)
     ),
     Ask(
         "offset commit: a note just short enough",
         (9,),
-        _committed("odd", ("orders", 0, 6), metadata="x" * 4096),
+        committed("odd", ("orders", 0, 6), metadata="x" * 4096),
     ),
     Ask(
         "offset commit: a note of wide letters, too long",
         (9,),
-        _committed("odd", ("orders", 0, 6), metadata="\U0001f600" * 2049),
+        committed("odd", ("orders", 0, 6), metadata="\U0001f600" * 2049),
     ),
     Ask(
         "offset commit: a note of wide letters",
         (9,),
-        _committed("odd", ("orders", 0, 6), metadata="\U0001f600" * 2048),
+        committed("odd", ("orders", 0, 6), metadata="\U0001f600" * 2048),
     ),
     Ask(
         "offset commit: by a member nobody knows",
         _COMMITS,
-        _committed(
+        committed(
             "group", ("orders", 0, 6), ("nowhere", 0, 6), generation_id_or_member_epoch=1, member_id="m"
         ),
     ),
     Ask(
         "offset commit: in a generation nobody had",
         _COMMITS,
-        _committed("group", ("orders", 0, 6), generation_id_or_member_epoch=1),
+        committed("group", ("orders", 0, 6), generation_id_or_member_epoch=1),
     ),
     Ask(
         "offset commit: by name, without generation",
         _COMMITS,
-        _committed("group", ("orders", 0, 6), member_id="m"),
+        committed("group", ("orders", 0, 6), member_id="m"),
     ),
     Ask(
         "offset commit: by a static member nobody knows",
         (7, 8, 9, 10),
-        _committed("group", ("orders", 0, 6), group_instance_id="i"),
+        committed("group", ("orders", 0, 6), group_instance_id="i"),
     ),
     Ask(
         "offset commit: by a static member nobody knows, in a generation",
         (7, 8, 9, 10),
-        _committed("group", ("orders", 0, 6), group_instance_id="i", generation_id_or_member_epoch=0),
+        committed("group", ("orders", 0, 6), group_instance_id="i", generation_id_or_member_epoch=0),
     ),
     Ask(
         "offset commit: to a group nobody knows, in a generation",
         _COMMITS,
-        _committed("nobody", ("orders", 0, 6), generation_id_or_member_epoch=0, member_id="m"),
+        committed("nobody", ("orders", 0, 6), generation_id_or_member_epoch=0, member_id="m"),
     ),
-    Ask("offset commit: to the group without a name", _COMMITS, _committed("", ("orders", 0, 6))),
+    Ask("offset commit: to the group without a name", _COMMITS, committed("", ("orders", 0, 6))),
     Ask(
         "offset commit: kept for a while",
         (2, 3, 4),
-        _committed("short", ("orders", 0, 6), retention_ms=86_400_000),
+        committed("short", ("orders", 0, 6), retention_ms=86_400_000),
     ),
-    Ask("offset fetch: of the short", (8,), _fetched({"short": None})),
+    Ask("offset fetch: of the short", (8,), fetched({"short": None})),
 )
 FETCHING: Final = (
-    Ask("offset fetch: known and unknown", _FETCHES, _fetched({"group": _EVERYTHING})),
-    Ask("offset fetch: stable ones", (7, 8, 9, 10), _fetched({"group": _EVERYTHING}, stable=True)),
-    Ask("offset fetch: all", _FETCHES[1:], _fetched({"group": None})),
-    Ask("offset fetch: none", _FETCHES, _fetched({"group": ()})),
-    Ask("offset fetch: of the group without a name", _FETCHES, _fetched({"": _EVERYTHING})),
+    Ask("offset fetch: known and unknown", _FETCHES, fetched({"group": _EVERYTHING})),
+    Ask("offset fetch: stable ones", (7, 8, 9, 10), fetched({"group": _EVERYTHING}, stable=True)),
+    Ask("offset fetch: all", _FETCHES[1:], fetched({"group": None})),
+    Ask("offset fetch: none", _FETCHES, fetched({"group": ()})),
+    Ask("offset fetch: of the group without a name", _FETCHES, fetched({"": _EVERYTHING})),
     Ask(
         "offset fetch: of many groups",
         (8, 9, 10),
-        _fetched({"group": None, "nobody": _EVERYTHING, "odd": (("orders", 0),)}),
+        fetched({"group": None, "nobody": _EVERYTHING, "odd": (("orders", 0),)}),
     ),
-    Ask(
-        "offset fetch: by a member", (9, 10), _fetched({"group": _EVERYTHING}, member_id="m", member_epoch=3)
-    ),
+    Ask("offset fetch: by a member", (9, 10), fetched({"group": _EVERYTHING}, member_id="m", member_epoch=3)),
     Ask(
         "offset fetch: by a member of nothing",
         (9, 10),
-        _fetched({"nobody": None}, member_id="m", member_epoch=3),
+        fetched({"nobody": None}, member_id="m", member_epoch=3),
     ),
 )
 LOOKING: Final = (
@@ -285,7 +283,7 @@ DELETING: Final = (
     Ask("offset delete: of the group without a name", (0,), _forgotten("", {"orders": (0,)}), changes=True),
     Ask("offset delete: nothing", (0,), _forgotten("group", {}), changes=True),
     Ask("offset delete: nothing of nobody", (0,), _forgotten("nobody", {}), changes=True),
-    Ask("offset fetch: after deletion", (9,), _fetched({"group": None})),
+    Ask("offset fetch: after deletion", (9,), fetched({"group": None})),
     Ask(
         "delete groups: twice, and one nobody knows",
         (2,),
@@ -298,16 +296,16 @@ DELETING: Final = (
         always(delete_groups.DeleteGroupsRequest(groups_names=["odd"])),
         changes=True,
     ),
-    Ask("offset fetch: of a deleted group", (9,), _fetched({"odd": _EVERYTHING})),
+    Ask("offset fetch: of a deleted group", (9,), fetched({"odd": _EVERYTHING})),
     Ask("list groups: after deletion", (5,), _listed()),
-    Ask("offset commit: for a topic that will go", (9,), _committed("group", ("gone", 0, 6))),
+    Ask("offset commit: for a topic that will go", (9,), committed("group", ("gone", 0, 6))),
     Ask(
         "delete topics: one with offsets",
         (5,),
         always(delete_topics.DeleteTopicsRequest(topic_names=["gone"], timeout_ms=5000)),
         changes=True,
     ),
-    Ask("offset fetch: after the topic", (9, 10), _fetched({"group": None})),
+    Ask("offset fetch: after the topic", (9, 10), fetched({"group": None})),
 )
 TOO_LARGE: Final = (
     Ask(
@@ -330,12 +328,12 @@ TOO_LARGE: Final = (
         ),
         changes=True,
     ),
-    Ask("offset commit: small enough", (9,), _committed("group", ("orders", 0, 60), metadata="")),
+    Ask("offset commit: small enough", (9,), committed("group", ("orders", 0, 60), metadata="")),
     Ask(
         "offset commit: too large for the topic",
         _COMMITS,
-        _committed("group", ("orders", 0, 6), ("orders", 1, 6), ("nowhere", 1, 6), metadata="x" * 200),
+        committed("group", ("orders", 0, 6), ("orders", 1, 6), ("nowhere", 1, 6), metadata="x" * 200),
     ),
-    Ask("offset fetch: after it was too large", (9,), _fetched({"group": _EVERYTHING})),
+    Ask("offset fetch: after it was too large", (9,), fetched({"group": _EVERYTHING})),
 )
 OFFSETS: Final = (*BEFORE, *COMMITTING, *FETCHING, *LOOKING, *DELETING, *TOO_LARGE)
