@@ -1,31 +1,25 @@
-"""A member of a classic consumer group, the client's end: what it has to do next, and what the answers mean.
+"""A member of a classic group, seen from the client: it joins, learns what it owns, stays alive, leaves.
 
-Role.   `GroupMember` decides. It sends nothing and knows no clock: a consumer, a simulated one or a load generator asks
-        it for the next step, carries that out, and says how it went.
-Flow.   `next_step` -> `Send` a request -> `answered` or `unanswered`
-                    -> `Revoke` or `Take` partitions -> `done`
-                    -> `Wait`
-
-        outside ──join──▶ joined ──sync──▶ stable ──heartbeat──▶ stable
-           ▲                │                │
-           └────────────────┴────────────────┘ a rebalance, a refusal, a lost answer
-
-Rules.  * One request at a time: the coordinator answers in order, and a heartbeat behind a join would wait with it.
-        * Nothing is owned that the coordinator did not give in the generation the member is in. In an eager group
-          everything is let go before joining again; in a cooperative one what stays is kept, and what goes is let go
-          before the member joins once more so that another may have it.
-        * Who is told that it is no member has lost its partitions: it must not commit for them any more.
-        * The same group instance keeps its place when it stops: a static member does not leave.
-Elsewhere. How a leader divides: `assignors`. Bytes inside join and sync: `assignors.protocol`.
+Role.   `Member` is the client's end of JoinGroup, SyncGroup, Heartbeat and LeaveGroup. It does no I/O and has no clock:
+        every method takes what happened and the time, and returns what the shell is to do, in order.
+Flow.   `subscribe`, `polled` -> FindCoordinator -> JoinGroup -> the leader: LookAtTopics, an assignor -> SyncGroup -> Own.
+        Heartbeats by `due`. An answer or a silence that asks for it brings the member back to JoinGroup.
+Rules.  * It joins with the first poll, and leaves when the user does not poll for `max.poll.interval.ms`.
+        * Eager: everything owned is revoked before it joins. Cooperative: only what it must give up, after the assignment;
+          then it joins once more, so that others get it.
+        * A partition is owned from `Own` to the `Revoke` or `Lose` that names it. A member whose heartbeats were not
+          answered for a session, counted from when the last answered one was sent, takes everything for lost: nobody can
+          say whose it is. While JoinGroup is under way no session is counted, on either side; its answer begins one.
+        * One request that moves it on is under way at a time, and one heartbeat; an answer to any other is stale and ignored.
+        * It claims what it owns with the generation it got it in, not with the one it has joined since.
+Elsewhere. What the leader decides: `assignors`. Offsets are committed by the shell, with `identity`.
 """
 
-import enum
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from semel.core.groups.assignors import ASSIGNORS, Assignor
-from semel.core.groups.assignors.members import Member, Topics
+from semel.core.groups.assignors import ASSIGNORS
+from semel.core.groups.assignors import members as assigning
 from semel.core.groups.assignors.protocol import (
     PROTOCOL_TYPE,
     MemberAssignment,
@@ -34,336 +28,479 @@ from semel.core.groups.assignors.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from semel.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from semel.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from semel.core.groups.member_words import (
+    MOVES,
+    NO_GENERATION,
+    NO_MEMBER_ID,
+    Fail,
+    FindCoordinator,
+    GroupRequest,
+    GroupResponse,
+    Identity,
+    Instruction,
+    LookAtTopics,
+    Lose,
+    MemberConfig,
+    Own,
+    Phase,
+    Revoke,
+    Send,
+)
+from semel.core.wire.messages.heartbeat import HeartbeatRequest
+from semel.core.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from semel.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from semel.core.wire.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from semel.errors import ErrorCode, InvariantError
+from semel.errors import ConfigError, ErrorCode, InvariantError, WireError
 from semel.types import TopicPartition
 
-GroupRequest: TypeAlias = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest
-GroupResponse: TypeAlias = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse
-NO_GENERATION: Final = -1
-_MANY_LEAVE_SINCE: Final = 3
-_NOT_A_MEMBER: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-_COORDINATOR_GONE: Final = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
-)
-_AGAIN: Final = _COORDINATOR_GONE | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS}
+_ALIVE: Final = frozenset({Phase.DECIDING, Phase.SYNCING, Phase.STABLE, Phase.REVOKING})
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_WAIT: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS})
+_THROWN_OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSettings:
-    """What a member tells the coordinator, and how often."""
+class Member:
+    """One member."""
 
-    group_id: str
-    assignors: tuple[str, ...]
-    """By preference; all eager or all cooperative."""
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    heartbeat_interval_ms: int
-    retry_backoff_ms: int = 100
-    group_instance_id: str | None = None
-    rack_id: str | None = None
-
-
-class Phase(enum.Enum):
-    """Where a member stands."""
-
-    OUTSIDE = "outside"
-    JOINED = "joined"
-    STABLE = "stable"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send this to the coordinator and report the answer, or that there is none."""
-
-    request: GroupRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Revoke:
-    """Stop with these partitions; commit what was processed of them unless they are lost; then say `done`."""
-
-    partitions: tuple[TopicPartition, ...]
-    is_lost: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """These partitions are this member's from now on; say `done` when that is known."""
-
-    partitions: tuple[TopicPartition, ...]
-    generation_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do before this time; None while an answer is awaited, or for good after a failure."""
-
-    until_ms: int | None
-
-
-Step: TypeAlias = Send | Revoke | Take | Wait
-
-
-class GroupMember:
-    """One member, from its first join until it leaves."""
-
-    def __init__(self, settings: MemberSettings, topics: Sequence[str]) -> None:
-        if not settings.assignors:
-            raise ValueError(f"a member of {settings.group_id!r} needs at least one assignor")
-        chosen = [ASSIGNORS[name] for name in settings.assignors]
-        if len({one.is_cooperative for one in chosen}) > 1:
-            raise ValueError(
-                f"assignors {', '.join(settings.assignors)}: some let everything go before a rebalance and some do not; "
-                "use one kind"
+    def __init__(self, config: MemberConfig) -> None:
+        unknown = [name for name in config.partition_assignment_strategy if name not in ASSIGNORS]
+        if unknown or not config.partition_assignment_strategy:
+            raise ConfigError(
+                f"partition.assignment.strategy={','.join(config.partition_assignment_strategy)}: "
+                f"use {', '.join(sorted(ASSIGNORS))}"
             )
-        self.settings = settings
-        self.topics = tuple(topics)
-        self.phase = Phase.OUTSIDE
-        self.failure: ErrorCode | None = None
-        """Why it can never be a member again, if it cannot."""
-        self.member_id = ""
+        self.config = config
+        self.phase = Phase.OUT
+        self.topics: tuple[str, ...] = ()
+        self.member_id = NO_MEMBER_ID
         self.generation_id = NO_GENERATION
         self.owned: tuple[TopicPartition, ...] = ()
-        self.coordinator_gone = False
-        """Whether the coordinator has to be looked for; the shell sets it back."""
-        self._assignors: list[Assignor] = chosen
-        self._is_cooperative = chosen[0].is_cooperative
-        self._protocol: str | None = None
-        self._assignments: list[SyncGroupRequestAssignment] = []
+        self.group_topics: tuple[str, ...] = ()
+        """What the group is subscribed to, if this member leads it: the topics to keep an eye on."""
+        self.is_cooperative = all(
+            ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy
+        )
+        self._owned_generation = NO_GENERATION
         self._remembered: tuple[TopicPartition, ...] = ()
-        self._remembered_generation = NO_GENERATION
-        self._is_lost = False
-        self._in_flight: GroupRequest | None = None
-        self._pending: list[Revoke | Take] = []
-        self._not_before_ms = 0
-        self._heartbeat_at_ms = 0
+        self._joined_topics: tuple[str, ...] = ()
+        self._must_rejoin = False
+        self._protocol = ""
+        self._others: Sequence[JoinGroupResponseMember] = ()
+        self._divided: dict[str, int] | None = None
+        self._coordinator_known = False
+        self._finding = False
+        self._pending: GroupRequest | None = None
+        self._heartbeat: HeartbeatRequest | None = None
+        self._heartbeat_ms = 0
+        self._heard_ms = 0
+        self._polled_ms = 0
+        self._retry_ms: int | None = None
+        self._assigned: tuple[TopicPartition, ...] = ()
+        self._after_revoking: Callable[[int], list[Instruction]] | None = None
 
-    # What to do
+    @property
+    def identity(self) -> Identity:
+        """Whom commits come from; without a generation they would be refused."""
+        return Identity(
+            self.config.group_id, self.generation_id, self.member_id, self.config.group_instance_id
+        )
 
-    def next_step(self, now_ms: int) -> Step:
-        """What to do now."""
-        if self._in_flight is not None:
-            return Wait(None)
-        if self._pending:
-            return self._pending[0]
-        if self.owned and (self._is_lost or self._lets_go()):
-            self._pending.append(Revoke(self._to_let_go(), self._is_lost))
-            return self._pending[0]
-        self._is_lost = False
-        if self.phase is Phase.FAILED:
-            return Wait(None)
-        if now_ms < self._not_before_ms:
-            return Wait(self._not_before_ms)
-        match self.phase:
-            case Phase.OUTSIDE:
-                return self._send(self._join_request())
-            case Phase.JOINED:
-                return self._send(self._sync_request())
-            case Phase.STABLE if now_ms >= self._heartbeat_at_ms:
-                return self._send(self._heartbeat_request())
-            case Phase.STABLE:
-                return Wait(self._heartbeat_at_ms)
+    # What the user does
 
-    def done(self) -> None:
-        """The shell has revoked or taken what it was told to."""
-        if not self._pending:
-            raise InvariantError(f"{self.member_id}: nothing was to be revoked or taken")
-        match self._pending.pop(0):
-            case Revoke(partitions):
-                self.owned = tuple(one for one in self.owned if one not in partitions)
-            case Take(partitions):
-                self.owned = tuple(sorted({*self.owned, *partitions}))
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Want these topics from the next poll on."""
+        self.topics = tuple(sorted(set(topics)))
 
-    def subscribe(self, topics: Sequence[str]) -> None:
-        """Want other topics from now on."""
-        self.topics = tuple(topics)
-        self.rejoin()
+    def polled(self, now_ms: int) -> list[Instruction]:
+        """The user asked for records: it is alive, and wants to be in the group."""
+        self._polled_ms = now_ms
+        if self.phase is Phase.OUT and self.topics:
+            self._to(Phase.UNJOINED)
+            self._retry_ms = None
+        elif self.phase is Phase.STABLE and self._joined_topics != self.topics:
+            self._must_rejoin = True
+        return self._advance(now_ms)
 
-    def rejoin(self) -> None:
-        """Enter the next generation: the shell knows a reason, as new partitions of a topic."""
-        if self.phase is not Phase.FAILED:
-            self.phase = Phase.OUTSIDE
+    def leave(self, now_ms: int) -> list[Instruction]:
+        """The user is done."""
+        if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED):
+            return []
+        self._pending = None
+        if self.owned:
+            return self._revoke(self.owned, self._go)
+        return self._go(now_ms)
 
-    def leave(self, version: int) -> LeaveGroupRequest | None:
-        """The request that takes it out, to be sent after everything was revoked; None if it need not be sent."""
-        member_id, self.member_id = self.member_id, ""
-        self._forget_generation()
-        self._in_flight, self._pending, self.owned = None, [], ()
-        if not member_id or self.settings.group_instance_id is not None:
-            return None
-        group_id = self.settings.group_id
-        if version < _MANY_LEAVE_SINCE:
-            return LeaveGroupRequest(group_id=group_id, member_id=member_id)
-        return LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)])
+    # What the shell did
 
-    # What happened
+    def coordinator_found(self, now_ms: int) -> list[Instruction]:
+        """Requests can be sent."""
+        self._finding = False
+        self._coordinator_known = True
+        return self._advance(now_ms)
 
-    def answered(
-        self, response: GroupResponse, now_ms: int, topics: Callable[[], Topics] | None = None
-    ) -> None:
-        """The request was answered. `topics` tells a leader what there is to divide."""
-        request, self._in_flight = self._in_flight, None
-        match request, response:
-            case JoinGroupRequest(), JoinGroupResponse():
-                self._on_join(response, now_ms, topics)
-            case SyncGroupRequest(), SyncGroupResponse():
-                self._on_sync(response, now_ms)
-            case HeartbeatRequest(), HeartbeatResponse():
-                if response.error_code:
-                    self.refused(ErrorCode(response.error_code), now_ms)
-                self._heartbeat_at_ms = now_ms + self.settings.heartbeat_interval_ms
+    def coordinator_lost(self, now_ms: int) -> list[Instruction]:
+        """It cannot be found or reached at the moment."""
+        self._finding = False
+        self._coordinator_known = False
+        self._retry_ms = now_ms + self.config.retry_backoff_ms
+        return []
+
+    def revoked(self, now_ms: int) -> list[Instruction]:
+        """The user has let go of what `Revoke` named."""
+        if self.phase is not Phase.REVOKING or self._after_revoking is None:
+            return []  # It was lost in the meantime.
+        return self._after_revoking(now_ms)
+
+    def topics_known(self, topics: assigning.Topics, now_ms: int) -> list[Instruction]:
+        """What the leader asked for, or news of it at any time. A topic that does not exist is there without partitions."""
+        if not topics.keys() >= set(self.group_topics):
+            return []  # The answer to a question of an earlier generation.
+        counts = {topic: len(topics[topic]) for topic in self.group_topics}
+        if self._divided is None:
+            self._divided = counts
+        if self.phase is Phase.DECIDING:
+            return self._decide(topics)
+        if self.phase is Phase.STABLE and counts != self._divided:
+            self._must_rejoin = True
+        return self._advance(now_ms)
+
+    def answered(self, request: GroupRequest, response: GroupResponse, now_ms: int) -> list[Instruction]:
+        """The coordinator answered."""
+        if request is self._heartbeat:
+            self._heartbeat = None
+            return self._beaten(_code(response), now_ms)
+        if request is not self._pending:
+            return []
+        self._pending = None
+        match response:
+            case JoinGroupResponse():
+                return self._joined(response, now_ms)
+            case SyncGroupResponse():
+                return self._synced(response, now_ms)
             case _:
-                raise InvariantError(f"{response} does not answer {request}")
+                self._to(Phase.OUT)  # It has left. If the coordinator did not hear of it, the session ends.
+                return []
 
-    def unanswered(self, now_ms: int) -> None:
-        """The connection is gone; whether the request was carried out is unknown."""
-        request, self._in_flight = self._in_flight, None
-        self.coordinator_gone = True
-        self._back_off(now_ms)
-        if isinstance(request, SyncGroupRequest):
-            self.rejoin()
-
-    def refused(self, code: ErrorCode, now_ms: int) -> None:
-        """The coordinator refused a request of this member, be it a commit."""
-        if code in _COORDINATOR_GONE:
-            self.coordinator_gone = True
-        if code in _NOT_A_MEMBER:
-            if code is ErrorCode.UNKNOWN_MEMBER_ID:
-                self.member_id = ""
-            self._forget_generation()
-        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self.rejoin()
-        elif code in _AGAIN:
-            self._back_off(now_ms)
+    def unanswered(self, request: GroupRequest, now_ms: int) -> list[Instruction]:
+        """No answer came, or the request could not be sent."""
+        if request is self._heartbeat:
+            self._heartbeat = None
+        elif request is self._pending:
+            self._pending = None
+            if self.phase is Phase.LEAVING:
+                self._to(Phase.OUT)
+                return []
+            self._to(Phase.UNJOINED)
         else:
-            self.phase, self.failure = Phase.FAILED, code
-            self._is_lost = True
+            return []
+        return self.coordinator_lost(now_ms)
 
-    # Joining
+    def committed(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
+        """A commit with this member's identity was answered so: it tells as much as a heartbeat."""
+        return self._beaten(code, now_ms) if code and self.phase in _ALIVE else []
 
-    def _send(self, request: GroupRequest) -> Send:
-        self._in_flight = request
-        return Send(request)
+    def next_deadline_ms(self) -> int | None:
+        """When to call `due`."""
+        if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED):
+            return None
+        deadlines = [self._polled_ms + self.config.max_poll_interval_ms]
+        if self._retry_ms is not None:
+            deadlines.append(self._retry_ms)
+        if self._has_session:
+            deadlines.append(self._heard_ms + self.config.session_timeout_ms)
+            if self.phase in _ALIVE and self._heartbeat is None and self._coordinator_known:
+                deadlines.append(self._heartbeat_ms + self.config.heartbeat_interval_ms)
+        return min(deadlines)
 
-    def _lets_go(self) -> bool:
-        return self.phase is Phase.OUTSIDE and bool(self._to_let_go())
+    @property
+    def _has_session(self) -> bool:
+        """Whether the coordinator counts the time since it heard from this member; not while it joins."""
+        return self.generation_id != NO_GENERATION and (self.phase in _ALIVE or self.phase is Phase.UNJOINED)
 
-    def _to_let_go(self) -> tuple[TopicPartition, ...]:
-        """What must not be owned while joining."""
-        if self._is_lost or not self._is_cooperative:
-            return self.owned
-        return tuple(one for one in self.owned if one.topic not in self.topics)
+    def due(self, now_ms: int) -> list[Instruction]:
+        """Do what the passing of time asks for. May be called early or late."""
+        if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED):
+            return []
+        if now_ms >= self._polled_ms + self.config.max_poll_interval_ms:
+            return self._go(now_ms)
+        if self._has_session and now_ms >= self._heard_ms + self.config.session_timeout_ms:
+            self._coordinator_known = False
+            return self._start_again(now_ms, forget_member_id=False)
+        if self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
+        if (
+            self.phase in _ALIVE
+            and self.generation_id != NO_GENERATION
+            and self._coordinator_known
+            and self._heartbeat is None
+            and now_ms >= self._heartbeat_ms + self.config.heartbeat_interval_ms
+        ):
+            self._heartbeat_ms = now_ms
+            self._heartbeat = HeartbeatRequest(
+                group_id=self.config.group_id,
+                generation_id=self.generation_id,
+                member_id=self.member_id,
+                group_instance_id=self.config.group_instance_id,
+            )
+            return [Send(self._heartbeat), *self._advance(now_ms)]
+        return self._advance(now_ms)
 
-    def _join_request(self) -> JoinGroupRequest:
-        settings = self.settings
-        return JoinGroupRequest(
-            group_id=settings.group_id,
-            session_timeout_ms=settings.session_timeout_ms,
-            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+    # Going on
+
+    def _advance(self, now_ms: int) -> list[Instruction]:
+        """What can be done now towards being a member with its partitions."""
+        if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED) or self._retry_ms is not None:
+            return []
+        if not self._coordinator_known:
+            if self._finding:
+                return []
+            self._finding = True
+            return [FindCoordinator()]
+        if self.phase is Phase.STABLE and self._must_rejoin:
+            self._to(Phase.UNJOINED)
+        if self.phase is not Phase.UNJOINED:
+            return []
+        if self.owned and not self.is_cooperative:
+            return self._revoke(self.owned, self._join)
+        return self._join(now_ms)
+
+    def _revoke(
+        self, partitions: tuple[TopicPartition, ...], then: Callable[[int], list[Instruction]]
+    ) -> list[Instruction]:
+        """Have the user let go of these, and go on afterwards."""
+        self._to(Phase.REVOKING)
+
+        def go_on(now_ms: int) -> list[Instruction]:
+            self._after_revoking = None
+            self.owned = tuple(one for one in self.owned if one not in partitions)
+            return then(now_ms)
+
+        self._after_revoking = go_on
+        return [Revoke(partitions)]
+
+    def _join(self, now_ms: int) -> list[Instruction]:
+        if not self._coordinator_known:  # It got lost while partitions were let go.
+            self._to(Phase.UNJOINED)
+            return self._advance(now_ms)
+        self._to(Phase.JOINING)
+        self._must_rejoin = False
+        self._joined_topics = self.topics
+        self.group_topics = ()
+        self._divided = None
+        config = self.config
+        request = JoinGroupRequest(
+            group_id=config.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
             member_id=self.member_id,
-            group_instance_id=settings.group_instance_id,
+            group_instance_id=config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                JoinGroupRequestProtocol(name=one.name, metadata=self._subscription(one))
-                for one in self._assignors
+                JoinGroupRequestProtocol(name=name, metadata=encode_subscription(self._subscription(name)))
+                for name in config.partition_assignment_strategy
             ],
         )
+        return self._send(request, wait_ms=config.max_poll_interval_ms)
 
-    def _subscription(self, assignor: Assignor) -> bytes:
-        generation_id = self._remembered_generation
-        return encode_subscription(
-            Member(
-                member_id=self.member_id,
-                topics=self.topics,
-                owned_partitions=self.owned,
-                generation_id=self.generation_id,
-                rack_id=self.settings.rack_id,
-                user_data=assignor.user_data(self._remembered, generation_id),
-            )
+    def _subscription(self, assignor: str) -> assigning.Member:
+        generation = self._owned_generation
+        return assigning.Member(
+            member_id=self.member_id,
+            topics=self.topics,
+            owned_partitions=self.owned,
+            generation_id=generation if generation != NO_GENERATION else None,
+            rack_id=self.config.client_rack,
+            user_data=ASSIGNORS[assignor].user_data(self._remembered, generation),
         )
 
-    def _on_join(self, response: JoinGroupResponse, now_ms: int, topics: Callable[[], Topics] | None) -> None:
-        code = ErrorCode(response.error_code)
+    def _send(self, request: GroupRequest, wait_ms: int = 0) -> list[Instruction]:
+        self._pending = request
+        return [Send(request, wait_ms)]
+
+    # Answers
+
+    def _joined(self, response: JoinGroupResponse, now_ms: int) -> list[Instruction]:
+        code = _code(response)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
-            return
+            return self._join(now_ms)
         if code:
-            self.refused(code, now_ms)
-            if code is ErrorCode.REBALANCE_IN_PROGRESS:
-                self._back_off(now_ms)
-            return
-        self.phase = Phase.JOINED
+            return self._refused(code, "to let it join", now_ms)
+        if response.protocol_name not in self.config.partition_assignment_strategy:
+            reason = f"the group takes the assignor {response.protocol_name}, which it did not offer"
+            return self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reason)
+        if response.generation_id != self.generation_id or response.member_id != self.member_id:
+            # A new generation begins everybody's session; the answer to a retry in the old one does not.
+            self._heard_ms = self._heartbeat_ms = now_ms
         self.member_id = response.member_id
         self.generation_id = response.generation_id
         self._protocol = response.protocol_name
-        self._assignments = []
-        if response.leader == response.member_id and not response.skip_assignment:
-            self._assignments = self._divide(response, {} if topics is None else topics())
+        self._heartbeat = None
+        if response.leader != response.member_id:
+            return self._sync([])
+        self._others = response.members
+        self.group_topics = tuple(sorted({topic for one in self._members() for topic in one.topics}))
+        looking = LookAtTopics(self.group_topics)
+        if response.skip_assignment:  # A static leader came back to a group in which nothing has changed.
+            return [looking, *self._sync([])]
+        self._to(Phase.DECIDING)
+        return [looking]
 
-    def _divide(self, response: JoinGroupResponse, topics: Topics) -> list[SyncGroupRequestAssignment]:
-        """As a leader: what everybody gets."""
-        members = [
-            decode_subscription(one.member_id, one.metadata, one.group_instance_id)
-            for one in response.members
-        ]
-        assignor = ASSIGNORS[response.protocol_name or ""]
-        return [
-            SyncGroupRequestAssignment(
-                member_id=member_id, assignment=encode_assignment(MemberAssignment(partitions))
-            )
-            for member_id, partitions in assignor.assign(topics, members).items()
-        ]
+    def _members(self) -> list[assigning.Member]:
+        """Everybody in the group; who says nothing we understand wants nothing."""
+        found = []
+        for one in self._others:
+            try:
+                member = decode_subscription(one.member_id, one.metadata, one.group_instance_id)
+            except WireError:
+                member = assigning.Member(one.member_id, (), one.group_instance_id)
+            found.append(member)
+        return found
 
-    def _sync_request(self) -> SyncGroupRequest:
-        return SyncGroupRequest(
-            group_id=self.settings.group_id,
+    def _decide(self, topics: assigning.Topics) -> list[Instruction]:
+        divided = ASSIGNORS[self._protocol].assign(topics, self._members())
+        self._others = ()
+        return self._sync(
+            [
+                SyncGroupRequestAssignment(
+                    member_id=member_id, assignment=encode_assignment(MemberAssignment(partitions))
+                )
+                for member_id, partitions in divided.items()
+            ]
+        )
+
+    def _sync(self, assignments: list[SyncGroupRequestAssignment]) -> list[Instruction]:
+        self._to(Phase.SYNCING)
+        request = SyncGroupRequest(
+            group_id=self.config.group_id,
             generation_id=self.generation_id,
             member_id=self.member_id,
-            group_instance_id=self.settings.group_instance_id,
+            group_instance_id=self.config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=self._protocol,
-            assignments=self._assignments,
+            assignments=assignments,
+        )
+        return self._send(request, wait_ms=self.config.max_poll_interval_ms)
+
+    def _synced(self, response: SyncGroupResponse, now_ms: int) -> list[Instruction]:
+        code = _code(response)
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._to(Phase.UNJOINED)
+            return self._advance(now_ms)
+        if code:
+            return self._refused(code, "to give it partitions", now_ms)
+        try:
+            self._assigned = tuple(sorted(decode_assignment(response.assignment).partitions))
+        except WireError as error:
+            return self._fail(
+                ErrorCode.INVALID_REQUEST, f"what the leader assigned is no assignment: {error}"
+            )
+        given_up = tuple(one for one in self.owned if one not in self._assigned)
+        if not given_up:
+            self._to(Phase.STABLE)
+            return [*self._take(), *self._advance(now_ms)]
+        return self._revoke(given_up, self._settle)
+
+    def _settle(self, now_ms: int) -> list[Instruction]:
+        """What had to be given up is; the others get it once everybody has joined again."""
+        self._to(Phase.STABLE)
+        self._must_rejoin = True
+        return [*self._take(), *self._advance(now_ms)]
+
+    def _take(self) -> list[Instruction]:
+        new = tuple(one for one in self._assigned if one not in self.owned)
+        self.owned = self._remembered = self._assigned
+        self._owned_generation = self.generation_id
+        return [Own(new)]
+
+    def _beaten(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
+        """What a heartbeat was answered."""
+        if self.phase not in _ALIVE:
+            return []
+        if not code:
+            self._heard(self._heartbeat_ms)
+            return self._advance(now_ms)
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._heard(self._heartbeat_ms)
+            self._must_rejoin = True
+            return self._advance(now_ms)
+        if code in _MOVED:
+            return self.coordinator_lost(now_ms)
+        if code in _WAIT:
+            return []
+        return self._refused(code, "its heartbeat", now_ms)
+
+    def _refused(self, code: ErrorCode, what: str, now_ms: int) -> list[Instruction]:
+        """An error instead of what was asked for: try again in a while, as somebody else, or never."""
+        if code in _THROWN_OUT:
+            return self._start_again(now_ms, forget_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
+        if code in _MOVED:
+            self._to(Phase.UNJOINED)
+            return self.coordinator_lost(now_ms)
+        if code in _WAIT:
+            self._to(Phase.UNJOINED)
+            self._retry_ms = now_ms + self.config.retry_backoff_ms
+            return []
+        return self._fail(
+            code, f"the coordinator of group {self.config.group_id} refuses {what}: {code.name}"
         )
 
-    def _on_sync(self, response: SyncGroupResponse, now_ms: int) -> None:
-        if response.error_code:
-            self.refused(ErrorCode(response.error_code), now_ms)
-            self.rejoin()
-            return
-        given = decode_assignment(response.assignment).partitions
-        gone = tuple(one for one in self.owned if one not in given)
-        added = tuple(one for one in given if one not in self.owned)
-        self.phase = Phase.STABLE
-        self._heartbeat_at_ms = now_ms + self.settings.heartbeat_interval_ms
-        self._remembered, self._remembered_generation = tuple(given), self.generation_id
-        if gone:
-            self._pending.append(Revoke(gone, is_lost=False))
-            self.phase = Phase.OUTSIDE  # So that another may have them.
-        self._pending.append(Take(added, self.generation_id))
+    # Ends
 
-    def _heartbeat_request(self) -> HeartbeatRequest:
-        return HeartbeatRequest(
-            group_id=self.settings.group_id,
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.settings.group_instance_id,
+    def _start_again(self, now_ms: int, *, forget_member_id: bool) -> list[Instruction]:
+        lost = self._lose()
+        if forget_member_id:
+            self.member_id = NO_MEMBER_ID
+        self._to(Phase.UNJOINED)
+        return [*lost, *self._advance(now_ms)]
+
+    def _lose(self) -> list[Instruction]:
+        """Nothing is ours any more, and nothing that is under way counts."""
+        lost = self.owned
+        self.owned = ()
+        self.generation_id = self._owned_generation = NO_GENERATION
+        self._pending = self._heartbeat = self._after_revoking = None
+        return [Lose(lost)] if lost else []
+
+    def _go(self, _now_ms: int) -> list[Instruction]:
+        """Leave the group; a static member only stops."""
+        member_id, self.member_id = self.member_id, NO_MEMBER_ID
+        instructions = self._lose()
+        self.group_topics = ()
+        if not member_id or self.config.group_instance_id is not None or not self._coordinator_known:
+            self._to(Phase.OUT)
+            return instructions
+        self._to(Phase.LEAVING)
+        request = LeaveGroupRequest(
+            group_id=self.config.group_id, members=[MemberIdentity(member_id=member_id)]
         )
+        return [*instructions, *self._send(request)]
 
-    # Going back
+    def _fail(self, code: ErrorCode, reason: str) -> list[Instruction]:
+        self._to(Phase.FAILED)
+        return [*self._lose(), Fail(code, reason)]
 
-    def _forget_generation(self) -> None:
-        self.generation_id = NO_GENERATION
-        self._is_lost = True
-        self.rejoin()
+    def _heard(self, since_ms: int) -> None:
+        self._heard_ms = max(self._heard_ms, since_ms)
 
-    def _back_off(self, now_ms: int) -> None:
-        self._not_before_ms = now_ms + self.settings.retry_backoff_ms
+    def _to(self, phase: Phase) -> None:
+        if phase is not self.phase and phase not in MOVES[self.phase]:
+            raise InvariantError(f"a member of {self.config.group_id} cannot go from {self.phase} to {phase}")
+        self.phase = phase
+
+
+def _code(response: GroupResponse) -> ErrorCode:
+    """The answer's code; one that nobody has defined yet is an unknown error."""
+    try:
+        return ErrorCode(response.error_code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
