@@ -59,6 +59,7 @@ class _Hosted(Generic[S, E]):
     def __init__(self, index: int, partition: Partition) -> None:
         self.index = index
         self.partition = partition
+        partition.log.producers.verification_required = False  # What a coordinator writes it has checked.
         self.shard: S | None = None
         self.loading: Loading[S] | None = None
         self.retry_at_ms = 0
@@ -118,7 +119,7 @@ class CoordinatorHost(Generic[S, E]):
     @property
     def partitions_count(self) -> int:
         """How many there are; 0 while the topic is not made."""
-        return len(self._partitions.of_topic(self.topic))
+        return len(self._partitions.places(self.topic))
 
     def partition_of(self, key: str) -> int:
         """The partition that coordinates this key. The topic must be there."""
@@ -134,9 +135,9 @@ class CoordinatorHost(Generic[S, E]):
         """Have the topic there, made now if need be."""
         if self._stopped:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if self.partitions_count:
-            return ErrorCode.NONE
         if self._creation is None:
+            if self.partitions_count:
+                return ErrorCode.NONE
             self._creation = self._runtime.tasks.spawn(self._create(), name=f"create {self.topic}")
         return asyncio.shield(self._creation)
 
@@ -152,7 +153,7 @@ class CoordinatorHost(Generic[S, E]):
 
     def ask(self, key: str, operation: Operation[S, E]) -> Answer | Awaitable[Answer]:
         """Let the shard of this key decide; its answer, or a code if it cannot be asked now."""
-        if not self.partitions_count:
+        if self._creation is not None or not self.partitions_count:
             return self._ask_later(key, operation)
         return self.ask_partition(self.partition_of(key), operation)
 
@@ -199,9 +200,14 @@ class CoordinatorHost(Generic[S, E]):
         return [hosted.shard for hosted in self._hosted.values() if hosted.shard is not None]
 
     def look(self, question: Callable[[S], T]) -> list[T] | ErrorCode:
-        """What every shard says to a question that changes nothing; a code if one cannot be asked now."""
+        """What every shard says to a question that changes nothing; a code if one cannot be asked now.
+
+        Partitions that are not led here, or not made yet, have no say.
+        """
         answers: list[T] = []
-        for index in range(self.partitions_count):
+        for index, partition in enumerate(self._partitions.places(self.topic)):
+            if partition is None:
+                continue
             hosted = self._ready(index)
             if isinstance(hosted, ErrorCode):
                 return hosted
@@ -210,7 +216,7 @@ class CoordinatorHost(Generic[S, E]):
             answers.append(question(hosted.shard))
         return answers
 
-    async def append_marker(
+    def append_marker(
         self,
         index: int,
         *,
@@ -219,7 +225,7 @@ class CoordinatorHost(Generic[S, E]):
         coordinator_epoch: int,
         commit: bool,
         transaction_version: int = 0,
-    ) -> ErrorCode:
+    ) -> ErrorCode | Awaitable[ErrorCode]:
         """End a producer's transaction on this partition; NONE once the marker is as durable as the topic asks."""
         hosted = self._ready(index)
         if isinstance(hosted, ErrorCode):
@@ -240,12 +246,14 @@ class CoordinatorHost(Generic[S, E]):
             return result.code
         shard.apply_marker(producer_id, producer_epoch, commit=commit)
         self._arm(shard.next_deadline_ms())
-        if not partition.settled:
-            try:
-                await partition.settle(result.last_offset + 1)
-            except LogError as error:
-                self._failed(hosted, error)
-                return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE if partition.settled else self._marked(hosted, result.last_offset + 1)
+
+    async def _marked(self, hosted: _Hosted[S, E], end_offset: int) -> ErrorCode:
+        try:
+            await hosted.partition.settle(end_offset)
+        except LogError as error:
+            self._failed(hosted, error)
+            return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE
 
     # Outcomes

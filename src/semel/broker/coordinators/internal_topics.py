@@ -27,5 +27,6 @@ async def create_internal_topic(
     if row is None:
         row = TopicRow(name, random_uuid(runtime.dice), partitions_count, dict(configs))
         await store.commit([row])
-    if store.image.topic(name) is row:
-        partitions.ensure(row)
+    failed = await partitions.make([row])
+    if name in failed:
+        raise failed[name]
