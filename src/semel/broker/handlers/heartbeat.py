@@ -23,7 +23,7 @@ def handle(
     """Count the member's session anew, and tell it whether to join again."""
 
     def heartbeat(shard: GroupShard, ticket: Ticket, now_ms: int) -> GroupOutcome:
-        return shard.classic.heartbeat(request, ticket, now_ms)
+        return shard.heartbeat(request, ticket, now_ms)
 
     return broker.groups.ask(request.group_id, heartbeat, HeartbeatResponse, _refused)
 

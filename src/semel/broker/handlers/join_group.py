@@ -32,10 +32,10 @@ def handle(
     unique = str(random_uuid(broker.runtime.dice))
 
     def join(shard: GroupShard, ticket: Ticket, now_ms: int) -> GroupOutcome:
-        return shard.classic.join(request, ticket, caller, now_ms, unique=unique)
+        return shard.join(request, ticket, caller, now_ms, unique=unique)
 
     def refused(code: ErrorCode) -> JoinGroupResponse:
-        return JoinGroupResponse(error_code=code, member_id=request.member_id)
+        return JoinGroupResponse(error_code=code, member_id=request.member_id, protocol_name=None)
 
     answer = broker.groups.ask(request.group_id, join, JoinGroupResponse, refused)
     if context.version >= _NULL_SINCE:

@@ -22,7 +22,7 @@ def handle(
     caller = caller_of(context)
 
     def leave(shard: GroupShard, ticket: Ticket, now_ms: int) -> GroupOutcome:
-        return shard.classic.leave(request, ticket, caller, now_ms)
+        return shard.leave(request, ticket, caller, now_ms)
 
     return broker.groups.ask(request.group_id, leave, LeaveGroupResponse, _refused)
 

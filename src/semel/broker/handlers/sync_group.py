@@ -24,7 +24,7 @@ def handle(
     caller = caller_of(context)
 
     def sync(shard: GroupShard, ticket: Ticket, now_ms: int) -> GroupOutcome:
-        return shard.classic.sync(request, ticket, caller, now_ms)
+        return shard.sync(request, ticket, caller, now_ms)
 
     return broker.groups.ask(request.group_id, sync, SyncGroupResponse, _refused)
 

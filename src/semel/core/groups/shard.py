@@ -15,7 +15,7 @@ from semel.core.coordination.outcome import LogRow, Origin, Ticket
 from semel.core.groups import committing, fetching
 from semel.core.groups.classic.coordinator import ClassicCoordinator
 from semel.core.groups.consumer.coordinator import CONSUMER_GROUP_KEYS, ConsumerCoordinator
-from semel.core.groups.group import GroupOutcome, GroupPart, Groups, GroupType
+from semel.core.groups.group import Caller, GroupOutcome, GroupPart, Groups, GroupType
 from semel.core.groups.offsets import Offsets
 from semel.core.groups.rows import offset_tombstone
 from semel.core.groups.simple import SimpleGroup
@@ -24,10 +24,14 @@ from semel.core.wire.message import Row
 from semel.core.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from semel.core.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from semel.core.wire.messages.group_rows import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from semel.core.wire.messages.heartbeat import HeartbeatRequest
+from semel.core.wire.messages.join_group import JoinGroupRequest
+from semel.core.wire.messages.leave_group import LeaveGroupRequest
 from semel.core.wire.messages.list_groups import ListedGroup
 from semel.core.wire.messages.offset_commit import OffsetCommitRequest
 from semel.core.wire.messages.offset_delete import OffsetDeleteRequest
 from semel.core.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from semel.core.wire.messages.sync_group import SyncGroupRequest
 from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from semel.errors import ErrorCode, InvariantError
 
@@ -47,7 +51,7 @@ class GroupShard:
         self._routes: dict[type[Row], GroupPart] = {}
         self.classic = ClassicCoordinator(groups)
         self.host_part(self.classic, [GroupMetadataKey])
-        self.consumer = ConsumerCoordinator(groups)
+        self.consumer = ConsumerCoordinator(groups, self.classic)
         self.host_part(self.consumer, CONSUMER_GROUP_KEYS)
 
     def host_part(self, part: GroupPart, keys: Iterable[type[Row]]) -> None:
@@ -100,6 +104,47 @@ class GroupShard:
     def topics_gone(self, now_ms: int) -> None:
         """Topics were deleted: their offsets follow."""
         self._sweep.begin(now_ms)
+
+    # Members of either protocol
+
+    def join(
+        self, request: JoinGroupRequest, ticket: Ticket, caller: Caller, now_ms: int, *, unique: str
+    ) -> GroupOutcome:
+        """JoinGroup: to a classic group, or to one of KIP-848 that has members. An empty one becomes classic."""
+        group = self.consumer.group(request.group_id)
+        if group is None:
+            return self.classic.join(request, ticket, caller, now_ms, unique=unique)
+        if not group.is_empty:
+            members = self.consumer.classic_members
+            return members.join(group, request, ticket, caller, now_ms, new_member_id=unique)
+        del self.groups[request.group_id]
+        outcome = self.classic.join(request, ticket, caller, now_ms, unique=unique)
+        if request.group_id in self.groups:
+            outcome.rows = group.tombstones() + outcome.rows
+        else:  # It was refused.
+            self.groups[request.group_id] = group
+        return outcome
+
+    def sync(self, request: SyncGroupRequest, ticket: Ticket, caller: Caller, now_ms: int) -> GroupOutcome:
+        """SyncGroup."""
+        group = self.consumer.group(request.group_id)
+        if group is None or group.is_empty:
+            return self.classic.sync(request, ticket, caller, now_ms)
+        return self.consumer.classic_members.sync(group, request, ticket, now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now_ms: int) -> GroupOutcome:
+        """Heartbeat."""
+        group = self.consumer.group(request.group_id)
+        if group is None:
+            return self.classic.heartbeat(request, ticket, now_ms)
+        return self.consumer.classic_members.heartbeat(group, request, ticket, now_ms)
+
+    def leave(self, request: LeaveGroupRequest, ticket: Ticket, caller: Caller, now_ms: int) -> GroupOutcome:
+        """LeaveGroup."""
+        group = self.consumer.group(request.group_id)
+        if group is None:
+            return self.classic.leave(request, ticket, caller, now_ms)
+        return self.consumer.classic_members.leave(group, request, ticket, caller, now_ms)
 
     # Offsets
 

@@ -20,7 +20,7 @@ from semel.core.groups.classic.group import ClassicGroup
 from semel.core.groups.classic.joining import Joining
 from semel.core.groups.classic.rebalance import Rebalance, Turn
 from semel.core.groups.classic.states import ClassicGroupState
-from semel.core.groups.classic.timers import Timer, TimerKind
+from semel.core.groups.classic.timers import Timer, TimerKind, Timers
 from semel.core.groups.group import Caller, GroupOutcome, Groups, GroupType
 from semel.core.wire.message import Response
 from semel.core.wire.messages.group_rows import GroupMetadataKey, GroupMetadataValue
@@ -173,6 +173,21 @@ class ClassicCoordinator:
                     group.heard_from(member, now_ms)
                 if len(group.members) > self._rebalance.group_max_size:
                     self._rebalance.prepare(group, turn)
+        return turn.outcome
+
+    @property
+    def timers(self) -> Timers:
+        """The clocks of its groups."""
+        return self._rebalance.timers
+
+    def begin_rebalance(self, group_id: str, now_ms: int) -> GroupOutcome:
+        """Let the members of a group that was of another kind join again, each in its own session."""
+        turn = Turn(now_ms)
+        group = self.group(group_id)
+        if group is not None and group.state is ClassicGroupState.STABLE:
+            for member in group.members.values():
+                group.heard_from(member, now_ms)
+            self._rebalance.prepare(group, turn)
         return turn.outcome
 
     def next_deadline_ms(self) -> int | None:

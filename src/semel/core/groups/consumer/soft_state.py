@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from semel.core.coordination.deadlines import Deadlines
+from semel.core.groups.consumer.member import Member
 from semel.core.groups.consumer.subscriptions import TopicHashes
 from semel.core.groups.group import Groups, Topic
 
@@ -26,6 +27,8 @@ class TimerKind(IntEnum):
     """For a classic member, to ask for its part after it joined."""
     REGEX = 4
     """To resolve a group's regular expressions: at once, but not within the request that made it necessary."""
+    DOWNGRADED = 5
+    """To let the members of a group that has become classic join again: once its rows were applied."""
 
 
 class Timer(NamedTuple):
@@ -80,6 +83,11 @@ class SoftState:
         if session_timeout_ms is None:
             session_timeout_ms = self.groups.settings.group_consumer_session_timeout_ms
         self.timers.set(Timer(TimerKind.SESSION, group_id, member_id), now_ms + session_timeout_ms)
+
+    def heard_from_member(self, group_id: str, member: Member, now_ms: int) -> None:
+        """The same, for a member of either kind: a classic one has a session timeout of its own."""
+        own = None if member.classic is None else member.classic.session_timeout_ms
+        self.heard_from(group_id, member.member_id, now_ms, own)
 
     def forget_member(self, group_id: str, member_id: str) -> None:
         """Nothing is expected of it any more."""
