@@ -27,6 +27,7 @@ def test_producers_are_shown_with_their_open_transactions() -> None:
     async def story(client: Client) -> None:
         await client.create("orders")
         partition = client.partition("orders")
+        partition.log.producers.verification_required = False  # No coordinator knows of these.
         for producer_id, transactional in ((7, False), (9, True)):
             data = build_batch(
                 [RecordInput(b"k", b"v", 50), RecordInput(b"k", b"v", 60)],
@@ -160,17 +161,23 @@ def test_no_page_is_larger_than_the_broker_allows() -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_nobody_coordinates_yet(version: int) -> None:
+def test_this_broker_coordinates_groups_and_transactions(version: int) -> None:
     async def story(client: Client) -> None:
+        context = client.broker.context
         if version < 4:
-            one = await client.ask(FindCoordinatorRequest(key="group"), version)
-            assert (one.error_code, one.node_id, one.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+            one = await client.ask(FindCoordinatorRequest(key="group", key_type=min(version, 1)), version)
+            assert (one.error_code, one.node_id, one.port) == (
+                ErrorCode.NONE,
+                context.node_id,
+                context.port,
+            )
             return
         many = await client.ask(FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=1), version)
         assert [(found.key, found.error_code, found.node_id) for found in many.coordinators] == [
-            ("a", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1),
-            ("b", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1),
+            ("a", ErrorCode.NONE, context.node_id),
+            ("b", ErrorCode.NONE, context.node_id),
         ]
+        assert context.partitions.get("__transaction_state", 49) is not None
         wrong = await client.ask(FindCoordinatorRequest(coordinator_keys=["a"], key_type=5), version)
         assert [found.error_code for found in wrong.coordinators] == [ErrorCode.INVALID_REQUEST]
 

@@ -17,6 +17,7 @@ from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig, is_wildcard, listener_config
 from semel.broker.context import BrokerContext
 from semel.broker.coordinators.groups import GroupCoordinator
+from semel.broker.coordinators.transactions import TransactionCoordinator
 from semel.broker.dispatch import Dispatch
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.partitions import Partitions
@@ -83,6 +84,7 @@ class Broker:
             )  # All logs are open and as they were: the next start may trust them.
             raise
         self._context.groups.start()
+        self._context.transactions.start()
         self._context.cleaner.start()
         self._keep_going()
 
@@ -103,16 +105,19 @@ class Broker:
             epoch = 1 + max(store.image.leader_epoch_min, partitions.highest_leader_epoch())
             await store.commit([LeaderEpochRow(epoch)])
         partitions.lead()
+        producer_ids = ProducerIds(store)
+        groups = GroupCoordinator(config, runtime, store, partitions)
         return BrokerContext(
             config=config,
             runtime=runtime,
             store=store,
             partitions=partitions,
-            producer_ids=ProducerIds(store),
+            producer_ids=producer_ids,
             cluster_id=cluster_id,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.dice),
             cleaner=Cleaner(directory, runtime, lambda: self.context.config),
-            groups=GroupCoordinator(config, runtime, store, partitions),
+            groups=groups,
+            transactions=TransactionCoordinator(config, runtime, store, partitions, producer_ids, groups),
         )
 
     async def _listen(self, context: BrokerContext) -> None:
@@ -139,6 +144,7 @@ class Broker:
         """Finish what is under way, close every log, leave the mark of a clean stop."""
         if self._context is not None:
             self._context.groups.stop()  # First: members that wait for a rebalance would hold up the rest.
+            self._context.transactions.stop()
         if self._listener is not None:
             await self._listener.close()
         await self.runtime.tasks.close()

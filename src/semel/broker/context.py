@@ -10,6 +10,7 @@ from typing import NamedTuple
 from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig
 from semel.broker.coordinators.groups import GroupCoordinator
+from semel.broker.coordinators.transactions import TransactionCoordinator
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.metrics import Metrics
 from semel.broker.partitions import Partitions
@@ -40,6 +41,7 @@ class BrokerContext:
     sessions: FetchSessions
     cleaner: Cleaner
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     metrics: Metrics = field(default_factory=Metrics)
     on_reconfigured: list[Callable[[BrokerConfig], object]] = field(default_factory=list)
     """Called when the broker's settings were changed while it runs."""

@@ -44,6 +44,11 @@ SERVED: Final[dict[ApiKey, str]] = {
     ApiKey.DELETE_RECORDS: "delete_records",
     ApiKey.INIT_PRODUCER_ID: "init_producer_id",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions_to_txn",
+    ApiKey.ADD_OFFSETS_TO_TXN: "add_offsets_to_txn",
+    ApiKey.END_TXN: "end_txn",
+    ApiKey.WRITE_TXN_MARKERS: "write_txn_markers",
+    ApiKey.TXN_OFFSET_COMMIT: "txn_offset_commit",
     ApiKey.DESCRIBE_CONFIGS: "describe_configs",
     ApiKey.ALTER_CONFIGS: "alter_configs",
     ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
@@ -53,6 +58,8 @@ SERVED: Final[dict[ApiKey, str]] = {
     ApiKey.OFFSET_DELETE: "offset_delete",
     ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
     ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
+    ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
+    ApiKey.LIST_TRANSACTIONS: "list_transactions",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
     ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
@@ -90,7 +97,10 @@ class Dispatch:
         self._routes: dict[tuple[int, int], _Route] = {}
         self._requests = broker.metrics.requests
         self._shortcut = ProduceShortcut(broker.partitions, broker.metrics)
-        self.served: tuple[ServedApi, ...] = advertised(BY_KEY[key] for key in SERVED)
+        two_phase_commit = broker.transactions.settings.two_phase_commit
+        self.served: tuple[ServedApi, ...] = advertised(
+            (BY_KEY[key] for key in SERVED), unstable=[ApiKey.INIT_PRODUCER_ID] if two_phase_commit else []
+        )
 
     def __call__(self, frame: bytearray, connection: InboundConnection) -> Reply | Awaitable[Reply]:
         (key, version, correlation_id, client_id), position = framing.read_request_header(frame)

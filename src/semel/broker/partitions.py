@@ -22,7 +22,7 @@ from semel.broker.config import BrokerConfig
 from semel.broker.waiting import Waiters
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import TopicRow
-from semel.core.metadata.topic_names import METADATA_TOPIC
+from semel.core.metadata.topic_names import INTERNAL, METADATA_TOPIC
 from semel.errors import CorruptBatchError, ErrorCode, LogError, Refuse
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
@@ -54,7 +54,12 @@ class Partition:
         log.advance_high_watermark(log.log_end_offset)
 
     def append(
-        self, data: bytearray | memoryview, *, transactions_v2: bool = False, from_client: bool = True
+        self,
+        data: bytearray | memoryview,
+        *,
+        transactions_v2: bool = False,
+        from_client: bool = True,
+        verification_token: int | None = None,
     ) -> AppendResult:
         """Take a client's batch, or a coordinator's. Where `settled` says so, `settle` must follow before the answer."""
         log = self.log
@@ -65,6 +70,7 @@ class Partition:
             now_ms=now_ms,
             from_client=from_client,
             transactions_v2=transactions_v2,
+            verification_token=verification_token,
         )
         if type(result) is Appended and not log.flush_due(now_ms):
             self._show(log.log_end_offset)
@@ -327,6 +333,7 @@ class Partitions:
                     directory.adopt(topic_partition, row.topic_id)
                 leader_epoch = max(log.leader_epochs.latest, self._image.leader_epoch_min)
                 places[index] = Partition(log, row.topic_id, leader_epoch, self._runtime)
+                self._guard(log)
             elif topic_partition not in directory.damaged:
                 wanted.append(topic_partition)
         if not wanted:
@@ -345,12 +352,18 @@ class Partitions:
         places = self._by_topic[row.name]
         for log in made:
             places[log.topic_partition.partition] = Partition(log, row.topic_id, 0, self._runtime)
+            self._guard(log)
         damaged = self._directory.damaged
         if all(
             place is not None or TopicPartition(row.name, index) in damaged
             for index, place in enumerate(places)
         ):
             self._incomplete.pop(row.name, None)
+
+    def _guard(self, log: PartitionLog) -> None:
+        """Let no transaction be opened that its coordinator does not know. Coordinators see to their own topics."""
+        wanted = bool(self._config.value("transaction.partition.verification.enable"))
+        log.producers.verification_required = wanted and log.topic_partition.topic not in INTERNAL
 
     def delete(self, topic: str) -> None:
         """Take a topic's partitions out, now; their files follow."""
@@ -377,6 +390,7 @@ class Partitions:
         self.changes += 1
         for partition in self.of_topic(topic):
             partition.log.reconfigure(self._log_config(partition.log.topic_partition))
+            self._guard(partition.log)
 
     def use(self, config: BrokerConfig) -> None:
         """Let the broker's changed settings take effect on every topic."""

@@ -1,6 +1,6 @@
 """Producer ids, each given once: taken from blocks that are set aside durably before the first is used.
 
-Role.   InitProducerId asks for the next id.
+Role.   InitProducerId asks for the next id; the transaction coordinator takes what is at hand.
 Rules.  A block belongs to one run of one broker. What is left of it when the broker stops is never given away, so no
         id is given twice, whatever happens.
 """
@@ -25,12 +25,22 @@ class ProducerIds:
 
     async def next(self) -> int:
         """An id nobody had before."""
-        while self._next == self._end:
-            async with self._reserving:
-                if self._next == self._end:
-                    first = self._store.image.next_producer_id_block
-                    await self._store.commit([ProducerIdsRow(first + BLOCK_SIZE)])
-                    self._next, self._end = first, first + BLOCK_SIZE
+        while (given := self.take()) is None:
+            await self.ensure()
+        return given
+
+    def take(self) -> int | None:
+        """An id nobody had before, if one is at hand."""
+        if self._next == self._end:
+            return None
         given = self._next
         self._next += 1
         return given
+
+    async def ensure(self) -> None:
+        """Have at least one at hand; raises `LogError` if no block can be set aside."""
+        async with self._reserving:
+            if self._next == self._end:
+                first = self._store.image.next_producer_id_block
+                await self._store.commit([ProducerIdsRow(first + BLOCK_SIZE)])
+                self._next, self._end = first, first + BLOCK_SIZE

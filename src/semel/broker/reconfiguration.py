@@ -171,6 +171,7 @@ def _take_effect(broker: BrokerContext, rows: Sequence[_Row]) -> None:
         for notify in broker.on_reconfigured:
             notify(broker.config)
         broker.groups.use(broker.config)
+        broker.transactions.use(broker.config)
     for row in rows:
         if isinstance(row, TopicRow):
             broker.partitions.reconfigure(row.name)

@@ -130,6 +130,7 @@ class PartitionLog:
         now_ms: int,
         from_client: bool = True,
         transactions_v2: bool = False,
+        verification_token: int | None = None,
     ) -> AppendResult:
         """Take one batch as the leader: number it and write it, or answer why not.
 
@@ -144,7 +145,10 @@ class PartitionLog:
         data, header = valid
         if header.producer_id != NO_PRODUCER_ID:
             verdict = self.producers.judge(
-                header, by_coordinator=not from_client, transactions_v2=transactions_v2
+                header,
+                by_coordinator=not from_client,
+                transactions_v2=transactions_v2,
+                verification_token=verification_token,
             )
             if not isinstance(verdict, Append):
                 if isinstance(verdict, Duplicate):

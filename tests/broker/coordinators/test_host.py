@@ -329,14 +329,12 @@ def test_rows_of_transactions_count_from_their_marker_on_live_and_in_replay() ->
             host.tell(0, partial(in_transaction, producer_id))
         assert numbers(host) == {}
         for producer_id, commit in ((1, True), (2, False)):
-            code = await host.append_marker(
+            code = host.append_marker(
                 0, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, commit=commit
             )
             assert code is ErrorCode.NONE
         assert numbers(host) == {"by-1": 1}
-        fenced = await host.append_marker(
-            0, producer_id=1, producer_epoch=-1, coordinator_epoch=0, commit=True
-        )
+        fenced = host.append_marker(0, producer_id=1, producer_epoch=-1, coordinator_epoch=0, commit=True)
         assert fenced is ErrorCode.INVALID_PRODUCER_EPOCH
 
     async def after(client: Client) -> None:

@@ -521,3 +521,12 @@ def test_deciding_changes_nothing() -> None:
         decision = host.shard.decide_add(ID, PID, 3, [T1], client_version=2, now_ms=host.now_ms)
         assert decision.moved is not None
         assert host.transaction == before
+
+
+def test_an_empty_abort_completed_twice_is_complete() -> None:
+    host = Hosted()
+    known(host, 3)
+    host.end(PID, 3, commit=False, version=5)
+    (markers,) = host.write_markers()
+    host.complete(markers)
+    assert host.state() is TransactionState.COMPLETE_ABORT

@@ -1,6 +1,7 @@
 """ApiVersions (18), versions 0-4: what this broker serves, and the features the cluster agreed on.
 
-Features: `group.version` 1 tells clients that they may use KIP-848 groups (`group.protocol=consumer`).
+Features: `group.version` 1 tells clients that they may use KIP-848 groups (`group.protocol=consumer`),
+`transaction.version` 2 that they may use transactions v2 (KIP-890).
 """
 
 from typing import Final
@@ -10,7 +11,9 @@ from semel.core.wire.api_versions import Features, ServedApi, api_versions_respo
 from semel.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 FEATURES: Final = Features(
-    supported={"group.version": (0, 1)}, finalized={"group.version": 1}, finalized_epoch=0
+    supported={"group.version": (0, 1), "transaction.version": (0, 2)},
+    finalized={"group.version": 1, "transaction.version": 2},
+    finalized_epoch=0,
 )
 
 

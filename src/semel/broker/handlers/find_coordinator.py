@@ -50,7 +50,9 @@ def _ready(broker: BrokerContext, key_type: int) -> ErrorCode | Awaitable[ErrorC
     """Whether the coordinator of these keys can be asked; its topic is made if need be."""
     if key_type == _GROUP:
         return broker.groups.host.ensure_topic()
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE  # Transactions have no coordinator yet.
+    if key_type == _TRANSACTION:
+        return broker.transactions.host.ensure_topic()
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def _later(

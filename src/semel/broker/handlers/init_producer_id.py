@@ -1,28 +1,61 @@
-"""InitProducerId (22), versions 0-5: an identity for an idempotent producer.
+"""InitProducerId (22), versions 0-6: an identity for a producer.
 
-    3+   a producer that lost track names its id and epoch: without a transactional id it gets a new id, epoch 0
+    3+   a producer that lost track names its id and epoch: without a transactional id it gets a new id, epoch 0; with
+         one the epoch is bumped, if it is still the owner
+    4+   a producer that is no longer the owner hears PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
+    6    two-phase commit; advertised where `transaction.two.phase.commit.enable` is on
 
-Transactional ids need a transaction coordinator, which this broker does not have yet: it says so.
+With a transactional id the transaction coordinator decides. What the former owner left open is aborted first, and the
+answer is CONCURRENT_TRANSACTIONS until that is done.
 """
+
+import logging
+from collections.abc import Awaitable
 
 from semel.broker.context import BrokerContext, RequestContext
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.errors import ErrorCode, LogError
 
+_logger = logging.getLogger(__name__)
+
 
 async def handle(
     broker: BrokerContext, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse:
-    """Give an id nobody had before."""
-    if request.transactional_id is not None:
-        empty = request.transactional_id == ""
-        return _refused(ErrorCode.INVALID_REQUEST if empty else ErrorCode.NOT_COORDINATOR)
+    """Give an id nobody had before, or the next epoch of one."""
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
         return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        try:
+            return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+        except LogError:
+            return _refused(ErrorCode.KAFKA_STORAGE_ERROR)
+    if not request.transactional_id:
+        return _refused(ErrorCode.INVALID_REQUEST)
     try:
-        return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+        await broker.producer_ids.ensure()
     except LogError:
-        return _refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    answer = broker.transactions.ask(
+        request.transactional_id,
+        lambda shard, ticket, now_ms: shard.init_producer_id(
+            request, ticket, now_ms, version=context.version
+        ),
+        InitProducerIdResponse,
+        _refused,
+    )
+    response = await answer if isinstance(answer, Awaitable) else answer
+    if not response.error_code:
+        _logger.info(
+            "[TransactionCoordinator id=%d] Initialized transactionalId %s with producerId %d and producer epoch %d "
+            "on partition __transaction_state-%d",
+            broker.node_id,
+            request.transactional_id,
+            response.producer_id,
+            response.producer_epoch,
+            broker.transactions.host.partition_of(request.transactional_id),
+        )
+    return response
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

@@ -3,7 +3,8 @@
     3-12 topics by name; 13 by id
     7+   zstd is allowed
     8+   the reason for a refusal is part of the answer, and which records are to blame
-    12+  transactions v2: a transactional producer without state must start at sequence 0
+    12+  transactions v2: partitions join a transaction with the first write, and a transactional producer without state
+         must start at sequence 0
 
 A duplicate is a success with the offset it got the first time, and counted as DUPLICATE_SEQUENCE_NUMBER.
 With acks=0 there is no answer; a refusal closes the connection, which is all a client can notice.
@@ -12,8 +13,10 @@ With acks=0 there is no answer; a refusal closes the connection, which is all a 
 from collections.abc import Awaitable
 from typing import Final
 
+from semel.broker import transactional_produce
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.partitions import Partition
+from semel.broker.transactional_produce import Admission
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records.batch import (
     ATTRIBUTES_POSITION,
@@ -39,7 +42,6 @@ _ACKS: Final = (-1, 0, 1)
 _BY_ID_SINCE: Final = 13
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
-_TRANSACTIONS_V2_SINCE: Final = 12
 # Refusals that carry no log start, as in Kafka: its clients take any other one for the partition's.
 _WITHOUT_LOG_START: Final = frozenset(
     {
@@ -54,16 +56,28 @@ _WITHOUT_LOG_START: Final = frozenset(
 def handle(
     broker: BrokerContext, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append everything now; answer now, or when what was appended is as durable as its topic asks."""
+    """Append everything; a transactional producer's first write to a partition once its coordinator agrees."""
     if broker.on_first_produce is not None:
         begin, broker.on_first_produce = broker.on_first_produce, None
         begin()
+    if request.transactional_id is not None:
+        return transactional_produce.admitted(broker, request, context, _append_all)
+    return _append_all(broker, request, context)
+
+
+def _append_all(
+    broker: BrokerContext,
+    request: ProduceRequest,
+    context: RequestContext,
+    admission: Admission | None = None,
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Append everything now; answer now, or when what was appended is as durable as its topic asks."""
     waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
     responses = []
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
-            answer, partition = _append(broker, request, context, topic, data)
+            answer, partition = _append(broker, request, context, topic, data, admission)
             answers.append(answer)
             if partition is not None and not partition.settled:
                 waiting.append((partition, partition.log.log_end_offset, answer))
@@ -90,6 +104,7 @@ def _append(
     context: RequestContext,
     topic: TopicProduceData,
     data: PartitionProduceData,
+    admission: Admission | None,
 ) -> tuple[PartitionProduceResponse, Partition | None]:
     found: Partition | ErrorCode
     if context.version >= _BY_ID_SINCE:
@@ -106,10 +121,17 @@ def _append(
     records = data.records
     if not isinstance(records, bytearray | memoryview):
         records = bytearray(records or b"")
-    transactional = request.transactional_id is not None
-    result = found.append(
-        records, transactions_v2=transactional and context.version >= _TRANSACTIONS_V2_SINCE
-    )
+    if admission is None:
+        result = found.append(records)
+    else:
+        admitted = admission.get(transactional_produce.place(topic, data))
+        if isinstance(admitted, Refuse):
+            return _refused(data.index, admitted.code, admitted.reason or None), None
+        result = found.append(
+            records,
+            transactions_v2=context.version >= transactional_produce.V2_SINCE,
+            verification_token=admitted,
+        )
     if isinstance(result, Refuse):
         answer = _refused(data.index, result.code, result.reason)
         answer.record_errors = [

@@ -220,7 +220,11 @@ class TransactionShard:
     def complete(self, markers: SendMarkers, now_ms: int) -> Outcome[SendMarkers]:
         """Every partition has the marker. Said twice, or too late, it changes nothing."""
         transaction = self._transactions.get(markers.transactional_id)
-        if transaction is None or self._markers_of(transaction) != markers:
+        if (
+            transaction is None
+            or not transaction.state.is_prepared
+            or self._markers_of(transaction) != markers
+        ):
             return Outcome()
         return Outcome(rows=[rows.row_of(transaction.completed(now_ms))])
 

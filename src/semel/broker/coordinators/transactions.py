@@ -1,0 +1,227 @@
+"""The transaction coordinator: the host of `__transaction_state`, and what handlers ask of it.
+
+Role.   Handlers of every transaction API call `ask` with a transactional id and an operation of `TransactionShard`; the
+        produce handler and TxnOffsetCommit call `admit` before a producer's first write to a partition.
+Flow.   handler -> ask -> host -> shard; once a transaction's end is committed, `Markers` carries it out and the shard is
+        told that it is complete.
+Rules.  * FindCoordinator makes the topic. Without it nobody's coordinator is here: NOT_COORDINATOR.
+        * Producer ids are fetched before they run out; the shard never waits for one.
+        * Settings that change while the broker runs reach every shard.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from semel.broker.config import BrokerConfig
+from semel.broker.coordinators.groups import GroupCoordinator
+from semel.broker.coordinators.host import CoordinatorHost
+from semel.broker.coordinators.internal_topics import create_internal_topic
+from semel.broker.coordinators.tickets import Answer, answered
+from semel.broker.markers import Markers
+from semel.broker.partitions import Partitions
+from semel.broker.producer_ids import ProducerIds
+from semel.cluster.store import MetadataStore
+from semel.core.coordination.outcome import Outcome, Ticket
+from semel.core.transactions.coordinator.decision import SendMarkers, TransactionSettings
+from semel.core.transactions.coordinator.shard import TransactionShard
+from semel.core.transactions.rows import FORMAT, TOPIC
+from semel.core.wire.message import Response
+from semel.core.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from semel.errors import ErrorCode, LogError
+from semel.runtime.bundle import Runtime
+from semel.types import TopicPartition
+
+R = TypeVar("R", bound=Response)
+_logger = logging.getLogger(__name__)
+_BY_BROKERS: Final = 5
+"""The version of AddPartitionsToTxn brokers speak among themselves."""
+_RETRY_SECONDS: Final = 0.1
+
+
+class TransactionCoordinator:
+    """Every transactional id of this broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        store: MetadataStore,
+        partitions: Partitions,
+        producer_ids: ProducerIds,
+        groups: GroupCoordinator,
+    ) -> None:
+        self._settings = transaction_settings(config)
+        self._runtime = runtime
+        self._partitions = partitions
+        self._producer_ids = producer_ids
+        self._is_fetching_ids = False
+        self.markers = Markers(store, partitions, groups, runtime)
+        partitions_count: Any = config.value("transaction.state.log.num.partitions")
+        create = partial(
+            create_internal_topic,
+            store,
+            partitions,
+            runtime,
+            name=TOPIC,
+            partitions_count=partitions_count,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.value("transaction.state.log.min.isr")),
+                "segment.bytes": str(config.value("transaction.state.log.segment.bytes")),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+        self.host: CoordinatorHost[TransactionShard, SendMarkers] = CoordinatorHost(
+            topic=TOPIC,
+            row_format=FORMAT,
+            make_shard=self._make_shard,
+            create_topic=create,
+            partitions=partitions,
+            runtime=runtime,
+            run_effect=self._send_markers,
+        )
+
+    def _make_shard(self, _index: int) -> TransactionShard:
+        return TransactionShard(self._settings, self)
+
+    @property
+    def settings(self) -> TransactionSettings:
+        return self._settings
+
+    def start(self) -> None:
+        """Begin to load what is there, and to carry out what was decided before."""
+        self.host.start()
+
+    def stop(self) -> None:
+        """Answer whoever waits."""
+        self.host.stop()
+
+    def use(self, config: BrokerConfig) -> None:
+        """Let changed settings take effect."""
+        self._settings = transaction_settings(config)
+        for shard in self.host.shards:
+            shard.settings = self._settings
+
+    # Producer ids
+
+    def take(self) -> int | None:
+        """A producer id for a shard; None while the next block is being fetched."""
+        given = self._producer_ids.take()
+        if given is None and not self._is_fetching_ids:
+            self._is_fetching_ids = True
+            self._runtime.tasks.spawn(self._fetch_ids(), name="producer ids")
+        return given
+
+    async def _fetch_ids(self) -> None:
+        try:
+            await self._producer_ids.ensure()
+        except LogError as error:
+            _logger.error("no producer ids can be set aside: %s", error)
+            await self._runtime.tasks.sleep(_RETRY_SECONDS)
+        finally:
+            self._is_fetching_ids = False
+
+    # From handlers
+
+    def ask(
+        self,
+        transactional_id: str,
+        operation: Callable[[TransactionShard, Ticket, int], Outcome[SendMarkers]],
+        expected: type[R],
+        refused: Callable[[ErrorCode], R],
+    ) -> R | Awaitable[R]:
+        """Let the id's shard decide. `refused` makes the response that carries a code."""
+        if not self.host.partitions_count:
+            return refused(ErrorCode.NOT_COORDINATOR)
+        return answered(self.host.ask(transactional_id, operation), expected, refused)
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+        """Whether these partitions are in the producer's transaction; with `add` they join it."""
+        if not self.host.partitions_count:
+            return [ErrorCode.NOT_COORDINATOR] * len(partitions)
+        request = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            verify_only=not add,
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in partitions],
+        )
+        answer = self.host.ask(
+            transactional_id,
+            lambda shard, ticket, now_ms: shard.add_partitions(request, ticket, now_ms, version=_BY_BROKERS),
+        )
+        if isinstance(answer, ErrorCode | Response):
+            return _codes(answer, partitions)
+        return _codes_later(answer, partitions)
+
+    def check(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
+    ) -> ErrorCode:
+        """Whether the partition is in the producer's transaction at this very moment: no answer to give, but what a write
+        that follows without waiting may rely on."""
+        found = [ErrorCode.NOT_COORDINATOR]
+
+        def look(shard: TransactionShard, _now_ms: int) -> Outcome[SendMarkers]:
+            found[:] = shard.verify(transactional_id, producer_id, producer_epoch, [partition])
+            return Outcome()
+
+        if not self.host.partitions_count:
+            return ErrorCode.NOT_COORDINATOR
+        refused = self.host.tell(self.host.partition_of(transactional_id), look)
+        return refused or found[0]
+
+    # Markers
+
+    def _send_markers(self, index: int, markers: SendMarkers) -> None:
+        partition = self._partitions.get(TOPIC, index)
+        if partition is None:
+            return  # The topic is gone, and everything in it.
+        self.markers.send(
+            markers,
+            coordinator_epoch=partition.leader_epoch,
+            on_written=lambda: self.host.tell(index, lambda shard, now_ms: shard.complete(markers, now_ms)),
+        )
+
+
+def _codes(answer: Answer, partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
+    if isinstance(answer, ErrorCode):
+        return [answer] * len(partitions)
+    if not isinstance(answer, AddPartitionsToTxnResponse):
+        raise TypeError(f"an AddPartitionsToTxnResponse was expected, the coordinator gave {answer}")
+    (result,) = answer.results_by_transaction
+    found = {
+        (topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+        for topic in result.topic_results
+        for one in topic.results_by_partition
+    }
+    return [found[partition] for partition in partitions]
+
+
+async def _codes_later(answer: Awaitable[Answer], partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
+    return _codes(await answer, partitions)
+
+
+def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    """What governs transactions, out of the broker's settings."""
+    value: Callable[[str], Any] = config.value
+    return TransactionSettings(
+        timeout_max_ms=value("transaction.max.timeout.ms"),
+        id_expiration_ms=value("transactional.id.expiration.ms"),
+        expiration_interval_ms=value("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        two_phase_commit=value("transaction.two.phase.commit.enable"),
+    )

@@ -1,0 +1,29 @@
+"""ListTransactions (66), versions 0-2: the transactional ids coordinated here.
+
+    1+   only those whose transaction is open for longer than `duration_filter`
+    2+   only ids that match a regular expression
+
+A state nobody knows is named in the answer and matches nothing.
+"""
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.core.transactions.coordinator import listing
+from semel.core.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from semel.errors import ErrorCode
+
+
+def handle(
+    broker: BrokerContext, request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
+    """All shards together, or a code while one is being loaded."""
+    host = broker.transactions.host
+    matches = listing.filter_of(request, host.now_ms())
+    if isinstance(matches, ErrorCode):
+        return ListTransactionsResponse(error_code=matches)
+    found = host.look(lambda shard: [listing.listed(one) for one in shard if matches(one)])
+    if isinstance(found, ErrorCode):
+        return ListTransactionsResponse(error_code=found)
+    return ListTransactionsResponse(
+        unknown_state_filters=listing.unknown_states(request),
+        transaction_states=[one for shard in found for one in shard],
+    )

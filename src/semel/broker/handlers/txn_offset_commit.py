@@ -1,0 +1,75 @@
+"""TxnOffsetCommit (28), versions 0-5: offsets that become a group's when the transaction commits.
+
+    2+   COORDINATOR_LOAD_IN_PROGRESS is told as such, before COORDINATOR_NOT_AVAILABLE
+    3+   the client says which member of the group it is: one of an older generation is fenced (KIP-447)
+    4+   a transaction the partition was not added to is TRANSACTION_ABORTABLE, before INVALID_TXN_STATE
+    5+   transactions v2: the group's partition of __consumer_offsets joins the transaction by itself
+
+The transaction is looked at right before the rows are written, in one step with it: offsets that come after the marker
+would stay pending for ever.
+"""
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import Final
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.core.groups.committing import txn_commit_refused
+from semel.core.groups.rows import OFFSETS_TOPIC
+from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+
+_LOADING_SINCE: Final = 2
+_ABORTABLE_SINCE: Final = 4
+_ADDS_SINCE: Final = 5
+
+
+async def handle(
+    broker: BrokerContext, request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse:
+    """Store what may be stored, pending."""
+    version = context.version
+    response = await _commit(broker, request, version)
+    if version < _LOADING_SINCE:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return response
+
+
+async def _commit(
+    broker: BrokerContext, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
+    refused = partial(txn_commit_refused, broker.store.image, request)
+    if not request.group_id:
+        return refused(ErrorCode.INVALID_GROUP_ID)
+    ready = broker.groups.host.ensure_topic()
+    code = ready if isinstance(ready, ErrorCode) else await ready
+    if code is not ErrorCode.NONE:
+        return refused(code)
+    place = TopicPartition(OFFSETS_TOPIC, broker.groups.host.partition_of(request.group_id))
+    transaction = (request.transactional_id, request.producer_id, request.producer_epoch)
+    admitted = broker.transactions.admit(*transaction, [place], add=version >= _ADDS_SINCE)
+    (code,) = admitted if isinstance(admitted, list) else await admitted
+    if code is ErrorCode.NONE:
+        code = broker.transactions.check(*transaction, place)  # It may have ended while we waited.
+    if code is not ErrorCode.NONE:
+        return refused(_as_of(code, version))
+    answer = broker.groups.ask(
+        request.group_id,
+        lambda shard, ticket, now_ms: shard.commit_in_transaction(request, version, ticket, now_ms),
+        TxnOffsetCommitResponse,
+        refused,
+    )
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _as_of(code: ErrorCode, version: int) -> ErrorCode:
+    """The code as a client of that version knows it."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

@@ -1,0 +1,173 @@
+"""Markers: every partition of a transaction is told how it ended, until each of them knows.
+
+Role.   Carries out `SendMarkers` of the transaction coordinator: data partitions append the marker themselves, the
+        partitions of `__consumer_offsets` through the group coordinator, whose pending offsets count from then on.
+Flow.   `coordinators.transactions` calls `send` once the decision is committed; when all are written it is told by
+        `on_written`, and decides that the transaction is complete.
+Rules.  * Where every log takes its marker at once, everything is done when `send` returns: the producer's next request
+          finds the transaction complete.
+        * What a partition cannot take now is tried again, for ever, ever more slowly. Partitions that took theirs are
+          not asked again.
+        * Of two sends for one transactional id the later one counts: a shard that is loaded again sends its markers
+          again, and what was left of the first send must not meet the next transaction.
+        * A partition whose topic is gone needs none. One that refuses the epoch has seen a later one of this producer:
+          whatever was open there has ended.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from semel.broker.coordinators.groups import GroupCoordinator
+from semel.broker.partitions import Partitions
+from semel.cluster.store import MetadataStore
+from semel.core.groups.rows import OFFSETS_TOPIC
+from semel.core.transactions.coordinator.decision import SendMarkers
+from semel.errors import ErrorCode, LogError, Refuse
+from semel.runtime.bundle import Runtime
+from semel.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+_BACKOFF_SECONDS: Final = 0.02
+_BACKOFF_MAX_SECONDS: Final = 1.0
+_ENDED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+
+class Markers:
+    """Writes the markers of this broker's transactions."""
+
+    def __init__(
+        self, store: MetadataStore, partitions: Partitions, groups: GroupCoordinator, runtime: Runtime
+    ) -> None:
+        self._store = store
+        self._partitions = partitions
+        self._groups = groups
+        self._runtime = runtime
+        self._under_way: dict[str, object] = {}
+
+    def send(
+        self,
+        markers: SendMarkers,
+        *,
+        coordinator_epoch: int,
+        on_written: Callable[[], object],
+    ) -> None:
+        """Have every partition end the transaction."""
+        self._under_way.pop(markers.transactional_id, None)
+        missing, pending = self._write_all(markers, markers.partitions, coordinator_epoch)
+        if missing or pending:
+            self._runtime.tasks.spawn(
+                self._persist(markers, missing, pending, coordinator_epoch, on_written),
+                name=f"markers of {markers.transactional_id}",
+            )
+        else:
+            on_written()
+
+    async def _persist(
+        self,
+        markers: SendMarkers,
+        missing: list[TopicPartition],
+        pending: list[tuple[TopicPartition, Awaitable[ErrorCode]]],
+        coordinator_epoch: int,
+        on_written: Callable[[], object],
+    ) -> None:
+        """Wait for what is under way, and try again what failed."""
+        this = self._under_way[markers.transactional_id] = object()
+        seconds = _BACKOFF_SECONDS
+        while True:
+            for topic_partition, result in pending:
+                if _must_be_repeated(await result):
+                    missing.append(topic_partition)
+            if not missing:
+                break
+            await self._runtime.tasks.sleep(seconds)
+            seconds = min(seconds * 2, _BACKOFF_MAX_SECONDS)
+            if self._under_way.get(markers.transactional_id) is not this:
+                return
+            missing, pending = self._write_all(markers, missing, coordinator_epoch)
+        if self._under_way.get(markers.transactional_id) is this:
+            del self._under_way[markers.transactional_id]
+            on_written()
+
+    def _write_all(
+        self, markers: SendMarkers, partitions: Iterable[TopicPartition], coordinator_epoch: int
+    ) -> tuple[list[TopicPartition], list[tuple[TopicPartition, Awaitable[ErrorCode]]]]:
+        """Which could not be written, and which are being synced."""
+        missing: list[TopicPartition] = []
+        pending: list[tuple[TopicPartition, Awaitable[ErrorCode]]] = []
+        for topic_partition in partitions:
+            result = self.write(
+                topic_partition,
+                producer_id=markers.producer_id,
+                producer_epoch=markers.producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                commit=markers.commit,
+                transaction_version=markers.transaction_version,
+            )
+            if not isinstance(result, ErrorCode):
+                pending.append((topic_partition, result))
+                continue
+            if result is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._exists(topic_partition):
+                continue
+            if result in _ENDED:
+                _logger.warning(
+                    "%s takes no marker of producer %d, epoch %d (%s): it has seen a later one",
+                    topic_partition,
+                    markers.producer_id,
+                    markers.producer_epoch,
+                    result.name,
+                )
+            elif _must_be_repeated(result):
+                missing.append(topic_partition)
+        return missing, pending
+
+    def _exists(self, topic_partition: TopicPartition) -> bool:
+        row = self._store.image.topic(topic_partition.topic)
+        return row is not None and topic_partition.partition < row.partitions
+
+    def write(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> ErrorCode | Awaitable[ErrorCode]:
+        """End a producer's transaction on one partition; NONE once that is as durable as the topic asks."""
+        topic, index = topic_partition
+        if topic == OFFSETS_TOPIC:
+            return self._groups.host.append_marker(
+                index,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                commit=commit,
+                transaction_version=transaction_version,
+            )
+        partition = self._partitions.get(topic, index)
+        if partition is None:
+            return self._partitions.missing(topic, index)
+        result = partition.append_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            commit=commit,
+            transaction_version=transaction_version,
+        )
+        if isinstance(result, Refuse):
+            return result.code
+        return ErrorCode.NONE if partition.settled else _settled(partition.settle(result.last_offset + 1))
+
+
+def _must_be_repeated(code: ErrorCode) -> bool:
+    return code is not ErrorCode.NONE and code not in _ENDED
+
+
+async def _settled(settling: Awaitable[None]) -> ErrorCode:
+    try:
+        await settling
+    except LogError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE
