@@ -1,0 +1,259 @@
+"""Committed offsets are one thing for all clients: what one commits, every other one reads, and goes on from there.
+
+Method: consumers without membership (assigned by hand) of each client commit; every client then reads what is committed,
+Kafka's own tool among them, before and after the broker starts again.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+
+from compat_clients import ConfluentKafka as ConfluentDriver
+from compat_java import JavaShell
+from compat_kit import BrokerProcess, Sent, ThreadBroker
+
+PARTITIONS = 3
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+
+class Committer(ABC):
+    """A client that commits and reads commits, without joining the group."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def commit(self, bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None: ...
+
+    @abstractmethod
+    def committed(self, bootstrap: str, group: str, topic: str) -> dict[int, int]:
+        """Of all partitions; -1 where there is none."""
+
+    @abstractmethod
+    def go_on(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
+        """Begin where the group left off; the offset of the first record that comes."""
+
+
+class Confluent(Committer):
+    name = "confluent-kafka"
+
+    @contextlib.contextmanager
+    def _consumer(self, bootstrap: str, group: str) -> Iterator[Any]:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def commit(self, bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+        with self._consumer(bootstrap, group) as consumer:
+            wanted = [confluent_kafka.TopicPartition(topic, *place) for place in offsets.items()]
+            for result in consumer.commit(offsets=wanted, asynchronous=False):
+                assert result.error is None
+
+    def committed(self, bootstrap: str, group: str, topic: str) -> dict[int, int]:
+        with self._consumer(bootstrap, group) as consumer:
+            places = [confluent_kafka.TopicPartition(topic, n) for n in range(PARTITIONS)]
+            return {one.partition: max(one.offset, -1) for one in consumer.committed(places, timeout=30)}
+
+    def go_on(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
+        with self._consumer(bootstrap, group) as consumer:
+            consumer.assign([confluent_kafka.TopicPartition(topic, partition)])
+            message = consumer.poll(30)
+            assert message is not None
+            assert message.error() is None, message.error()
+            offset: int = message.offset()
+            return offset
+
+
+class KafkaPython(Committer):
+    name = "kafka-python"
+
+    @contextlib.contextmanager
+    def _consumer(self, bootstrap: str, group: str) -> Iterator[Any]:
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close(autocommit=False)
+
+    def commit(self, bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+        with self._consumer(bootstrap, group) as consumer:
+            places = {
+                kafka.TopicPartition(topic, partition): kafka.OffsetAndMetadata(offset, "by hand", -1)
+                for partition, offset in offsets.items()
+            }
+            consumer.assign(list(places))
+            consumer.commit(places)
+
+    def committed(self, bootstrap: str, group: str, topic: str) -> dict[int, int]:
+        with self._consumer(bootstrap, group) as consumer:
+            found = {n: consumer.committed(kafka.TopicPartition(topic, n)) for n in range(PARTITIONS)}
+            return {n: -1 if offset is None else offset for n, offset in found.items()}
+
+    def go_on(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
+        with self._consumer(bootstrap, group) as consumer:
+            consumer.assign([kafka.TopicPartition(topic, partition)])
+            offset: int = next(iter(consumer)).offset
+            return offset
+
+
+class Aiokafka(Committer):
+    name = "aiokafka"
+
+    @contextlib.asynccontextmanager
+    async def _consumer(self, bootstrap: str, group: str) -> Any:
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
+        )
+        await consumer.start()
+        try:
+            yield consumer
+        finally:
+            await consumer.stop()
+
+    def commit(self, bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+        async def run() -> None:
+            async with self._consumer(bootstrap, group) as consumer:
+                places = {aiokafka.TopicPartition(topic, n): (offset, "") for n, offset in offsets.items()}
+                consumer.assign(list(places))
+                await consumer.commit(places)
+
+        asyncio.run(run())
+
+    def committed(self, bootstrap: str, group: str, topic: str) -> dict[int, int]:
+        async def run() -> dict[int, int]:
+            async with self._consumer(bootstrap, group) as consumer:
+                places = {n: aiokafka.TopicPartition(topic, n) for n in range(PARTITIONS)}
+                consumer.assign(list(places.values()))
+                found = {n: await consumer.committed(place) for n, place in places.items()}
+                return {n: -1 if offset is None else offset for n, offset in found.items()}
+
+        return asyncio.run(run())
+
+    def go_on(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
+        async def run() -> int:
+            async with self._consumer(bootstrap, group) as consumer:
+                consumer.assign([aiokafka.TopicPartition(topic, partition)])
+                offset: int = (await asyncio.wait_for(consumer.getone(), 30)).offset
+                return offset
+
+        return asyncio.run(run())
+
+
+COMMITTERS = (Confluent(), KafkaPython(), Aiokafka())
+each = pytest.mark.parametrize("client", COMMITTERS, ids=lambda client: client.name)
+
+
+def fill(broker: ThreadBroker | BrokerProcess, topic: str) -> None:
+    ConfluentDriver().produce(broker.bootstrap, topic, [Sent(n % PARTITIONS, b"k", b"v") for n in range(60)])
+
+
+@pytest.mark.mission("OFF-02")
+@each
+def test_every_client_reads_what_one_commits_and_goes_on_from_there(
+    broker: ThreadBroker, topic: str, client: Committer
+) -> None:
+    fill(broker, topic)
+    group = f"group of {client.name} for {topic}"
+    client.commit(broker.bootstrap, group, topic, {0: 5, 2: 7})
+    client.commit(broker.bootstrap, group, topic, {0: 11})
+    for other in COMMITTERS:
+        assert other.committed(broker.bootstrap, group, topic) == {0: 11, 1: -1, 2: 7}
+        assert other.go_on(broker.bootstrap, group, topic, 0) == 11
+
+
+@pytest.mark.java
+@pytest.mark.mission("OFF-02")
+def test_kafkas_own_tool_reads_resets_and_deletes_offsets(
+    broker: ThreadBroker, topic: str, java_shell: JavaShell
+) -> None:
+    fill(broker, topic)
+    group = f"group-{topic}"
+    at = ("--bootstrap-server", broker.bootstrap, "--group", group)
+    client = COMMITTERS[0]
+    client.commit(broker.bootstrap, group, topic, {0: 5, 2: 7})
+    described = java_shell.tool(TOOL, *at, "--describe").output
+    assert re.findall(rf"{group} +{topic} +(\d) +(\d+) +(\d+) +(\d+)", described) == [
+        ("0", "5", "20", "15"),
+        ("2", "7", "20", "13"),
+    ]
+    for how, expected in (
+        (("--to-earliest",), {0: 0, 1: 0, 2: 0}),
+        (("--shift-by", "3"), {0: 3, 1: 3, 2: 3}),
+        (("--to-latest",), {0: 20, 1: 20, 2: 20}),
+    ):
+        run = java_shell.tool(TOOL, *at, "--reset-offsets", *how, "--topic", topic, "--execute")
+        assert run.status == 0, run.output
+        assert client.committed(broker.bootstrap, group, topic) == expected
+    run = java_shell.tool(TOOL, *at, "--delete-offsets", "--topic", f"{topic}:1")
+    assert run.status == 0, run.output
+    assert client.committed(broker.bootstrap, group, topic) == {0: 20, 1: -1, 2: 20}
+    run = java_shell.tool(TOOL, *at, "--delete")
+    assert "was successful" in run.output
+    assert client.committed(broker.bootstrap, group, topic) == {0: -1, 1: -1, 2: -1}
+    assert "GroupIdNotFoundException" in java_shell.tool(TOOL, *at, "--describe").output
+
+
+@pytest.mark.java
+def test_kafkas_formatter_prints_our_rows(broker: ThreadBroker, topic: str, java_shell: JavaShell) -> None:
+    fill(broker, topic)
+    group = f"group-{topic}"
+    COMMITTERS[1].commit(broker.bootstrap, group, topic, {0: 5})
+    COMMITTERS[0].commit(broker.bootstrap, group, topic, {0: 6, 1: 7})
+    app = broker.broker
+    assert app is not None
+    partition = app.context.groups.host.partition_of(group)
+    place = app.context.partitions.get("__consumer_offsets", partition)
+    assert place is not None
+    run = java_shell.tool(
+        CONSOLE,
+        *("--bootstrap-server", broker.bootstrap, "--topic", "__consumer_offsets"),
+        *("--partition", str(partition), "--offset", "earliest"),
+        *("--max-messages", str(place.log.log_end_offset), "--timeout-ms", "30000"),
+        *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
+    )
+    read = json.JSONDecoder().raw_decode
+    rows = [read(run.output, found.start())[0] for found in re.finditer(r'\{"key":', run.output)]
+    assert len(rows) == place.log.log_end_offset, run.output
+    own = [row for row in rows if row["key"]["data"]["group"] == group]
+    assert [
+        (row["key"]["data"]["partition"], row["value"]["data"]["offset"], row["value"]["data"]["metadata"])
+        for row in own
+    ] == [(0, 5, "by hand"), (0, 6, ""), (1, 7, "")]
+    assert {(row["key"]["type"], row["value"]["version"]) for row in own} == {(1, 4)}
+
+
+def test_commits_are_there_after_a_kill(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", num_partitions=str(PARTITIONS)) as broker:
+        fill(broker, "orders")
+        for n, client in enumerate(COMMITTERS):
+            client.commit(broker.bootstrap, f"group-{n}", "orders", {0: n, 1: n + 10})
+        broker.kill()
+        broker.start()
+        for n in range(len(COMMITTERS)):
+            assert COMMITTERS[n].committed(broker.bootstrap, f"group-{n}", "orders") == {
+                0: n,
+                1: n + 10,
+                2: -1,
+            }
