@@ -164,13 +164,13 @@ class Joining:
         instance_id = self.request.group_instance_id
         if member_id in group.pending_joins:
             if instance_id is not None:  # Ids are given out to dynamic members only.
-                self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
+                self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
             else:
                 self._add(member_id)
             return
         refused = group.check_member(member_id, instance_id)
         if refused:
-            self._refuse(refused, member_id, protocol_name=None)
+            self._refuse(refused, member_id)
             return
         member = group.members[member_id]
         leads = group.leader_id == member_id
@@ -210,8 +210,8 @@ class Joining:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
 
-    def _refuse(self, code: ErrorCode, member_id: str, *, protocol_name: str | None = "") -> None:
-        self._answer(replies.join_refused(code, member_id, protocol_name=protocol_name))
+    def _refuse(self, code: ErrorCode, member_id: str) -> None:
+        self._answer(replies.join_refused(code, member_id))
 
     def _answer(self, response: JoinGroupResponse) -> None:
         self.turn.reply(self.ticket, response)

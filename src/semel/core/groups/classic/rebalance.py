@@ -62,11 +62,9 @@ class Rebalance:
         member = group.remove(member_id)
         if member is not None:
             if member.join_ticket is not None:
-                if code is ErrorCode.FENCED_INSTANCE_ID:
-                    refused = replies.join_refused(code, member_id, protocol_name=None)
-                else:  # It may come back as somebody new.
-                    refused = replies.join_refused(code, "")
-                turn.reply(member.join_ticket, refused)
+                # One that is not fenced may come back as somebody new.
+                said = member_id if code is ErrorCode.FENCED_INSTANCE_ID else ""
+                turn.reply(member.join_ticket, replies.join_refused(code, said))
             if member.sync_ticket is not None:
                 turn.reply(member.sync_ticket, replies.sync_refused(code))
 

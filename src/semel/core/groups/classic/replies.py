@@ -14,9 +14,9 @@ from semel.errors import ErrorCode
 _MANY_LEAVE_SINCE: Final = 3
 
 
-def join_refused(code: ErrorCode, member_id: str, *, protocol_name: str | None = "") -> JoinGroupResponse:
+def join_refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     """No generation for this one."""
-    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=protocol_name)
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
 
 def joined(
