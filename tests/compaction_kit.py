@@ -1,41 +1,18 @@
 """Cleanings to test with: run at once, with or without kernels, and a log told record by record."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from semel.core.records import key_offsets as key_offsets_module
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import Record, iter_records
 from semel.core.records.key_offsets import KeyOffsets, PlainKeyOffsets
-from semel.log.compaction.cleaned_segment import Swap
-from semel.log.compaction.cleaning import CleanedGroup, CleanerLimits, Cleaning, Worked
+from semel.log.compaction.cleaning import CleanerLimits, Cleaning
 from semel.log.compaction.plan import dirtiness
 from semel.log.partition_log import PartitionLog
 from semel.log.segment import Segment
+from semel.verify.scenarios.compaction_crash import clean_in_steps
 
 SECRET = bytes(range(16))
-
-
-def steps_of(cleaning: Cleaning, log: PartitionLog, now_ms: int) -> Iterator[None]:
-    """A cleaning with its swaps, one file operation's worth of work after the other."""
-    for step in cleaning.steps():
-        match step:
-            case Worked():
-                yield
-            case CleanedGroup(old, cleaned):
-                swap = Swap(cleaning.files, log, cleaned, old, now_ms)
-                if not swap.begin():
-                    cleaned.discard()
-                    raise AssertionError("the log has other segments now")
-                swap.commit()
-                yield
-                swap.replace()
-                swap.retire()
-                yield
-                swap.settle(now_ms)
-                swap.finish()
-                swap.end()
-                yield
 
 
 def clean(
@@ -46,7 +23,7 @@ def clean(
     cleaning = Cleaning.begin(
         log, dirt, files=log._files, limits=limits or CleanerLimits(), secret=SECRET, now_ms=now_ms
     )
-    for _step in steps_of(cleaning, log, now_ms):
+    for _step in clean_in_steps(cleaning, log, now_ms):
         pass
     return cleaning
 

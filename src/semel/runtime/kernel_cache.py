@@ -31,12 +31,15 @@ def use_kernel_cache(directory: Path | None = None) -> bool:
 
 def warm() -> None:
     """Compile every kernel that is not in the cache yet."""
-    from semel.core.records import kernels, write_kernels
+    from semel.core.records import compact_kernels, kernels, write_kernels
 
     kernels.scan_kernel()
     kernels.fill_kernel()
     write_kernels.plan_kernel()
     write_kernels.write_kernel()
+    compact_kernels.note_kernel()
+    compact_kernels.sieve_kernel()
+    compact_kernels.entries_kernel()
 
 
 def _writable(directory: Path) -> bool:
