@@ -339,7 +339,29 @@ def test_what_must_go_goes_in_batches() -> None:
         outcome = log.shard.due(log.now_ms)
         sizes.append(len(outcome.rows))
         log.take(outcome)
-    assert sizes == [ROWS_MAX, ROWS_MAX, 7 + 1 + 1]  # The rest of a, a itself, and b's.
+    assert sizes == [ROWS_MAX, ROWS_MAX, 7 + 1 + 1, 0]  # The rest of a, a itself, and b's.
     assert fetched(log.shard, "a") == {}
     assert fetched(log.shard, "b") == {("orders", 0): 1}
     assert [group.group_id for group in log.shard.listed((), ())] == ["b"]
+
+
+@pytest.mark.parametrize(("rows_taken", "left"), [(60, 0), (3, 0), (0, 3)])
+def test_a_log_that_takes_small_batches_only_gets_small_batches(rows_taken: int, left: int) -> None:
+    """Refused batches shrink; where not even one row is taken, the shard comes to rest until the next look."""
+    log = Log()
+    count = 40
+    log.topics.make("wide", count)
+    for group in ("a", "b", "c"):
+        log.commit(group, {("wide", partition): 1 for partition in range(count)})
+    del log.topics.topics["wide"]
+    log.shard.topics_gone(log.now_ms)
+    looks = 0
+    while (deadline_ms := log.shard.next_deadline_ms()) is not None and deadline_ms <= log.now_ms:
+        outcome = log.shard.due(log.now_ms)
+        assert outcome.rows_only
+        if len(outcome.rows) <= rows_taken:
+            log.take(outcome)
+        looks += 1
+        assert looks < 200
+    assert len(log.shard.listed((), ())) == left
+    assert len(fetched(log.shard, "a")) == (count if left else 0)

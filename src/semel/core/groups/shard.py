@@ -78,8 +78,9 @@ class GroupShard:
             del self.groups[key.group]
             return
         part = self._routes.get(type(key))
-        if part is not None:
-            part.apply(row, origin)
+        if part is None:
+            raise InvariantError(f"a row with the key {key} is of no kind this shard has")
+        part.apply(row, origin)
 
     def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:  # noqa: ARG002  # The log has fenced it.
         self.offsets.apply_marker(producer_id, commit=commit)
@@ -98,8 +99,9 @@ class GroupShard:
 
     def due(self, now_ms: int) -> GroupOutcome:
         outcome = _merged(part.due(now_ms) for part in self._parts)
-        outcome.rows.extend(self._sweep.due(now_ms))
-        return outcome
+        if outcome.rows or outcome.replies:
+            return outcome  # What goes by itself can wait for the next time.
+        return GroupOutcome(rows=self._sweep.due(now_ms), rows_only=True)
 
     def topics_gone(self, now_ms: int) -> None:
         """Topics were deleted: their offsets follow."""

@@ -6,7 +6,8 @@ Rules.  * Kafka's rules of age: `Group.offset_expiry` says from when, topics a g
           with an offset of an open transaction keeps what it has.
         * An offset whose topic is gone, or was made again under another id, goes at any age.
         * A group without members, offsets and open transactions goes too.
-        * One look gives a bounded number of rows: they are written as one batch.
+        * One look gives a bounded number of rows: they are written as one batch. If the log takes none that large, the next
+          has half as many; a group of which it takes not even one waits for the next look.
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from semel.core.coordination.outcome import LogRow
 from semel.core.groups.group import Group, Groups, OffsetExpiry
 from semel.core.groups.offsets import Offsets
 from semel.core.groups.rows import NO_EXPIRY, CommittedOffset, offset_tombstone
+from semel.core.wire.messages.group_rows import OffsetCommitKey
 from semel.core.wire.primitives import ZERO_UUID
 
 ROWS_MAX: Final = 500
@@ -25,13 +27,18 @@ ROWS_MAX: Final = 500
 class Sweep:
     """The looks over one shard's groups."""
 
-    __slots__ = ("_groups", "_left", "_next_ms", "_offsets")
+    __slots__ = ("_groups", "_left", "_next_ms", "_offered", "_offsets", "_rows_max", "_seen")
 
     def __init__(self, groups: Groups, offsets: Offsets) -> None:
         self._groups = groups
         self._offsets = offsets
         self._left: deque[str] = deque()
         self._next_ms: int | None = None
+        self._offered: LogRow | None = (
+            None  # The first of the rows given last, and the groups they are about.
+        )
+        self._seen: list[str] = []
+        self._rows_max = ROWS_MAX
 
     def begin(self, now_ms: int) -> None:
         """Look over every group as soon as possible."""
@@ -45,16 +52,48 @@ class Sweep:
         """The rows that remove what has to go, as far as they fit into one batch."""
         if self._next_ms is None or now_ms < self._next_ms:
             return []
-        if not self._left:
+        if self._offered is None and not self._left:
             self._left.extend(self._groups.by_id)
+        self._check_taken()
         rows: list[LogRow] = []
         while self._left:
             group = self._groups.by_id.get(self._left[0])
-            if group is not None and not self._look_over(group, now_ms, rows):
-                return rows  # The batch is full; the rest of this group comes with the next.
+            if group is not None:
+                offered = len(rows)
+                is_all = self._look_over(group, now_ms, rows)
+                if len(rows) > offered:
+                    self._seen.append(group.group_id)
+                if not is_all:
+                    break  # The batch is full; the rest of this group comes with the next.
             self._left.popleft()
-        self._next_ms = now_ms + self._groups.settings.offsets_retention_check_interval_ms
+        if rows:
+            self._offered = rows[0]
+        else:
+            self._next_ms = now_ms + self._groups.settings.offsets_retention_check_interval_ms
+            self._rows_max = ROWS_MAX
         return rows
+
+    def _check_taken(self) -> None:
+        """If the log refused the rows given last, try with fewer; with none of a group where it takes not even one."""
+        offered, seen = self._offered, self._seen
+        self._offered, self._seen = None, []
+        if offered is None or self._is_gone(offered):
+            return
+        if self._rows_max == 1:
+            if self._left and self._left[0] == seen[0]:
+                self._left.popleft()
+            return
+        self._rows_max = max(1, self._rows_max // 2)
+        if self._left and self._left[0] == seen[-1]:
+            seen.pop()
+        self._left.extendleft(reversed(seen))
+
+    def _is_gone(self, tombstone: LogRow) -> bool:
+        key = tombstone.key
+        if not isinstance(key, OffsetCommitKey):
+            return True  # A group's own rows are few; they come again with the next look.
+        place = (key.group, key.topic, key.partition)
+        return self._offsets.get(*place) is None and not self._offsets.is_pending(*place)
 
     def _look_over(self, group: Group, now_ms: int, rows: list[LogRow]) -> bool:
         """Add the tombstones a group needs; whether that is all of them."""
@@ -69,7 +108,7 @@ class Sweep:
                     and self._is_old(committed, expiry, now_ms)
                     and not self._offsets.is_pending(group.group_id, topic, partition)
                 ):
-                    if len(rows) >= ROWS_MAX:
+                    if len(rows) >= self._rows_max:
                         return False
                     rows.append(offset_tombstone(group.group_id, topic, partition))
                 else:
@@ -78,7 +117,7 @@ class Sweep:
             if not all(self._is_orphan(topic, offset) for offset in pending):
                 kept += 1
             elif self._offsets.get(group.group_id, topic, partition) is None:
-                if len(rows) >= ROWS_MAX:
+                if len(rows) >= self._rows_max:
                     return False
                 rows.append(offset_tombstone(group.group_id, topic, partition))
         if not kept and expiry is not None and group.is_empty:
