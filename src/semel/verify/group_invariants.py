@@ -7,18 +7,22 @@ Rules.  What is promised:
         * Kept: whoever asks for a committed offset is told the last one that was stored, or one that was on its way. It
           never goes back, also through kills, and through power cuts if the topic of offsets is synced before answers.
         * Complete: every record that is in the log was processed by a member that owned its partition.
-        Where a power cut took rows that were not promised to survive one, generations and offsets begin anew.
+        Where a power cut took rows that were not promised to survive one, generations and offsets begin anew, and so
+        they do at every later start: a group that is left without members and offsets is forgotten then.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from semel.core.groups.rows import OFFSETS_TOPIC
 from semel.types import TopicPartition
 from semel.verify.history import Committed, CommittedSeen, Committing, History, Owned, Read, Reopened
 from semel.verify.invariants import Broken
 
-_NOTHING = -1
+_NOTHING: Final = -1
+_UNSURE: Final = (None, "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE")
+"""No answer, or one that says that the coordinator could not go on: stored or not, nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,8 @@ class _Commit:
         return self.code == "NONE"
 
     @property
-    def may_be_stored(self) -> bool:
-        return self.code is None or self.is_stored
+    def is_unsure(self) -> bool:
+        return self.code in _UNSURE
 
 
 def judge(history: History, group: set[str]) -> list[Broken]:
@@ -59,23 +63,25 @@ def judge(history: History, group: set[str]) -> list[Broken]:
 
 
 class _Eras:
-    """Times between power cuts that took unpromised rows of the group's topic."""
+    """Times after losses of the group's rows that nobody promised against."""
 
     def __init__(self, history: History) -> None:
-        self._starts = [
-            opened.at
-            for opened in history.of(Reopened)
-            if any(
-                before.topic == OFFSETS_TOPIC
-                and not before.synced_answers
-                and opened.power_was_cut
-                and (place not in opened.after or opened.after[place].end < before.end)
-                for place, before in opened.before.items()
-            )
-        ]
+        self._starts: list[float] = []
+        for opened in history.of(Reopened):
+            if self._starts or _lost_unpromised_rows(opened):
+                self._starts.append(opened.at)
 
     def at(self, moment: float) -> int:
         return sum(start <= moment for start in self._starts)
+
+
+def _lost_unpromised_rows(opened: Reopened) -> bool:
+    return opened.power_was_cut and any(
+        before.topic == OFFSETS_TOPIC
+        and not before.synced_answers
+        and (place not in opened.after or opened.after[place].end < before.end)
+        for place, before in opened.before.items()
+    )
 
 
 def _one_owner(history: History, eras: _Eras) -> Iterator[Broken]:
@@ -144,7 +150,9 @@ def _kept(history: History, eras: _Eras, commits: dict[TopicPartition, list[_Com
             possible = {
                 one.offset
                 for one in of_partition
-                if one.may_be_stored and one.sent_at <= seen.at and _may_be_last(one, last, era)
+                if (one.is_stored or one.is_unsure)
+                and one.sent_at <= seen.at
+                and _may_be_last(one, last, era)
             }
             if last is None or last.era < era:
                 possible.add(_NOTHING)
@@ -162,8 +170,8 @@ def _may_be_last(one: _Commit, last: _Commit | None, era: int) -> bool:
         return True  # After a loss that was not promised against, anything that was stored before.
     if one.order >= last.order:
         return True
-    # An unanswered commit may arrive late, on a connection its member has given up, while its generation lasts.
-    return one.code is None and (one.era, one.generation_id) == (last.era, last.generation_id)
+    # An unsure commit may arrive late, on a connection its member has given up, while its generation lasts.
+    return one.is_unsure and (one.era, one.generation_id) == (last.era, last.generation_id)
 
 
 def _complete(history: History, group: set[str]) -> Iterator[Broken]:

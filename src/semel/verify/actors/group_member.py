@@ -2,7 +2,7 @@
 
 Role.   Carries out what `core.groups.member` decides, reads and commits beside it, and writes down what it was told it
         owns, what it read, what it committed and where it was told to begin.
-Flow.   one task keeps the membership: join, sync, heartbeat, revoke, take
+Flow.   one task polls: what the member says is carried out, each request in a task of its own
         one task reads: where to begin (OffsetFetch) -> fetch -> records into the history -> now and then a commit
 Rules.  * It commits only what it has read, only in the generation it read it in, and never for what it lost.
         * What arrives for a partition that was revoked meanwhile is not processed.
@@ -11,26 +11,35 @@ Rules.  * It commits only what it has read, only in the generation it read it in
 """
 
 import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from semel.core.groups.assignors.members import Topics, without_racks
-from semel.core.groups.member import (
-    GroupMember,
+from semel.core.groups.assignors.members import without_racks
+from semel.core.groups.member import Member
+from semel.core.groups.member_words import (
+    NO_GENERATION,
+    Fail,
+    FindCoordinator,
     GroupRequest,
     GroupResponse,
-    MemberSettings,
+    Identity,
+    Instruction,
+    LookAtTopics,
+    Lose,
+    MemberConfig,
+    Own,
     Phase,
     Revoke,
     Send,
-    Take,
-    Wait,
 )
 from semel.core.records import batch
 from semel.core.records.build import iter_records
 from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.core.wire.messages.heartbeat import HeartbeatRequest
 from semel.core.wire.messages.join_group import JoinGroupRequest
+from semel.core.wire.messages.leave_group import LeaveGroupRequest
 from semel.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -42,6 +51,7 @@ from semel.core.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from semel.core.wire.messages.sync_group import SyncGroupRequest
 from semel.errors import DisconnectedError, ErrorCode
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
@@ -50,11 +60,12 @@ from semel.verify.history import Committed, CommittedSeen, Committing, Owned, Re
 from semel.verify.world import World
 
 _FETCH_VERSION: Final = 11
+_FIND_COORDINATOR_VERSION: Final = 2
 _GROUPS_IN_FETCH_SINCE: Final = 8
 _BACK_OFF_SECONDS: Final = (0.02, 0.2)
 _IDLE_SECONDS: Final = 0.05
-_PATIENCE_MS: Final = 2000
-"""How long an answer to a join or a sync may take beyond the rebalance timeout."""
+_POLL_SECONDS: Final = 0.05
+_LAST_WAIT_MS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +125,8 @@ class GroupConsumer:
     async def run(self, runtime: Runtime) -> None:
         self._processes += 1
         self.frozen_until = 0.0
-        self._consumer = _Consumer(self, f"{self.name}.{self._processes}", runtime)
         async with asyncio.TaskGroup() as tasks:
+            self._consumer = _Consumer(self, f"{self.name}.{self._processes}", runtime, tasks)
             tasks.create_task(self._consumer.keep_membership(), name=f"{self.name} membership")
             tasks.create_task(self._consumer.read_for_ever(), name=f"{self.name} reading")
 
@@ -148,32 +159,35 @@ class GroupConsumer:
 class _Consumer:
     """One process: its membership, its positions, its two connections."""
 
-    def __init__(self, actor: GroupConsumer, name: str, runtime: Runtime) -> None:
+    def __init__(self, actor: GroupConsumer, name: str, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
         self._actor = actor
         self._world = actor.world
         self._name = name
         self._runtime = runtime
+        self._tasks = tasks
         self._manners = actor.manners
         self._coordinator = Client(runtime, name, actor.manners.request_timeout_ms)
         self._leader = Client(runtime, name, actor.manners.request_timeout_ms + actor.manners.max_wait_ms)
         self._positions: dict[TopicPartition, _Position] = {}
         self._asked_at = 0.0
+        self._failure: ErrorCode | None = None
         self.leaves_for: float | None = None
         self.member = self._new_member()
 
-    def _new_member(self) -> GroupMember:
+    def _new_member(self) -> Member:
         manners = self._manners
-        return GroupMember(
-            MemberSettings(
+        member = Member(
+            MemberConfig(
                 group_id=self._actor.group_id,
-                assignors=manners.assignors,
+                partition_assignment_strategy=manners.assignors,
                 session_timeout_ms=manners.session_timeout_ms,
-                rebalance_timeout_ms=manners.rebalance_timeout_ms,
+                max_poll_interval_ms=manners.rebalance_timeout_ms,
                 heartbeat_interval_ms=manners.heartbeat_interval_ms,
                 group_instance_id=self._actor.name if manners.is_static else None,
-            ),
-            self._actor.topics,
+            )
         )
+        member.subscribe(self._actor.topics)
+        return member
 
     def look_again(self) -> None:
         for position in self._positions.values():
@@ -181,7 +195,7 @@ class _Consumer:
 
     def owes(self) -> str | None:
         if self.member.phase is not Phase.STABLE:
-            return f"a membership, it is {self.member.phase.value} ({self.member.failure})"
+            return f"a membership, it is {self.member.phase}"
         behind = [
             f"{one} at {position.offset}, committed {position.committed}, of {position.limit}"
             for one, position in self._positions.items()
@@ -201,84 +215,115 @@ class _Consumer:
     # Membership
 
     async def keep_membership(self) -> None:
+        """Poll for ever, as an application does."""
         while True:
             await self._breathe()
             if self.leaves_for is not None:
                 await self._leave(self.leaves_for)
-            match self.member.next_step(self._now_ms()):
-                case Send(request):
-                    await self._ask(request)
-                case Revoke(partitions, is_lost):
-                    await self._revoke(partitions, is_lost=is_lost)
-                    self.member.done()
-                case Take(_, generation_id):
-                    self.member.done()
-                    self._note_owned(generation_id)
-                case Wait(until_ms):
-                    if until_ms is None:
-                        self._start_again()
-                        continue
-                    seconds = max(0, until_ms - self._now_ms()) / 1000
-                    await self._runtime.tasks.sleep(min(seconds, _IDLE_SECONDS))
+            self._carry_out([*self.member.due(self._now_ms()), *self.member.polled(self._now_ms())])
+            if self.member.phase is Phase.FAILED:
+                self._start_again()
+            await self._runtime.tasks.sleep(_POLL_SECONDS)
+
+    def _carry_out(self, instructions: Iterable[Instruction]) -> None:
+        member = self.member
+        for one in instructions:
+            match one:
+                case Revoke(partitions):
+                    gone = {one: self._positions.pop(one) for one in partitions if one in self._positions}
+                    self._spawn(self._revoke(member, gone))
+                case Lose(partitions):
+                    for partition in partitions:
+                        self._positions.pop(partition, None)
+                case Own():
+                    self._note_owned()
+                case Fail(code, reason):
+                    self._failure = code
+                    self._world.tell(f"{self._name}: {reason}")
+                case FindCoordinator():
+                    self._spawn(self._find_coordinator(member))
+                case LookAtTopics(topics):
+                    self._spawn(self._look_at_topics(member, list(topics)))
+                case Send(request, wait_ms):
+                    self._spawn(self._exchange(member, request, wait_ms))
+
+    def _spawn(self, work: Coroutine[None, None, list[Instruction]]) -> None:
+        member = self.member
+
+        async def to_its_end() -> None:
+            instructions = await work
+            if member is self.member:  # Else it is the past of a member that left.
+                self._carry_out(instructions)
+
+        self._tasks.create_task(to_its_end(), name=f"{self._name} work")
 
     def _start_again(self) -> None:
         """A request of the process before, late on its way, may have taken the place of a static member."""
-        if self.member.failure is not ErrorCode.FENCED_INSTANCE_ID or not self._manners.is_static:
-            raise RuntimeError(f"{self._name} can never be a member: {self.member.failure}")
-        self._world.tell(f"{self._name} was fenced and starts again")
+        if self._failure is not ErrorCode.FENCED_INSTANCE_ID or not self._manners.is_static:
+            raise RuntimeError(f"{self._name} can never be a member")
+        self._world.tell(f"{self._name} starts again")
         self.member = self._new_member()
 
-    async def _ask(self, request: GroupRequest) -> None:
-        versions, timeout_ms = self._manners.versions, self._manners.request_timeout_ms
-        if not isinstance(request, HeartbeatRequest):
-            timeout_ms = self._manners.rebalance_timeout_ms * 2 + _PATIENCE_MS
-        self._asked_at = self._world.now()
+    async def _find_coordinator(self, member: Member) -> list[Instruction]:
+        request = FindCoordinatorRequest(key=self._actor.group_id)
+        try:
+            found = await self._coordinator.ask(request, _FIND_COORDINATOR_VERSION)
+        except DisconnectedError:
+            return member.coordinator_lost(self._now_ms())
+        await self._breathe()
+        if found.error_code:
+            return member.coordinator_lost(self._now_ms())
+        return member.coordinator_found(self._now_ms())
+
+    async def _look_at_topics(self, member: Member, topics: list[str]) -> list[Instruction]:
+        while True:
+            try:
+                await self._leader.refresh(topics)
+                break
+            except DisconnectedError:
+                await self._runtime.tasks.sleep(self._runtime.dice.uniform(*_BACK_OFF_SECONDS))
+        await self._breathe()
+        counts = {name: topic.partitions for name, topic in self._leader.topics.items()}
+        return member.topics_known(without_racks(counts), self._now_ms())
+
+    async def _exchange(self, member: Member, request: GroupRequest, wait_ms: int) -> list[Instruction]:
+        versions = self._manners.versions
+        timeout_ms = self._manners.request_timeout_ms + wait_ms
+        if isinstance(request, SyncGroupRequest):
+            self._asked_at = self._world.now()
         response: GroupResponse
         try:
-            if isinstance(request, JoinGroupRequest):
-                await self._leader.refresh(self._actor.topics)
             connection = await self._coordinator.connection()
             match request:
                 case JoinGroupRequest():
                     response = await connection.send(request, versions.join, timeout_ms=timeout_ms)
+                case SyncGroupRequest():
+                    response = await connection.send(request, versions.sync, timeout_ms=timeout_ms)
                 case HeartbeatRequest():
                     response = await connection.send(request, versions.heartbeat, timeout_ms=timeout_ms)
-                case _:
-                    response = await connection.send(request, versions.sync, timeout_ms=timeout_ms)
+                case LeaveGroupRequest():
+                    response = await connection.send(request, versions.leave, timeout_ms=timeout_ms)
         except DisconnectedError:
             await self._breathe()
-            self.member.unanswered(self._now_ms())
-            return
+            return member.unanswered(request, self._now_ms())
         await self._breathe()
-        self.member.answered(response, self._now_ms(), self._topics)
-        self.member.coordinator_gone = False  # There is one broker.
+        return member.answered(request, response, self._now_ms())
 
-    def _topics(self) -> Topics:
-        return without_racks({name: topic.partitions for name, topic in self._leader.topics.items()})
+    async def _revoke(self, member: Member, gone: dict[TopicPartition, _Position]) -> list[Instruction]:
+        await self._commit(gone)
+        return member.revoked(self._now_ms())
 
-    async def _revoke(self, partitions: tuple[TopicPartition, ...], *, is_lost: bool) -> None:
-        gone = {one: self._positions.pop(one) for one in partitions if one in self._positions}
-        if not is_lost:
-            await self._commit(
-                {one: position for one, position in gone.items() if position.offset > position.committed}
-            )
-
-    def _note_owned(self, generation_id: int) -> None:
-        owner = self._actor.name if self._manners.is_static else self.member.member_id
+    def _note_owned(self) -> None:
+        member = self.member
+        owner = self._actor.name if self._manners.is_static else member.member_id
         self._world.history.add(
-            Owned(self._world.now(), self._asked_at, self._name, owner, generation_id, self.member.owned)
+            Owned(self._world.now(), self._asked_at, self._name, owner, member.generation_id, member.owned)
         )
 
     async def _leave(self, seconds: float) -> None:
         self._world.tell(f"{self._name} leaves for {seconds:.3f} s")
         self.leaves_for = None
-        await self._revoke(self.member.owned, is_lost=False)
-        request = self.member.leave(self._manners.versions.leave)
-        if request is not None:
-            try:
-                await self._coordinator.ask(request, self._manners.versions.leave)
-            except DisconnectedError:
-                self._world.tell(f"{self._name}: whether it has left is unknown")
+        self._carry_out(self.member.leave(self._now_ms()))
         await self._runtime.tasks.sleep(seconds)
         self.member = self._new_member()
 
@@ -332,7 +377,7 @@ class _Consumer:
                 )
             )
         request = FetchRequest(
-            max_wait_ms=_PATIENCE_MS // 40 if self._actor.finishing else self._manners.max_wait_ms,
+            max_wait_ms=_LAST_WAIT_MS if self._actor.finishing else self._manners.max_wait_ms,
             min_bytes=1,
             max_bytes=self._manners.max_bytes,
             session_id=0,
@@ -347,8 +392,9 @@ class _Consumer:
                 place = TopicPartition(topic.topic, data.partition_index)
                 if self._positions.get(place) is asked.get(place) and place in self._positions:
                     self._take_records(place, data, since)
-        if self._actor.finishing or self._runtime.dice.random() < self._manners.commit_probability:
-            await self._commit_positions()
+        commits = self._actor.finishing or self._runtime.dice.random() < self._manners.commit_probability
+        if commits and not self._in_rebalance():
+            await self._commit(dict(self._positions))
 
     def _take_records(self, place: TopicPartition, data: PartitionData, since: float) -> None:
         position = self._positions[place]
@@ -383,29 +429,18 @@ class _Consumer:
 
     # Committing
 
-    async def _commit_positions(self) -> None:
-        if not self._in_rebalance():
-            await self._commit(
-                {
-                    one: position
-                    for one, position in self._positions.items()
-                    if position.offset > position.committed
-                }
-            )
-
     async def _commit(self, positions: dict[TopicPartition, _Position]) -> None:
-        """Store these positions; what is refused tells the membership."""
+        """Store these positions, as far as they are news; what is refused tells the membership."""
         member = self.member
-        if not positions or member.generation_id < 0:
+        offsets = {one: at.offset for one, at in positions.items() if at.offset > at.committed}
+        if not offsets or member.generation_id == NO_GENERATION:
             return
         history = self._world.history
         commit = len(history.events)  # Unique: one event more with every commit.
-        offsets = {one: position.offset for one, position in positions.items()}
         history.add(Committing(self._world.now(), commit, self._name, member.generation_id, offsets))
+        request = commit_request(self._actor.group_id, offsets, member.identity)
         try:
-            response = await self._coordinator.ask(
-                self._commit_request(member, offsets), self._manners.versions.commit
-            )
+            response = await self._coordinator.ask(request, self._manners.versions.commit)
         except DisconnectedError:
             return  # Stored or not: nobody knows.
         codes = {ErrorCode(one.error_code) for topic in response.topics for one in topic.partitions}
@@ -413,24 +448,29 @@ class _Consumer:
         history.add(Committed(self._world.now(), commit, code.name))
         await self._breathe()
         if code is ErrorCode.NONE:
-            for one, position in positions.items():
-                position.committed = max(position.committed, offsets[one])
+            for one, offset in offsets.items():
+                positions[one].committed = max(positions[one].committed, offset)
         elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and member is self.member:
-            member.refused(code, self._now_ms())
+            if code is ErrorCode.GROUP_ID_NOT_FOUND:  # It went with its rows, and so did the membership.
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+            self._carry_out(member.committed(code, self._now_ms()))
 
-    def _commit_request(self, member: GroupMember, offsets: dict[TopicPartition, int]) -> OffsetCommitRequest:
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for one, offset in offsets.items():
-            topics.setdefault(one.topic, OffsetCommitRequestTopic(name=one.topic)).partitions.append(
-                OffsetCommitRequestPartition(partition_index=one.partition, committed_offset=offset)
-            )
-        return OffsetCommitRequest(
-            group_id=self._actor.group_id,
-            generation_id_or_member_epoch=member.generation_id,
-            member_id=member.member_id,
-            group_instance_id=member.settings.group_instance_id,
-            topics=list(topics.values()),
+
+def commit_request(
+    group_id: str, offsets: Mapping[TopicPartition, int], member: Identity | None = None
+) -> OffsetCommitRequest:
+    """The request to store offsets, as a member or as somebody without a generation."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for one, offset in offsets.items():
+        topics.setdefault(one.topic, OffsetCommitRequestTopic(name=one.topic)).partitions.append(
+            OffsetCommitRequestPartition(partition_index=one.partition, committed_offset=offset)
         )
+    request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
+    if member is not None:
+        request.generation_id_or_member_epoch = member.generation_id
+        request.member_id = member.member_id
+        request.group_instance_id = member.group_instance_id
+    return request
 
 
 @dataclass(frozen=True, slots=True)

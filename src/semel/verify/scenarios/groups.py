@@ -16,19 +16,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from semel.core.groups.member_words import NO_GENERATION
 from semel.core.groups.rows import OFFSETS_TOPIC
 from semel.core.records.compression import Compression
-from semel.errors import DisconnectedError
+from semel.errors import DisconnectedError, ErrorCode
 from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import seeded_dice
 from semel.types import TopicPartition
 from semel.verify import group_invariants, invariants
 from semel.verify.actors.admin import Admin, TopicPlan
 from semel.verify.actors.client import Client
-from semel.verify.actors.group_member import GroupConsumer, Manners, Versions, committed_offsets
+from semel.verify.actors.group_member import (
+    GroupConsumer,
+    Manners,
+    Versions,
+    commit_request,
+    committed_offsets,
+)
 from semel.verify.actors.producer import Habits, Producer
 from semel.verify.disturbances import KINDS, Disturbance, Draw, Reach, plan, play
-from semel.verify.history import CommittedSeen, Ending
+from semel.verify.history import Committed, CommittedSeen, Committing, Ending
 from semel.verify.invariants import Broken
 from semel.verify.scenarios.log_crash import PromiseBroken
 from semel.verify.world import Actor, World, watched
@@ -108,6 +115,39 @@ class Whole:
         )
 
 
+class Founder:
+    """Commits the beginning of every partition before there are members: a group with offsets is not forgotten."""
+
+    name = "founder"
+
+    def __init__(self, world: World, partitions: list[TopicPartition]) -> None:
+        self._world = world
+        self._offsets = dict.fromkeys(partitions, 0)
+        self._is_done = False
+
+    async def run(self, runtime: Runtime) -> None:
+        client = Client(runtime, self.name, 3000)
+        history = self._world.history
+        while not self._is_done:
+            commit = len(history.events)
+            history.add(Committing(self._world.now(), commit, self.name, NO_GENERATION, self._offsets))
+            try:
+                response = await client.ask(commit_request(GROUP, self._offsets), 8)
+            except DisconnectedError:
+                continue
+            codes = [one.error_code for topic in response.topics for one in topic.partitions]
+            history.add(Committed(self._world.now(), commit, ErrorCode(max(codes)).name))
+            self._is_done = not any(codes)
+            await runtime.tasks.sleep(0.1)
+        await asyncio.Event().wait()
+
+    def finish(self) -> None:
+        self._world.start(self)
+
+    def owes(self) -> str | None:
+        return None if self._is_done else "the first commit"
+
+
 class Auditor:
     """Asks from outside what the group has committed."""
 
@@ -181,6 +221,7 @@ class Story:
         world.add(self.admin)
         world.start(self.admin)
         await world.settle([self.admin], _TOPICS_SECONDS_MAX)
+        await world.settle([Founder(world, self.partitions)], _TOPICS_SECONDS_MAX)
         producers = self._producers()
         actors: list[Actor] = [*producers, *self.members]
         for actor in actors:
@@ -291,7 +332,7 @@ def _manners(dice: random.Random, assignors: tuple[str, ...]) -> Manners:
             join=dice.choice([5, 6, 7, 8, 9] if is_static else [1, 2, 3, 4, 5, 6, 7, 8, 9]),
             sync=dice.choice([3, 4, 5] if is_static else [0, 1, 2, 3, 4, 5]),
             heartbeat=dice.choice([3, 4] if is_static else [0, 1, 2, 3, 4]),
-            leave=dice.choice([0, 2, 3, 4, 5]),
+            leave=dice.choice([3, 4, 5]),
             commit=dice.choice([7, 8, 9] if is_static else [2, 3, 5, 6, 7, 8, 9]),
             offset_fetch=dice.choice([1, 3, 5, 6, 7, 8, 9]),
         ),
