@@ -50,6 +50,7 @@ class TestOwnership:
         assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == (-1, -1)
         assert host.state() is TransactionState.EMPTY
 
+    @pytest.mark.mission("FEN-02")
     def test_the_next_owner_gets_the_same_producer_id_and_the_next_epoch(self) -> None:
         host = Hosted()
         first = host.init()
@@ -108,6 +109,7 @@ class TestOwnership:
         ]
         assert winners == [19]
 
+    @pytest.mark.mission("FEN-02")
     @pytest.mark.parametrize("names_itself", [False, True])
     def test_used_up_epochs_give_a_new_producer_id(self, names_itself: bool) -> None:
         host = Hosted()
@@ -262,11 +264,17 @@ class TestTime:
         host.pass_time(11)
         assert host.state() is TransactionState.PREPARE_ABORT
 
+    @pytest.mark.mission("TXP-17", "R-27")
     def test_an_id_nobody_uses_is_forgotten(self) -> None:
         settings = TransactionSettings(id_expiration_ms=1000, expiration_interval_ms=100)
         host = Hosted(settings)
         first = host.init()
-        host.pass_time(1200)
+        host.add(first.producer_id, 0)
+        host.end(first.producer_id, 0, commit=True)
+        host.write_markers()
+        host.pass_time(900)
+        assert (host.transaction.producer_id, host.transaction.partitions) == (first.producer_id, {})
+        host.pass_time(300)
         assert host.shard.get(ID) is None
         assert host.log[-1].value is None
         host.restart(compacted=True)
