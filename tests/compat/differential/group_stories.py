@@ -19,7 +19,18 @@ from semel.core.groups.rows import GROUP_ROWS
 from semel.core.records import batch
 from semel.core.records.build import iter_records
 from semel.core.wire.message import Message
-from semel.core.wire.messages import create_partitions, create_topics, find_coordinator, group_rows, metadata
+from semel.core.wire.messages import (
+    consumer_protocol,
+    create_partitions,
+    create_topics,
+    find_coordinator,
+    group_rows,
+    heartbeat,
+    join_group,
+    leave_group,
+    metadata,
+    sync_group,
+)
 from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from semel.core.wire.schema import Struct
 
@@ -35,6 +46,12 @@ class Pair:
     theirs: Side
     partitions: dict[str, int] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
+    member_ids: dict[str, dict[str, str]] = field(default_factory=lambda: {"Semel": {}, "Kafka": {}})
+    """By side: ids the brokers made -> the names stories have for them."""
+
+    def told(self, side: Side, value: Any) -> Any:
+        """An answer as plain values, under the names of the story."""
+        return plain(side, value, self.member_ids[side.name])
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -42,10 +59,9 @@ class Pair:
 
     def ask(self, title: str, build: Callable[[Side], Message], version: int) -> Any:
         """The answer both give, as plain values under the topics' names."""
-        answers = [plain(side, side.ask(build(side), version)) for side in self.sides]
+        answers = [self.told(side, side.ask(build(side), version)) for side in self.sides]
         self.log.append(f"{title} -> {answers[0]}")
-        group = repr(getattr(build(self.ours), "group_id", ""))
-        told = "\n".join([line for line in self.log if group in line][-15:])
+        told = "\n".join(self.log[-12:])
         shown = [pprint.pformat(answer, width=100).splitlines() for answer in answers]
         lines = "\n".join(difflib.unified_diff(shown[0], shown[1], "ours", "Kafka's", lineterm="", n=2))
         differ = f"{title} v{version}:\n{lines}\n{told}"
@@ -74,7 +90,7 @@ class Pair:
         """Ask each side until its answer is good: Kafka's parts learn of a change one after the other."""
         for side in self.sides:
             deadline = time.monotonic() + _PATIENCE_SECONDS
-            while not good(answer := plain(side, side.ask(build(side), version))):
+            while not good(answer := self.told(side, side.ask(build(side), version))):
                 assert time.monotonic() < deadline, f"{title}: {side.name}: {answer}"
                 time.sleep(0.05)
 
@@ -120,20 +136,32 @@ class Pair:
         self.until("probe", lambda _side: probe, 1, lambda answer: answer["error_code"] == 69)
 
 
-def plain(side: Side, value: Any) -> Any:
+def plain(side: Side, value: Any, member_ids: Mapping[str, str]) -> Any:
     """A message as dictionaries and lists; topics by their names, what may come in any order sorted."""
     if isinstance(value, Struct):
         fields = {
-            name: plain(side, getattr(value, name)) for name in type(value).__annotations__ if name[0] != "_"
+            name: plain(side, getattr(value, name), member_ids)
+            for name in type(value).__annotations__
+            if name[0] != "_"
         }
         fields.pop("throttle_time_ms", None)
+        if isinstance(fields.get("assignment"), bytes) and fields["assignment"]:
+            fields["assignment"] = _assigned(fields["assignment"])
         return fields
+    if isinstance(value, str):
+        return member_ids.get(value, value)
     if isinstance(value, list):
-        items = [plain(side, item) for item in value]
+        items = [plain(side, item, member_ids) for item in value]
         return sorted(items, key=repr) if items and not isinstance(items[0], int) else sorted(items)
     if isinstance(value, bytes) and len(value) == 16:
         return {topic_id: name for name, topic_id in side.topic_ids.items()}.get(value, value.hex())
     return value
+
+
+def _assigned(data: bytes) -> dict[str, list[int]]:
+    """An assignment inside SyncGroup: its topics may come in any order."""
+    message = consumer_protocol.ConsumerProtocolAssignment.decode(data, int.from_bytes(data[:2], "big"), 2)
+    return {one.topic: one.partitions for one in message.assigned_partitions}
 
 
 @dataclass
@@ -209,17 +237,140 @@ class Walker:
         return answer
 
 
-def group_rows_of(directory: Path, side: Side, partitions: Mapping[str, int]) -> dict[str, Any]:
+@dataclass
+class ClassicWalker:
+    """A static member that speaks the classic protocol; the brokers make its ids."""
+
+    pair: Pair
+    group_id: str
+    instance_id: str
+    topics: list[str]
+    generation_id: int = -1
+    owned: dict[str, list[int]] = field(default_factory=dict)
+    protocol: str = "range"
+
+    @property
+    def name(self) -> str:
+        return f"the member {self.instance_id} of {self.group_id}"
+
+    def member_id(self, side: Side) -> str:
+        """What this side calls it."""
+        return next((own for own, name in self.pair.member_ids[side.name].items() if name == self.name), "")
+
+    def join(self, *, anew: bool = False, version: int = 9) -> Any:
+        """JoinGroup, with what it owns. Ids that are new are learned before the answers are compared."""
+        subscription = consumer_protocol.ConsumerProtocolSubscription(
+            topics=self.topics,
+            owned_partitions=[
+                consumer_protocol.TopicPartition(topic=name, partitions=parts)
+                for name, parts in self.owned.items()
+            ],
+            generation_id=self.generation_id,
+        )
+        metadata_bytes = b"\x00\x03" + subscription.encode(3)
+
+        def build(side: Side) -> Message:
+            return join_group.JoinGroupRequest(
+                group_id=self.group_id,
+                session_timeout_ms=30_000,
+                rebalance_timeout_ms=60_000,
+                member_id="" if anew else self.member_id(side),
+                group_instance_id=self.instance_id,
+                protocol_type="consumer",
+                protocols=[join_group.JoinGroupRequestProtocol(name=self.protocol, metadata=metadata_bytes)],
+            )
+
+        answers = []
+        for side in self.pair.sides:
+            answer = side.ask(build(side), version)
+            assert isinstance(answer, join_group.JoinGroupResponse)
+            if not answer.error_code:
+                known = self.pair.member_ids[side.name]
+                for own in [
+                    own for own, name in known.items() if name == self.name and own != answer.member_id
+                ]:
+                    known[own] = f"{self.name} before"
+                known[answer.member_id] = self.name
+            answers.append(self.pair.told(side, answer))
+        self.pair.log.append(f"{self.name} joins -> {answers[0]}")
+        assert answers[0] == answers[1], f"{answers[1]} says Kafka\n" + "\n".join(self.pair.log[-8:])
+        if not answers[0]["error_code"]:
+            self.generation_id = answers[0]["generation_id"]
+        return answers[0]
+
+    def sync(self, given: Names | None = None) -> Any:
+        """SyncGroup; who leads hands in the assignment."""
+
+        def build(side: Side) -> Message:
+            message = consumer_protocol.ConsumerProtocolAssignment(
+                assigned_partitions=[
+                    consumer_protocol.ConsumerProtocolAssignmentTopicPartition(
+                        topic=name, partitions=list(parts)
+                    )
+                    for name, parts in (given or {}).items()
+                ]
+            )
+            assignments = [
+                sync_group.SyncGroupRequestAssignment(
+                    member_id=self.member_id(side), assignment=b"\x00\x03" + message.encode(3)
+                )
+            ]
+            return sync_group.SyncGroupRequest(
+                group_id=self.group_id,
+                generation_id=self.generation_id,
+                member_id=self.member_id(side),
+                group_instance_id=self.instance_id,
+                protocol_type="consumer",
+                protocol_name=self.protocol,
+                assignments=[] if given is None else assignments,
+            )
+
+        answer = self.pair.ask(f"{self.name} syncs", build, 5)
+        if not answer["error_code"]:
+            self.owned = answer["assignment"] or {}
+        return answer
+
+    def beat(self, generation_id: int | None = None) -> int:
+        """Heartbeat; the code it is answered with."""
+        generation = self.generation_id if generation_id is None else generation_id
+
+        def build(side: Side) -> Message:
+            return heartbeat.HeartbeatRequest(
+                group_id=self.group_id,
+                generation_id=generation,
+                member_id=self.member_id(side),
+                group_instance_id=self.instance_id,
+            )
+
+        code = self.pair.ask(f"{self.name} beats", build, 4)["error_code"]
+        assert isinstance(code, int)
+        return code
+
+    def leave(self) -> Any:
+        """LeaveGroup, as an administrator would, by the instance id."""
+        request = leave_group.LeaveGroupRequest(
+            group_id=self.group_id,
+            members=[leave_group.MemberIdentity(member_id="", group_instance_id=self.instance_id)],
+        )
+        return self.pair.ask(f"{self.name} leaves", lambda _: request, 5)
+
+
+def group_rows_of(directory: Path, pair: Pair, side: Side) -> dict[str, Any]:
     """The last row of each key of KIP-848 groups in a broker's log, as plain values without times."""
     rows: dict[str, Any] = {}
-    hashes = {name: topic_hash(name, topic_id, partitions[name]) for name, topic_id in side.topic_ids.items()}
+    hashes = {
+        name: topic_hash(name, topic_id, pair.partitions[name]) for name, topic_id in side.topic_ids.items()
+    }
     for file in sorted(directory.glob("__consumer_offsets-*/*.log")):
         data = file.read_bytes()
         for position, header in batch.headers(data):
             for record in iter_records(data, position, header):
                 row = GROUP_ROWS.decode(record)
                 assert row is not None
-                value = plain(side, row.value)
+                value = pair.told(side, row.value)
+                key = repr(row.key)
+                for own, name in pair.member_ids[side.name].items():
+                    key = key.replace(own, name)
                 if isinstance(row.value, group_rows.ConsumerGroupMetadataValue):
                     value["metadata_hash"] = _topics_behind(row.value.metadata_hash, hashes)
                 elif isinstance(row.value, group_rows.ConsumerGroupTargetAssignmentMetadataValue):
@@ -230,7 +381,7 @@ def group_rows_of(directory: Path, side: Side, partitions: Mapping[str, int]) ->
                     value["current_state_timestamp"] = row.value.current_state_timestamp > 0
                 elif isinstance(row.value, group_rows.OffsetCommitValue):
                     value["commit_timestamp"] = row.value.commit_timestamp > 0
-                rows[f"{file.parent.name} {row.key}"] = value
+                rows[f"{file.parent.name} {key}"] = value
     return rows
 
 

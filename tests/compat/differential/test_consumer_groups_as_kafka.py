@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from compat.differential.comparison import kafka_side, semel_side
-from compat.differential.group_stories import Pair, Walker, group_rows_of
+from compat.differential.exchange import Side
+from compat.differential.group_stories import ClassicWalker, Pair, Walker, group_rows_of
 from semel.bench.kafka_peer import KafkaHome
+from semel.core.wire.message import Message
 from semel.core.wire.messages import (
     consumer_group_describe,
     delete_groups,
@@ -30,8 +32,10 @@ SETTINGS = {
     "group_consumer_assignment_interval_ms": "0",
     "group_consumer_max_size": "9",
     "group_consumer_min_session_timeout_ms": "1000",
+    "group_initial_rebalance_delay_ms": "0",
     "offsets_topic_num_partitions": "4",
 }
+REBALANCE_IN_PROGRESS = 27
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +275,111 @@ def test_offsets_are_for_members_of_the_epoch(pair: Pair) -> None:
     _describe(pair, "offsets")
 
 
+def test_topics_are_found_by_expression(pair: Pair) -> None:
+    join: dict[str, Any] = {"group_id": "by-regex", "rebalance_timeout_ms": 9000, "server_assignor": "range"}
+    pair.beat(member_id="member-a", subscribed_topic_regex="(five|thr.*)", owned={}, **join)
+    _settled(pair, "by-regex", "member-a", epoch=1)
+    pair.beat(member_id="member-b", subscribed_topic_regex="(five|thr.*)", owned={}, **join)
+    pair.beat(
+        group_id="by-regex",
+        member_id="member-a",
+        member_epoch=2,
+        owned={"five": [0, 1, 2, 3, 4], "three": [0, 1, 2]},
+    )
+    pair.beat(
+        group_id="by-regex", member_id="member-a", member_epoch=2, owned={"five": [0, 1, 2], "three": [0, 1]}
+    )
+    pair.beat(group_id="by-regex", member_id="member-b", member_epoch=3, owned={})
+    pair.beat(
+        group_id="by-regex",
+        member_id="member-b",
+        member_epoch=3,
+        subscribed_topic_regex="",
+        subscribed_topic_names=["seven"],
+        owned={"five": [3, 4], "three": [2]},
+    )
+    _describe(pair, "by-regex")
+    pair.beat(group_id="by-regex", member_id="member-a", member_epoch=-1)
+    _describe(pair, "by-regex")
+
+
+def test_a_classic_group_becomes_one_of_kip_848_and_back(pair: Pair) -> None:
+    old = ClassicWalker(pair, "moving", "i-1", ["five"])
+    old.join()
+    old.sync({"five": [0, 1, 2, 3, 4]})
+    assert old.beat() == 0
+
+    new = Walker(pair, "moving", "member-z", ["five"], assignor="range")
+    new.join()
+    assert old.beat() == REBALANCE_IN_PROGRESS
+    _describe(pair, "moving")
+    old.sync()
+    old.join()
+    old.sync()
+    assert old.owned == {"five": [0, 1, 2]}
+    new.beat()  # It has not said that it let go.
+    assert old.beat() == REBALANCE_IN_PROGRESS
+    old.join()
+    old.sync()
+    new.beat()
+    assert new.owned == {"five": [3, 4]}
+    assert old.beat() == 0
+    old.beat(generation_id=1)
+    _commit_classic(pair, old)
+    _describe(pair, "moving")
+
+    second = ClassicWalker(pair, "moving", "i-2", ["five", "three"])
+    second.join(version=5)
+    second.sync()
+    for _ in range(2):
+        if old.beat():
+            old.join()
+            old.sync()
+        new.beat()
+        if second.beat():
+            second.join()
+            second.sync()
+    again = ClassicWalker(pair, "moving", "i-2", ["five", "three"])
+    again.join(anew=True)
+    again.sync()
+    again.leave()
+    again.leave()
+    other = ClassicWalker(pair, "moving", "i-9", ["five"], protocol="roundrobin")
+    other.join()  # Nobody else knows that way to assign.
+
+    for _ in range(3):
+        if old.beat():
+            old.join()
+            old.sync()
+        new.beat()
+    new.leave()
+    _describe(pair, "moving")
+    assert old.beat() == REBALANCE_IN_PROGRESS
+    old.join()
+    old.sync({"five": [0, 1, 2, 3, 4]})
+    assert old.beat() == 0
+    new.beat()
+    old.leave()
+    new.join()  # The classic group is empty, and becomes another.
+    new.leave()
+    old.join(anew=True)  # And the other way round.
+    old.sync({"five": [0, 1, 2, 3, 4]})
+
+
+def test_a_static_member_changes_its_protocol(pair: Pair) -> None:
+    new = Walker(pair, "switching", "member-a", ["five"], assignor="range", instance_id="i-1")
+    new.join()
+    old = ClassicWalker(pair, "switching", "i-1", ["five"])
+    old.join()
+    old.sync()
+    old.beat()
+    _describe(pair, "switching")
+    new.beat()
+    new.join()
+    new.beat()
+    _describe(pair, "switching")
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_lives_are_alike(pair: Pair, seed: int) -> None:
     draw = random.Random(seed)
@@ -319,8 +428,8 @@ def test_random_lives_are_alike(pair: Pair, seed: int) -> None:
 
 
 def test_the_logs_say_the_same(pair: Pair, directory: Path) -> None:
-    ours = group_rows_of(directory / "semel", pair.ours, pair.partitions)
-    theirs = group_rows_of(directory / "kafka" / "data", pair.theirs, pair.partitions)
+    ours = group_rows_of(directory / "semel", pair, pair.ours)
+    theirs = group_rows_of(directory / "kafka" / "data", pair, pair.theirs)
     assert {key: value for key, value in ours.items() if value != theirs.get(key)} == {}
     assert ours == theirs
     assert sum(key.count("ConsumerGroupCurrentMemberAssignmentKey") for key in ours) > 20
@@ -347,6 +456,31 @@ def _converge(pair: Pair, walker: Walker) -> None:
     pair.until("converge", lambda _: request, 1, lambda answer: answer["member_epoch"] > epoch)
     walker.epoch = epoch + 1
     walker.beat(full=True)
+
+
+def _settled(pair: Pair, group_id: str, member_id: str, epoch: int) -> None:
+    """Until both sides have resolved the expression and told the member."""
+    request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=epoch)
+    pair.until("resolve", lambda _: request, 1, lambda answer: answer["member_epoch"] > epoch)
+
+
+def _commit_classic(pair: Pair, walker: ClassicWalker) -> None:
+    for generation_id in (walker.generation_id - 1, walker.generation_id, walker.generation_id + 1):
+        for partition in range(5):
+
+            def build(side: Side, generation_id: int = generation_id, partition: int = partition) -> Message:
+                part = offset_commit.OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=5, committed_metadata=""
+                )
+                topic = offset_commit.OffsetCommitRequestTopic(name="five", partitions=[part])
+                return offset_commit.OffsetCommitRequest(
+                    group_id=walker.group_id,
+                    member_id=walker.member_id(side),
+                    generation_id_or_member_epoch=generation_id,
+                    topics=[topic],
+                )
+
+            pair.ask(f"classic commit {generation_id} {partition}", build, 8)
 
 
 def _commit(pair: Pair, group_id: str, member_id: str, epoch: int, partition: int, version: int = 9) -> None:

@@ -4,7 +4,7 @@ Role.   While a group moves from one protocol to the other it has members of bot
         the older kind take part.
 Flow.   `shard` calls it for classic requests to a KIP-848 group that has members.
 Rules.  * A classic member's generation is its member epoch. It joins, is answered at once, syncs to get its part, and
-          hears by its heartbeats that it has to join again: to catch up with the group, to give up partitions, or
+          hears by its heartbeats that it has to join again: because there is a new target, to give up partitions, or
           because what it waits for is free.
         * The coordinator assigns: a classic member leads nothing, and what it hands in is not looked at.
         * What it owns it says in its subscription, which is how it confirms that it let go.
@@ -78,17 +78,17 @@ class ClassicMembers:
         member_id = request.member_id or new_member_id
         code = self._join_flaw(group, request, member_id)
         if code:
-            return _said(ticket, _join_refused(code, request.member_id))
+            return _said(ticket, _join_refused(code))
         dynamic = request.group_instance_id is None
         if not request.member_id and dynamic and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
             return _said(ticket, _join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         subscription = read_subscription(bytes(request.protocols[0].metadata))
         if subscription is None:
-            return _said(ticket, _join_refused(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
+            return _said(ticket, _join_refused(ErrorCode.UNKNOWN_SERVER_ERROR))
         rows: list[LogRow] = []
         answer = self._joined(group, request, subscription, caller, now_ms, member_id, rows)
         if isinstance(answer, Refusal):
-            return _said(ticket, _join_refused(answer.code, request.member_id))
+            return _said(ticket, _join_refused(answer.code))
         return Outcome(rows=rows, replies=[(ticket, answer)])
 
     def _join_flaw(self, group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> ErrorCode:
@@ -203,7 +203,10 @@ class ClassicMembers:
             _protocols(member)[0].name,
         ):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if (
+            group.assignment_epoch > member.member_epoch
+            and member.state is not MemberState.UNREVOKED_PARTITIONS
+        ):
             self._expect_join(group, member, now_ms)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -220,7 +223,7 @@ class ClassicMembers:
         self._soft.heard_from_member(group.group_id, member, now_ms)
         code = ErrorCode.NONE
         if (
-            member.member_epoch < group.epoch
+            member.member_epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member))
         ):
@@ -336,8 +339,8 @@ def _join_answer(member: Member) -> JoinGroupResponse:
     )
 
 
-def _join_refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name="")
+def _join_refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
 
 def _said(ticket: Ticket, response: Response) -> GroupOutcome:
