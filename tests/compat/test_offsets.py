@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,8 @@ import pytest
 
 from compat_clients import ConfluentKafka as ConfluentDriver
 from compat_java import JavaShell
-from compat_kit import BrokerProcess, Sent, ThreadBroker
+from compat_kit import BrokerProcess, Sent, ThreadBroker, batches, stored
+from semel.core.records.build import Record
 
 PARTITIONS = 3
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -48,7 +50,7 @@ class Confluent(Committer):
     name = "confluent-kafka"
 
     @contextlib.contextmanager
-    def _consumer(self, bootstrap: str, group: str) -> Iterator[Any]:
+    def consumer(self, bootstrap: str, group: str) -> Iterator[Any]:
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -64,18 +66,18 @@ class Confluent(Committer):
             consumer.close()
 
     def commit(self, bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-        with self._consumer(bootstrap, group) as consumer:
+        with self.consumer(bootstrap, group) as consumer:
             wanted = [confluent_kafka.TopicPartition(topic, *place) for place in offsets.items()]
             for result in consumer.commit(offsets=wanted, asynchronous=False):
                 assert result.error is None
 
     def committed(self, bootstrap: str, group: str, topic: str) -> dict[int, int]:
-        with self._consumer(bootstrap, group) as consumer:
+        with self.consumer(bootstrap, group) as consumer:
             places = [confluent_kafka.TopicPartition(topic, n) for n in range(PARTITIONS)]
             return {one.partition: max(one.offset, -1) for one in consumer.committed(places, timeout=30)}
 
     def go_on(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
-        with self._consumer(bootstrap, group) as consumer:
+        with self.consumer(bootstrap, group) as consumer:
             consumer.assign([confluent_kafka.TopicPartition(topic, partition)])
             message = consumer.poll(30)
             assert message is not None
@@ -216,32 +218,72 @@ def test_kafkas_own_tool_reads_resets_and_deletes_offsets(
 
 
 @pytest.mark.java
-def test_kafkas_formatter_prints_our_rows(broker: ThreadBroker, topic: str, java_shell: JavaShell) -> None:
-    fill(broker, topic)
-    group = f"group-{topic}"
-    COMMITTERS[1].commit(broker.bootstrap, group, topic, {0: 5})
-    COMMITTERS[0].commit(broker.bootstrap, group, topic, {0: 6, 1: 7})
+@pytest.mark.mission("OFF-03")
+def test_kafkas_formatter_prints_our_rows_and_compaction_leaves_one_of_each_key(
+    tmp_path: Path, java_shell: JavaShell
+) -> None:
+    """Long notes fill segments; the cleaner then leaves the last commit of each partition in what is closed."""
+    settings = {
+        "offsets_topic_num_partitions": "1",
+        "offsets_topic_segment_bytes": str(1 << 20),
+        "log_cleaner_backoff_ms": "50",
+        "log_cleaner_min_cleanable_ratio": "0.01",
+    }
+    with ThreadBroker(tmp_path / "data", num_partitions=str(PARTITIONS), **settings) as broker:
+        fill(broker, "orders")
+        COMMITTERS[1].commit(broker.bootstrap, "group", "orders", {0: 5})
+        with Confluent().consumer(broker.bootstrap, "group") as consumer:
+            for offset in range(300):
+                consumer.commit(
+                    offsets=[
+                        confluent_kafka.TopicPartition("orders", n, offset + n, f"{offset:04}" * 1000)
+                        for n in range(PARTITIONS)
+                    ],
+                    asynchronous=False,
+                )
+        rows = wait_until_cleaned(broker, java_shell)
+    closed, active = rows
+    assert {(row["key"]["type"], row["value"]["version"]) for row in closed + active} == {(1, 4)}
+    keys = [
+        (row["key"]["data"]["group"], row["key"]["data"]["topic"], row["key"]["data"]["partition"])
+        for row in closed
+    ]
+    assert sorted(keys) == [("group", "orders", n) for n in range(PARTITIONS)]
+    last = {row["key"]["data"]["partition"]: row["value"]["data"] for row in closed + active}
+    notes = {
+        n: value["metadata"].rstrip("\0") for n, value in last.items()
+    }  # confluent-kafka sends C's zero along.
+    assert notes == dict.fromkeys(range(PARTITIONS), "0299" * 1000)
+    assert {n: value["offset"] for n, value in last.items()} == {n: 299 + n for n in range(PARTITIONS)}
+
+
+def wait_until_cleaned(broker: ThreadBroker, java_shell: JavaShell) -> tuple[list[Any], list[Any]]:
+    """The rows of closed segments, each key once, and those of the active one, as Kafka's formatter prints them."""
     app = broker.broker
     assert app is not None
-    partition = app.context.groups.host.partition_of(group)
-    place = app.context.partitions.get("__consumer_offsets", partition)
+    place = app.context.partitions.get("__consumer_offsets", 0)
     assert place is not None
+    deadline = time.monotonic() + 60
+    while sum(len(one) for one in closed_records(broker, place.log.active.base_offset)) > PARTITIONS:
+        assert time.monotonic() < deadline, "the cleaner has not cleaned"
+        time.sleep(0.05)
+    kept = stored(broker.directory, "__consumer_offsets")
     run = java_shell.tool(
         CONSOLE,
         *("--bootstrap-server", broker.bootstrap, "--topic", "__consumer_offsets"),
-        *("--partition", str(partition), "--offset", "earliest"),
-        *("--max-messages", str(place.log.log_end_offset), "--timeout-ms", "30000"),
+        *("--partition", "0", "--offset", "earliest"),
+        *("--max-messages", str(len(kept)), "--timeout-ms", "30000"),
         *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
     )
     read = json.JSONDecoder().raw_decode
     rows = [read(run.output, found.start())[0] for found in re.finditer(r'\{"key":', run.output)]
-    assert len(rows) == place.log.log_end_offset, run.output
-    own = [row for row in rows if row["key"]["data"]["group"] == group]
-    assert [
-        (row["key"]["data"]["partition"], row["value"]["data"]["offset"], row["value"]["data"]["metadata"])
-        for row in own
-    ] == [(0, 5, "by hand"), (0, 6, ""), (1, 7, "")]
-    assert {(row["key"]["type"], row["value"]["version"]) for row in own} == {(1, 4)}
+    assert len(rows) == len(kept), run.output
+    return rows[:PARTITIONS], rows[PARTITIONS:]
+
+
+def closed_records(broker: ThreadBroker, active_from: int) -> list[list[Record]]:
+    found = batches(broker.directory, "__consumer_offsets")
+    return [records for header, records in found if header.base_offset < active_from]
 
 
 def test_commits_are_there_after_a_kill(tmp_path: Path) -> None:
