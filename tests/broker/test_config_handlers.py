@@ -284,7 +284,9 @@ def test_a_broker_describes_itself_without_its_secrets() -> None:
         (TOPIC, "bad/name", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "m", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -305,6 +307,7 @@ def test_resources_are_listed_by_kind() -> None:
         assert [(one.resource_type, one.resource_name) for one in everything.config_resources] == [
             (BROKER, "1"),
             (TOPIC, "orders"),
+            (ResourceType.BROKER_LOGGER, "1"),
         ]
         topics = await client.ask(ListConfigResourcesRequest(resource_types=[TOPIC]))
         assert [one.resource_name for one in topics.config_resources] == ["orders"]

@@ -11,26 +11,32 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from semel.broker import loggers
 from semel.broker.config import BrokerConfig
 from semel.broker.context import BrokerContext
-from semel.core.metadata import config_changes, topic_names
+from semel.core.metadata import config_changes, group_configs, topic_names
 from semel.core.metadata.broker_configs import broker_key
 from semel.core.metadata.config_changes import Change
 from semel.core.metadata.config_entries import Layers
 from semel.core.metadata.config_types import ResourceType
+from semel.core.metadata.group_configs import GROUP_CONFIGS
 from semel.core.metadata.image import DEFAULT_BROKER, MetadataImage
-from semel.core.metadata.rows import BrokerConfigRow, TopicRow
+from semel.core.metadata.rows import BrokerConfigRow, GroupConfigRow, TopicRow
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.errors import ConfigError, ErrorCode, LogError, Refuse
 
 _UNSERVED: Final = {
-    ResourceType.BROKER_LOGGER: "broker loggers",
     ResourceType.CLIENT_METRICS: "client metrics",
-    ResourceType.GROUP: "groups",
 }
 
 
-_Row: TypeAlias = TopicRow | BrokerConfigRow
+class _Levels(NamedTuple):
+    """Levels of the log to be set: they are kept nowhere."""
+
+    changes: Sequence[Change]
+
+
+_Row: TypeAlias = TopicRow | BrokerConfigRow | GroupConfigRow
 
 
 class Resource(NamedTuple):
@@ -74,18 +80,26 @@ async def alter(
     times = Counter((resource.type, resource.name) for resource in resources)
     outcomes: list[Refuse | None] = []
     rows: list[_Row] = []
+    levels: list[_Levels] = []
     for resource in resources:
-        decided: _Row | Refuse
+        decided: _Row | _Levels | Refuse
         if times[resource.type, resource.name] > 1:
             decided = Refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         else:
             decided = _decide(broker, resource, rows)
         if isinstance(decided, Refuse):
             outcomes.append(decided)
+            continue
+        outcomes.append(None)
+        if isinstance(decided, _Levels):
+            levels.append(decided)
         else:
-            outcomes.append(None)
             rows.append(decided)
-    if not rows or validate_only:
+    if validate_only:
+        return outcomes
+    for one in levels:
+        loggers.change(one.changes)
+    if not rows:
         return outcomes
     try:
         await broker.store.commit(rows)
@@ -96,7 +110,7 @@ async def alter(
     return outcomes
 
 
-def _decide(broker: BrokerContext, resource: Resource, before: Sequence[_Row]) -> _Row | Refuse:
+def _decide(broker: BrokerContext, resource: Resource, before: Sequence[_Row]) -> _Row | _Levels | Refuse:
     """The row to write, given those that will be written before it."""
     if (flaw := config_changes.flaw(resource.changes)) is not None:
         return flaw
@@ -104,6 +118,10 @@ def _decide(broker: BrokerContext, resource: Resource, before: Sequence[_Row]) -
         return _decide_topic(broker, resource)
     if resource.type == ResourceType.BROKER:
         return _decide_broker(broker, resource, before)
+    if resource.type == ResourceType.GROUP:
+        return _decide_group(broker, resource)
+    if resource.type == ResourceType.BROKER_LOGGER and not resource.replace:
+        return _decide_loggers(broker, resource)
     return unserved(resource.type)
 
 
@@ -124,6 +142,31 @@ def _decide_topic(broker: BrokerContext, resource: Resource) -> TopicRow | Refus
     if row is None:
         return Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     return TopicRow(row.name, row.topic_id, row.partitions, configs)
+
+
+def _decide_group(broker: BrokerContext, resource: Resource) -> GroupConfigRow | Refuse:
+    if not resource.name:
+        return Refuse(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    own = {} if resource.replace else broker.store.image.group_configs.get(resource.name, {})
+    configs = config_changes.after(own, resource.changes, GROUP_CONFIGS.get)
+    if isinstance(configs, Refuse):
+        return configs
+    try:
+        group_configs.check(broker.config.values, configs)
+    except ConfigError as error:
+        return Refuse(ErrorCode.INVALID_CONFIG, str(error))
+    return GroupConfigRow(resource.name, configs)
+
+
+def _decide_loggers(broker: BrokerContext, resource: Resource) -> _Levels | Refuse:
+    if (number := _number(resource.name)) is None:
+        return Refuse(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}")
+    if number != broker.node_id:
+        return Refuse(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected node id. Expected {broker.node_id}, but received {resource.name}",
+        )
+    return loggers.flaw(resource.changes) or _Levels(resource.changes)
 
 
 def _decide_broker(

@@ -43,6 +43,12 @@ _IDENTITIES_ELSEWHERE: Final = (
     "epoch",
     "group_id",
     "batch_index",
+    "user",
+    "mechanism",
+    "topic_name",
+    "partition_id",
+    "entity_type",
+    "feature",
 )
 
 
@@ -113,6 +119,8 @@ def _flatten_value(name: str, value: Any, path: str, side: Side, found: Fields) 
 def _identity(element: Struct, side: Side) -> str:
     if (kind := getattr(element, "resource_type", None)) is not None:
         return f"{kind} {getattr(element, 'resource_name', '')}"
+    if entity := getattr(element, "entity", None):
+        return ", ".join(sorted(f"{part.entity_type}={part.entity_name}" for part in entity))
     for name in (*_IDENTITIES, *_IDENTITIES_ELSEWHERE):
         value = getattr(element, name, None)
         if value not in (None, "", bytes(16)):

@@ -42,12 +42,6 @@ KNOWN: Final[tuple[Known, ...]] = (
         ours=42,
     ),
     Known(
-        "list config resources: every kind *",
-        "config_resources[8 1]:",
-        "Kafka's loggers have levels to be set; there are none here",
-        ours=ABSENT,
-    ),
-    Known(
         "api versions*",
         "api_keys[*]:",
         "groups, transactions, access control, quotas and tokens are not served yet, KRaft's own requests never",

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from compat.differential import table_admin, table_data
+from compat.differential import table_admin, table_cluster, table_data
 from compat.differential.asking import Ask, AskBytes
 from compat.differential.comparison import assert_alike
 from compat.differential.known import KNOWN
@@ -27,6 +27,7 @@ STORY: Final[tuple[Ask | AskBytes, ...]] = (
     *table_data.LISTING,
     *table_admin.DESCRIBING,
     *table_admin.CONFIGURING,
+    *table_cluster.CLUSTER,
     *table_admin.DELETING_RECORDS,
     *(replace(ask, title=f"{ask.title}, after deletion") for ask in table_data.LISTING),
     *(replace(ask, title=f"{ask.title}, after deletion") for ask in table_data.FETCHING[:3]),

@@ -12,26 +12,41 @@ from hypothesis import strategies as st
 
 from semel.core.metadata.rows import (
     BrokerConfigRow,
+    ClientQuotaRow,
     ClusterRow,
+    FeatureRow,
+    GroupConfigRow,
     ProducerIdsRow,
     Row,
+    ScramRow,
     TopicGoneRow,
     TopicRow,
     decode,
     encode,
 )
+from semel.core.metadata.scram import Credential
 from semel.core.records.batch import read_header
 from semel.core.records.build import Record, build_batch, iter_records
 from semel.errors import CorruptLogError
 
 texts = st.text(max_size=20)
 configs = st.dictionaries(texts, texts, max_size=3)
+keys = st.binary(max_size=64)
+credentials = st.builds(Credential, st.integers(1, 2**31 - 1), keys, keys, keys)
 rows = st.one_of(
     st.builds(ClusterRow, texts),
     st.builds(TopicRow, texts, st.uuids(), st.integers(1, 2**31 - 1), configs),
     st.builds(TopicGoneRow, texts),
     st.builds(BrokerConfigRow, texts, configs),
     st.builds(ProducerIdsRow, st.integers(0, 2**63 - 1)),
+    st.builds(GroupConfigRow, texts, configs),
+    st.builds(
+        ClientQuotaRow,
+        st.lists(st.tuples(texts, st.none() | texts), max_size=2).map(tuple),
+        st.dictionaries(texts, st.floats(allow_nan=False, allow_infinity=False), max_size=2),
+    ),
+    st.builds(ScramRow, texts, st.sampled_from([1, 2]), st.none() | credentials),
+    st.builds(FeatureRow, texts, st.integers(0, 9), st.integers(0, 2**31)),
 )
 
 

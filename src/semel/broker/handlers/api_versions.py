@@ -4,22 +4,16 @@ Features: `group.version` 1 tells clients that they may use KIP-848 groups (`gro
 `transaction.version` 2 that they may use transactions v2 (KIP-890).
 """
 
-from typing import Final
-
 from semel.broker.context import BrokerContext, RequestContext
-from semel.core.wire.api_versions import Features, ServedApi, api_versions_response
+from semel.broker.features import features
+from semel.core.wire.api_versions import ServedApi, api_versions_response
 from semel.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-FEATURES: Final = Features(
-    supported={"group.version": (0, 1), "transaction.version": (0, 2)},
-    finalized={"group.version": 1, "transaction.version": 2},
-    finalized_epoch=0,
-)
 
 
 def handle(
     broker: BrokerContext, request: ApiVersionsRequest, context: RequestContext, served: tuple[ServedApi, ...]
 ) -> ApiVersionsResponse:
     """Answer in the version that was asked in; the dispatch answers versions nobody knows."""
-    response, _version = api_versions_response(context.version, served, FEATURES, request=request)
+    agreed = features(broker.store.image)
+    response, _version = api_versions_response(context.version, served, agreed, request=request)
     return response

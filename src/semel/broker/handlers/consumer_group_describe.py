@@ -5,6 +5,7 @@
 
 from collections.abc import Awaitable
 
+from semel.broker import features
 from semel.broker.authorized_operations import GROUP_OPERATIONS
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.coordinators.tickets import merged
@@ -35,6 +36,8 @@ def handle(
 def _describe(
     broker: BrokerContext, group_id: str
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
+    if not features.level(broker.store.image, features.GROUP_VERSION):
+        return _refused(group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
     return broker.groups.ask(

@@ -7,6 +7,7 @@
 import base64
 from collections.abc import Awaitable
 
+from semel.broker import features
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.coordinators.caller import caller_of
 from semel.core.coordination.outcome import Ticket
@@ -25,6 +26,8 @@ def handle(
     broker: BrokerContext, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Refuse what cannot be meant, and let the group's coordinator decide the rest."""
+    if not features.level(broker.store.image, features.GROUP_VERSION):
+        return _refused(ErrorCode.UNSUPPORTED_VERSION)
     flaw = request_flaw(request, context.version, broker.groups.settings.group_consumer_assignors)
     if flaw is not None:
         return ConsumerGroupHeartbeatResponse(error_code=flaw.code, error_message=flaw.message)

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 1-4: settings of topics and brokers, with where they come from.
+"""DescribeConfigs (32), versions 1-4: settings of topics, brokers and groups, and levels of the log, with where they come from.
 
     3+   types, and one sentence about each setting Semel acts on
 
@@ -7,11 +7,13 @@ A broker is named by its number; the empty name stands for what was set for ever
 
 from collections.abc import Collection, Sequence
 
+from semel.broker import loggers
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.reconfiguration import layers, unserved
 from semel.core.metadata import topic_names
 from semel.core.metadata.config_entries import Entry, broker_entries, every_broker_entries, topic_entries
 from semel.core.metadata.config_types import ResourceType
+from semel.core.metadata.group_configs import group_entries
 from semel.core.metadata.image import DEFAULT_BROKER
 from semel.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -57,6 +59,13 @@ def _entries(broker: BrokerContext, resource: DescribeConfigsResource) -> list[E
         if name == DEFAULT_BROKER:
             return every_broker_entries(layers(broker))
         return _broker_entries(broker, name)
+    if resource.resource_type == ResourceType.GROUP:
+        if not name:
+            return Refuse(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        own = broker.store.image.group_configs.get(name, {})
+        return group_entries(broker.config.values, own, layers(broker))
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        return _logger_entries(broker, name)
     return unserved(resource.resource_type)
 
 
@@ -71,6 +80,16 @@ def _broker_entries(broker: BrokerContext, name: str) -> list[Entry] | Refuse:
             f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
         )
     return broker_entries(broker.config.values, layers(broker))
+
+
+def _logger_entries(broker: BrokerContext, name: str) -> list[Entry] | Refuse:
+    if not name:
+        return Refuse(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if name != str(broker.node_id):
+        return Refuse(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} but received {name}"
+        )
+    return loggers.entries()
 
 
 def _described(

@@ -21,7 +21,7 @@ _CLIENT_METRICS_ONLY = 0
 def handle(
     broker: BrokerContext, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Name brokers and topics; other kinds have no settings here."""
+    """Name what there is of each kind; client metrics there are none."""
     wanted = set(request.resource_types) or set(ResourceType)
     if context.version == _CLIENT_METRICS_ONLY:
         wanted = {ResourceType.CLIENT_METRICS}
@@ -30,6 +30,8 @@ def handle(
     names: Mapping[ResourceType, list[str]] = {
         ResourceType.BROKER: [str(broker.node_id)],
         ResourceType.TOPIC: [row.name for row in broker.store.image],
+        ResourceType.BROKER_LOGGER: [str(broker.node_id)],
+        ResourceType.GROUP: sorted(broker.store.image.group_configs),
     }
     return ListConfigResourcesResponse(
         config_resources=[

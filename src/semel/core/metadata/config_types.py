@@ -23,6 +23,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 class ConfigType(IntEnum):
     """Types under the numbers DescribeConfigs gives them."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -42,6 +43,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_GROUP = 8
 
 
 class ResourceType(IntEnum):

@@ -7,18 +7,27 @@ Rules.  * A topic that is created again under its old name has another id: whoev
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from semel.core.metadata.client_quotas import Entity
 from semel.core.metadata.rows import (
     BrokerConfigRow,
+    ClientQuotaRow,
     ClusterRow,
+    FeatureRow,
+    GroupConfigRow,
     LeaderEpochRow,
     ProducerIdsRow,
     Row,
+    ScramRow,
     TopicGoneRow,
     TopicRow,
 )
+from semel.core.metadata.scram import Credential
 
 DEFAULT_BROKER = ""
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(slots=True)
@@ -31,6 +40,14 @@ class MetadataImage:
     _topics: dict[str, TopicRow] = field(default_factory=dict)
     _names: dict[bytes, str] = field(default_factory=dict)
     _broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What was set for single groups."""
+    client_quotas: dict[Entity, dict[str, float]] = field(default_factory=dict)
+    scram: dict[tuple[str, int], Credential] = field(default_factory=dict)
+    """By user and mechanism."""
+    features: dict[str, int] = field(default_factory=dict)
+    """The levels that were set; where none was, a feature is at its highest."""
+    features_epoch: int = 0
 
     def apply(self, row: Row) -> None:
         """Take a change over."""
@@ -53,6 +70,15 @@ class MetadataImage:
                 self.next_producer_id_block = next_block
             case LeaderEpochRow(epoch):
                 self.leader_epoch_min = epoch
+            case GroupConfigRow(group, configs):
+                _put(self.group_configs, group, configs)
+            case ClientQuotaRow(entity, values):
+                _put(self.client_quotas, entity, values)
+            case ScramRow(user, mechanism, credential):
+                _put(self.scram, (user, mechanism), credential)
+            case FeatureRow(name, level, epoch):
+                self.features[name] = level
+                self.features_epoch = max(self.features_epoch, epoch)
 
     def __iter__(self) -> Iterator[TopicRow]:
         """Every topic, by name."""
@@ -73,3 +99,11 @@ class MetadataImage:
     def broker_configs(self, broker: str = DEFAULT_BROKER) -> Mapping[str, str]:
         """What was set while running for this broker alone, or for all."""
         return self._broker_configs.get(broker, {})
+
+
+def _put(kept: dict[_K, _V], key: _K, value: _V | None) -> None:
+    """Keep a value; nothing and an empty one are not kept."""
+    if value:
+        kept[key] = value
+    else:
+        kept.pop(key, None)

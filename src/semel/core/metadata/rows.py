@@ -13,6 +13,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from semel.core.metadata.client_quotas import Entity
+from semel.core.metadata.scram import Credential
 from semel.core.records.build import Record, RecordInput
 from semel.errors import CorruptLogError
 
@@ -22,6 +24,10 @@ _CONFIG: Final = "config/"
 _CLUSTER: Final = "cluster"
 _PRODUCER_IDS: Final = "producer-ids"
 _LEADER_EPOCH: Final = "leader-epoch"
+_GROUP_CONFIG: Final = "group-config/"
+_QUOTA: Final = "quota/"
+_SCRAM: Final = "scram/"
+_FEATURE: Final = "feature/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,52 @@ class LeaderEpochRow:
     epoch: int
 
 
-Row: TypeAlias = ClusterRow | TopicRow | TopicGoneRow | BrokerConfigRow | ProducerIdsRow | LeaderEpochRow
+@dataclass(frozen=True, slots=True)
+class GroupConfigRow:
+    """What is set for one group; nothing, if there is nothing left."""
+
+    group: str
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaRow:
+    """The quotas of one entity; none, if they were removed."""
+
+    entity: Entity
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramRow:
+    """A user's credential for one mechanism; None if it was deleted."""
+
+    user: str
+    mechanism: int
+    credential: Credential | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRow:
+    """The level a feature of the cluster was set to, and which change of features that was."""
+
+    name: str
+    level: int
+    epoch: int
+
+
+Row: TypeAlias = (
+    ClusterRow
+    | TopicRow
+    | TopicGoneRow
+    | BrokerConfigRow
+    | ProducerIdsRow
+    | LeaderEpochRow
+    | GroupConfigRow
+    | ClientQuotaRow
+    | ScramRow
+    | FeatureRow
+)
 
 
 def encode(row: Row, now_ms: int) -> RecordInput:
@@ -89,14 +140,31 @@ def encode(row: Row, now_ms: int) -> RecordInput:
             return _record(_PRODUCER_IDS, {"next_block": next_block}, now_ms)
         case LeaderEpochRow(epoch):
             return _record(_LEADER_EPOCH, {"epoch": epoch}, now_ms)
+        case GroupConfigRow(group, configs):
+            return _record_or_none(_GROUP_CONFIG + group, {"configs": configs} if configs else None, now_ms)
+        case ClientQuotaRow(entity, values):
+            key = _QUOTA + json.dumps(entity, separators=(",", ":"))
+            return _record_or_none(key, {"values": values} if values else None, now_ms)
+        case ScramRow(user, mechanism, credential):
+            kept = None
+            if credential is not None:
+                kept = {
+                    "iterations": credential.iterations,
+                    "salt": credential.salt.hex(),
+                    "stored_key": credential.stored_key.hex(),
+                    "server_key": credential.server_key.hex(),
+                }
+            return _record_or_none(f"{_SCRAM}{mechanism}/{user}", kept, now_ms)
+        case FeatureRow(name, level, epoch):
+            return _record(_FEATURE + name, {"level": level, "epoch": epoch}, now_ms)
 
 
 def decode(record: Record) -> Row:
     """The row of a record; raises `CorruptLogError` on one this version cannot read."""
     key = (record.key or b"").decode(errors="replace")
-    if key.startswith(_TOPIC) and record.value is None:
-        return TopicGoneRow(key.removeprefix(_TOPIC))
     try:
+        if record.value is None:
+            return _decode_gone(key)
         value: dict[str, Any] = json.loads(record.value or b"")
         if value["version"] != _VERSION:
             raise ValueError(f"version {value['version']} is not known, only {_VERSION} is")
@@ -107,6 +175,18 @@ def decode(record: Record) -> Row:
             )
         if key.startswith(_CONFIG):
             return BrokerConfigRow(key.removeprefix(_CONFIG), dict(value["configs"]))
+        if key.startswith(_GROUP_CONFIG):
+            return GroupConfigRow(key.removeprefix(_GROUP_CONFIG), dict(value["configs"]))
+        if key.startswith(_QUOTA):
+            return ClientQuotaRow(
+                _entity(key), {name: float(number) for name, number in value["values"].items()}
+            )
+        if key.startswith(_SCRAM):
+            mechanism, _, user = key.removeprefix(_SCRAM).partition("/")
+            kept = [bytes.fromhex(value[name]) for name in ("salt", "stored_key", "server_key")]
+            return ScramRow(user, int(mechanism), Credential(int(value["iterations"]), *kept))
+        if key.startswith(_FEATURE):
+            return FeatureRow(key.removeprefix(_FEATURE), int(value["level"]), int(value["epoch"]))
         if key == _CLUSTER:
             return ClusterRow(str(value["cluster_id"]))
         if key == _PRODUCER_IDS:
@@ -118,6 +198,30 @@ def decode(record: Record) -> Row:
             f"metadata row {key!r} at offset {record.offset} cannot be read: {error}"
         ) from error
     raise CorruptLogError(f"metadata row {key!r} at offset {record.offset} is of no kind this version knows")
+
+
+def _decode_gone(key: str) -> Row:
+    """The row that says that something is no more."""
+    if key.startswith(_TOPIC):
+        return TopicGoneRow(key.removeprefix(_TOPIC))
+    if key.startswith(_GROUP_CONFIG):
+        return GroupConfigRow(key.removeprefix(_GROUP_CONFIG))
+    if key.startswith(_QUOTA):
+        return ClientQuotaRow(_entity(key))
+    if key.startswith(_SCRAM):
+        mechanism, _, user = key.removeprefix(_SCRAM).partition("/")
+        return ScramRow(user, int(mechanism), None)
+    raise ValueError("it has no value")
+
+
+def _entity(key: str) -> Entity:
+    return tuple((str(kind), name) for kind, name in json.loads(key.removeprefix(_QUOTA)))
+
+
+def _record_or_none(key: str, value: dict[str, Any] | None, now_ms: int) -> RecordInput:
+    if value is None:
+        return RecordInput(key=key.encode(), value=None, timestamp_ms=now_ms)
+    return _record(key, value, now_ms)
 
 
 def _record(key: str, value: dict[str, Any], now_ms: int) -> RecordInput:

@@ -1,0 +1,16 @@
+"""DescribeAcls (29), versions 1-3: who may do what. Without an authorizer nobody keeps that: SECURITY_DISABLED, as in Kafka."""
+
+from typing import Final
+
+from semel.broker.context import BrokerContext, RequestContext
+from semel.core.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from semel.errors import ErrorCode
+
+NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
+
+
+def handle(
+    broker: BrokerContext, request: DescribeAclsRequest, context: RequestContext
+) -> DescribeAclsResponse:
+    """There is no access control to describe."""
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
