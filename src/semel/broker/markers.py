@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from semel.broker.coordinators.groups import GroupCoordinator
-from semel.broker.partitions import Partitions
+from semel.broker.partitions import Partition, Partitions
 from semel.cluster.store import MetadataStore
 from semel.core.groups.rows import OFFSETS_TOPIC
 from semel.core.transactions.coordinator.decision import SendMarkers
@@ -158,16 +158,19 @@ class Markers:
         )
         if isinstance(result, Refuse):
             return result.code
-        return ErrorCode.NONE if partition.settled else _settled(partition.settle(result.last_offset + 1))
+        if partition.settled:
+            return ErrorCode.NONE
+        settling = _settled(partition, result.last_offset + 1)
+        return self._runtime.tasks.spawn(settling, name=f"marker on {topic_partition}")
 
 
 def _must_be_repeated(code: ErrorCode) -> bool:
     return code is not ErrorCode.NONE and code not in _ENDED
 
 
-async def _settled(settling: Awaitable[None]) -> ErrorCode:
+async def _settled(partition: Partition, end_offset: int) -> ErrorCode:
     try:
-        await settling
+        await partition.settle(end_offset)
     except LogError:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE

@@ -9,7 +9,8 @@ Rules.  * An answer never tells of what may still be lost: it waits until everyt
           a large one in slices beside other work; meanwhile the answer is COORDINATOR_LOAD_IN_PROGRESS.
         * If the log refuses rows, the shard may have changed by itself: it is dropped and loaded again, and everyone
           who waits for it is told. What is merely too large, or fenced, is refused alone if nothing has changed.
-        * Time in a shard does not jump: it starts as the wall clock's and goes on with the monotonic one.
+        * Time in a shard does not jump: it starts as the wall clock's and goes on with the monotonic one. What is written
+          down (`row_times`) is the wall clock's all the same.
         * One timer for all shards, set to the earliest deadline; a deadline that has moved later costs nothing.
 """
 
@@ -26,6 +27,7 @@ from semel.broker.coordinators.tickets import Answer, WaitingRequest
 from semel.broker.partitions import Partition, Partitions
 from semel.core.coordination.outcome import Origin, Outcome, Shard, Ticket
 from semel.core.coordination.row_format import RowFormat
+from semel.core.coordination.row_times import RowTimes, moved
 from semel.core.records.build import build_batch
 from semel.errors import (
     CorruptBatchError,
@@ -48,6 +50,7 @@ Operation = Callable[[S, Ticket, int], Outcome[E]]
 _logger: Final = logging.getLogger(__name__)
 _RETRY_MS: Final = 5000
 """After a log could not be replayed: when it is tried again."""
+_CLOCKS_DIFFER_MS: Final = 1000
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -81,8 +84,10 @@ class CoordinatorHost(Generic[S, E]):
         runtime: Runtime,
         run_effect: Callable[[int, E], None] | None = None,
         compression: int = 0,
+        row_times: RowTimes | None = None,
     ) -> None:
         self.topic = topic
+        self._row_times: RowTimes = row_times or {}
         self._format = row_format
         self._make_shard = make_shard
         self._create_topic = create_topic
@@ -128,6 +133,11 @@ class CoordinatorHost(Generic[S, E]):
     def now_ms(self) -> int:
         """The shards' time."""
         return self._monotonic_ms() + self._offset_ms
+
+    def _wall_ahead_ms(self) -> int:
+        """How far the wall clock is ahead of the shards' time, if it was set or the machine has slept."""
+        ahead_ms = self._runtime.clock.now_ms() - self.now_ms()
+        return ahead_ms if abs(ahead_ms) >= _CLOCKS_DIFFER_MS else 0
 
     # From handlers
 
@@ -246,7 +256,10 @@ class CoordinatorHost(Generic[S, E]):
             return result.code
         shard.apply_marker(producer_id, producer_epoch, commit=commit)
         self._arm(shard.next_deadline_ms())
-        return ErrorCode.NONE if partition.settled else self._marked(hosted, result.last_offset + 1)
+        if partition.settled:
+            return ErrorCode.NONE
+        settling = self._marked(hosted, result.last_offset + 1)
+        return self._runtime.tasks.spawn(settling, name=f"marker on {self.topic}-{index}")
 
     async def _marked(self, hosted: _Hosted[S, E], end_offset: int) -> ErrorCode:
         try:
@@ -290,10 +303,13 @@ class CoordinatorHost(Generic[S, E]):
     def _append(self, hosted: _Hosted[S, E], shard: S, outcome: Outcome[E]) -> Refuse | None:
         now_ms = self._runtime.clock.now_ms()
         encode = self._format.encode
+        rows = outcome.rows
+        if self._row_times and (ahead_ms := self._wall_ahead_ms()):
+            rows = [moved(row, self._row_times, ahead_ms) for row in rows]
         in_transaction = outcome.producer_id != NO_PRODUCER_ID
         try:
             data = build_batch(
-                [encode(row, now_ms) for row in outcome.rows],
+                [encode(row, now_ms) for row in rows],
                 compression=self._compression,
                 producer_id=outcome.producer_id,
                 producer_epoch=outcome.producer_epoch,
@@ -422,7 +438,13 @@ class CoordinatorHost(Generic[S, E]):
         if hosted.shard is not None or self._hosted.get(hosted.index) is not hosted:
             return True
         if hosted.loading is None:
-            hosted.loading = Loading(self._make_shard(hosted.index), hosted.partition.log, self._format)
+            hosted.loading = Loading(
+                self._make_shard(hosted.index),
+                hosted.partition.log,
+                self._format,
+                self._row_times,
+                self._wall_ahead_ms(),
+            )
         loading = hosted.loading
         try:
             if not loading.step():
