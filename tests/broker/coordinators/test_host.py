@@ -43,6 +43,7 @@ class Toy:
     waiting: list[Ticket] = field(default_factory=list)
     deadline_ms: int | None = None
     rung_at_ms: list[int] = field(default_factory=list)
+    times: dict[str, int] = field(default_factory=dict)
     loads: int = 0
 
     def apply(self, row: LogRow, origin: Origin) -> None:
@@ -52,6 +53,7 @@ class Toy:
         if origin.producer_id != NO_PRODUCER_ID:
             where = self.pending.setdefault(origin.producer_id, {})
         where[row.key.group] = row.value.generation
+        self.times[row.key.group] = row.value.current_state_timestamp
 
     def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
         ended = self.pending.pop(producer_id, {})
@@ -130,6 +132,7 @@ def host_of(client: Client, effects: list[str] | None = None, partitions: int = 
         create_topic=create,
         partitions=context.partitions,
         runtime=context.runtime,
+        row_times={GroupMetadataValue: ("current_state_timestamp",)},
         run_effect=lambda _index, effect: None if effects is None else effects.append(effect),
     )
 
@@ -365,6 +368,46 @@ def test_time_in_a_shard_does_not_jump() -> None:
         assert host.shards[0].rung_at_ms == [begun_ms + 10_000]
 
     told(story)
+
+
+def test_what_is_written_down_is_the_wall_clocks_time() -> None:
+    """The shard's own time has not moved: written times are moved by the difference, and back when they are read."""
+    hour_ms = 3_600_000
+
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        clock = client.broker.runtime.clock
+        assert isinstance(clock, SimulatedClock)
+
+        def stamp(name: str) -> Callable[[Toy, Ticket, int], Outcome[str]]:
+            def operation(toy: Toy, ticket: Ticket, now_ms: int) -> Outcome[str]:
+                row = named(name, 1)
+                assert isinstance(row.value, GroupMetadataValue)
+                row.value.current_state_timestamp = now_ms if name != "timeless" else -1
+                return toy.answer(ticket, row, rows_only=False)
+
+            return operation
+
+        host.ask("a", stamp("before"))
+        clock.jump(hour_ms)
+        host.ask("a", stamp("after"))
+        host.ask("a", stamp("timeless"))
+        begun_ms = host.shards[0].times["before"]
+        assert host.shards[0].times == {"before": begun_ms, "after": begun_ms, "timeless": -1}
+        assert (
+            await got(host.ask("a", put("x" * 40_000, 1, rows_only=False))) is ErrorCode.UNKNOWN_SERVER_ERROR
+        )
+        numbers(host)  # Loaded again, by the clock of now.
+        assert host.shards[0].times == {"before": begun_ms - hour_ms, "after": begun_ms, "timeless": -1}
+
+    async def after(client: Client) -> None:
+        host = host_of(client)
+        numbers(host)
+        times = host.shards[0].times
+        assert times["after"] == times["before"] + hour_ms
+        assert times["timeless"] == -1
+
+    told(story, after)
 
 
 def test_a_deadline_that_moves_is_kept_where_it_is() -> None:

@@ -18,7 +18,7 @@ from semel.broker.partitions import Partitions
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.group import GroupOutcome, Groups, GroupSettings
-from semel.core.groups.rows import GROUP_ROWS, OFFSETS_TOPIC
+from semel.core.groups.rows import GROUP_ROW_TIMES, GROUP_ROWS, OFFSETS_TOPIC
 from semel.core.groups.shard import GroupShard
 from semel.core.records.compression import Compression
 from semel.core.wire.message import Response
@@ -62,6 +62,7 @@ class GroupCoordinator:
             partitions=partitions,
             runtime=runtime,
             compression=compression,
+            row_times=GROUP_ROW_TIMES,
         )
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from semel.core.coordination.outcome import Origin, Shard
 from semel.core.coordination.row_format import RowFormat
+from semel.core.coordination.row_times import RowTimes, moved
 from semel.core.records import batch, control
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import iter_records
@@ -26,13 +27,18 @@ _ENDS: Final = (ControlType.ABORT, ControlType.COMMIT)
 class Loading(Generic[S]):
     """The replay of one log into one shard."""
 
-    __slots__ = ("_format", "_log", "_next_offset", "records", "shard")
+    __slots__ = ("_ahead_ms", "_format", "_log", "_next_offset", "_times", "records", "shard")
 
-    def __init__(self, shard: S, log: PartitionLog, row_format: RowFormat) -> None:
+    def __init__(
+        self, shard: S, log: PartitionLog, row_format: RowFormat, times: RowTimes, ahead_ms: int
+    ) -> None:
+        """`ahead_ms`: how far the wall clock, and so what the log holds in `times`, is ahead of the shard's time."""
         self.shard = shard
         self.records = 0
         self._log = log
         self._format = row_format
+        self._times = times
+        self._ahead_ms = ahead_ms
         self._next_offset = log.log_start_offset
 
     def step(self) -> bool:
@@ -72,4 +78,5 @@ class Loading(Generic[S]):
             self.records += 1
             row = self._format.decode(record)
             if row is not None:
-                self.shard.apply(row, Origin(record.offset, record.timestamp_ms, producer_id, producer_epoch))
+                origin = Origin(record.offset, record.timestamp_ms, producer_id, producer_epoch)
+                self.shard.apply(moved(row, self._times, -self._ahead_ms), origin)

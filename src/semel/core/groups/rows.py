@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from semel.core.coordination.outcome import LogRow
 from semel.core.coordination.row_format import RowFormat
+from semel.core.coordination.row_times import RowTimes
 from semel.core.wire.messages.group_rows import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -47,6 +48,12 @@ GROUP_ROWS: Final = RowFormat(
         16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     },
 )
+GROUP_ROW_TIMES: Final[RowTimes] = {
+    OffsetCommitValue: ("commit_timestamp", "expire_timestamp"),
+    GroupMetadataValue: ("current_state_timestamp",),
+    ConsumerGroupTargetAssignmentMetadataValue: ("assignment_timestamp",),
+    ConsumerGroupRegularExpressionValue: ("timestamp",),
+}
 NO_EXPIRY: Final = -1
 _WITH_EXPIRY: Final = 1
 _WITH_LEADER_EPOCH: Final = 3
