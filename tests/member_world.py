@@ -35,6 +35,7 @@ from semel.core.wire.messages.sync_group import SyncGroupRequest
 from semel.types import TopicPartition
 
 TICK_MS = 20
+SESSION_MS = 10_000
 POLL_MS = 400
 SILENCE_MS = 2_000
 """After this long a lost request counts as unanswered."""
@@ -66,6 +67,7 @@ class MemberWorld:
         self._letters: list[tuple[int, int, Actor, list[object]]] = []
         self._waiting: dict[int, tuple[Actor, GroupRequest]] = {}
         self._letter_number = 0
+        self._of_generation: dict[tuple[TopicPartition, int], str] = {}
 
     @property
     def now_ms(self) -> int:
@@ -79,7 +81,7 @@ class MemberWorld:
             group_id="readers",
             partition_assignment_strategy=tuple(assignors),
             group_instance_id=instance,
-            session_timeout_ms=10_000,
+            session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=20_000,
         )
@@ -89,12 +91,18 @@ class MemberWorld:
         return actor
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Who owns what at this moment; two owners of one partition fail."""
+        """Who owns what at this moment; two owners of one partition fail, at a time and in a generation."""
         found: dict[TopicPartition, str] = {}
         for actor in self.actors:
             if not actor.is_alive or actor.frozen_until_ms > self.now_ms:
                 continue
             for partition in sorted(actor.owned):
+                generation = actor.member._owned_generation
+                who = actor.member.config.group_instance_id or actor.name
+                other = self._of_generation.setdefault((partition, generation), who)
+                assert other == who, f"{partition} is {other}'s and {who}'s in {generation}"
+                if actor.frozen_until_ms + SESSION_MS > self.now_ms:
+                    continue  # It slept, maybe through the answer to its join: a heartbeat tells it, if it is alive.
                 other = found.setdefault(partition, actor.name)
                 assert other == actor.name, f"{partition} is {other}'s and {actor.name}'s at {self.now_ms}"
         return found

@@ -3,6 +3,7 @@
 import base64
 import json
 import sys
+from contextlib import aclosing
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -42,6 +43,11 @@ def _start(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[st
     metavar="earliest|latest|N|@TIME",
     help="Where to begin; a time is in milliseconds since 1970 or ISO 8601.",
 )
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Read as a member of this group: go on where it has committed, and commit what was printed.",
+)
 @click.option("-n", "--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option(
@@ -60,6 +66,7 @@ def command(
     topic: str,
     partition: int | None,
     start: tuple[str, int],
+    group: str | None,
     max_messages: int | None,
     follow: bool,
     key_separator: str | None,
@@ -70,23 +77,40 @@ def command(
     """Print the records of TOPIC, up to where it ends now.
 
     Records of open and aborted transactions are not shown: -X isolation.level=read_uncommitted shows them.
+    With --group the partitions are shared with the group's other members, and --offset is where those begin that nothing is
+    committed for.
     """
+    if group is not None and (partition is not None or start[0] not in ("earliest", "latest")):
+        raise click.UsageError(
+            "With --group the group decides what is read: leave --partition out, and --offset is earliest or latest."
+        )
     printer = _Printer(sys.stdout.buffer, output, key_separator)
 
     async def read_all(cluster: "Cluster") -> None:
         from semel.client import reader
+        from semel.client.group_reader import GroupReader
 
         view = await cluster.topic(topic)
-        starts = await _starts(cluster, view, partition, start)
+        member: GroupReader | None = None
+        if group is None:
+            starts = await _starts(cluster, view, partition, start)
+            records = reader.read(cluster, view, starts, follow=follow)
+        else:
+            begins = reader.LATEST if start[0] == "latest" else reader.EARLIEST
+            member = GroupReader(cluster, view, group, start=begins)
+            records = member.records(follow=follow)
         left = max_messages
         if output == "table":
             printer.line(b"PARTITION  OFFSET  TIME  KEY  VALUE")
-        async for fetched in reader.read(cluster, view, starts, follow=follow):
-            printer.show(topic, fetched)
-            if follow:
-                printer.flush()  # Somebody is waiting for it.
-            if left is not None and (left := left - 1) == 0:
-                return
+        async with aclosing(records):
+            async for fetched in records:
+                printer.show(topic, fetched)
+                if follow or member is not None:
+                    printer.flush()  # Somebody is waiting for it, or it is about to be committed.
+                if member is not None:
+                    member.done(fetched)
+                if left is not None and (left := left - 1) == 0:
+                    return
 
     with connected(bootstrap, settings) as client:
         try:

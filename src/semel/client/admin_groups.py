@@ -191,7 +191,7 @@ async def at_coordinator(cluster: Cluster, group_id: str, ask: Callable[[int], A
     """Ask a group's coordinator, again while errors pass and the coordinator moves."""
 
     async def attempt() -> T:
-        return await ask(await _coordinator(cluster, group_id))
+        return await ask(await find_coordinator(cluster, group_id))
 
     return await cluster.patiently(attempt)
 
@@ -200,14 +200,15 @@ async def order_coordinator(cluster: Cluster, group_id: str, order: Callable[[in
     """Give a group's coordinator an order; again only if nothing was done."""
 
     async def attempt() -> T:
-        return await order(await cluster.patiently(lambda: _coordinator(cluster, group_id)))
+        return await order(await cluster.patiently(lambda: find_coordinator(cluster, group_id)))
 
     return await cluster.patiently(
         attempt, may_repeat=lambda error: isinstance(error, RefusedError) and error.code in _NOTHING_DONE
     )
 
 
-async def _coordinator(cluster: Cluster, group_id: str) -> int:
+async def find_coordinator(cluster: Cluster, group_id: str) -> int:
+    """Who coordinates the group, at the moment."""
     request = FindCoordinatorRequest(key=group_id, key_type=_GROUP)
     answer = await cluster.send(request, version_max=_ONE_KEY_VERSION)
     if answer.error_code:

@@ -53,6 +53,14 @@ class ClientConfig:
     fetch_max_bytes: int = field(default=50 * 1024 * 1024, metadata={"least": 1})
     max_partition_fetch_bytes: int = field(default=1024 * 1024, metadata={"least": 1})
     fetch_max_wait_ms: int = field(default=500, metadata={"least": 0})
+    partition_assignment_strategy: str = "range,cooperative-sticky"
+    """Assignors of a classic group's members, by preference."""
+    group_instance_id: str = ""
+    client_rack: str = ""
+    session_timeout_ms: int = field(default=45_000, metadata={"least": 1})
+    heartbeat_interval_ms: int = field(default=3_000, metadata={"least": 1})
+    max_poll_interval_ms: int = field(default=300_000, metadata={"least": 1})
+    auto_commit_interval_ms: int = field(default=5_000, metadata={"least": 0})
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "ClientConfig":

@@ -10,7 +10,7 @@ Rules.  * With `isolation.level=read_committed`, the default, aborted records ar
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -44,8 +44,8 @@ class Fetched(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Lane:
-    """How far one partition has been read."""
+class Lane:
+    """How far one partition has been read, and where to stop, if anywhere."""
 
     offset: int
     end: int | None
@@ -58,10 +58,10 @@ async def read(
     starts: Mapping[int, int],
     *,
     follow: bool = False,
-) -> AsyncIterator[Fetched]:
+) -> AsyncGenerator[Fetched, None]:
     """The records of these partitions from these offsets on."""
     ends = {} if follow else await offsets_at(cluster, topic, starts, LATEST)
-    lanes = {partition: _Lane(offset, ends.get(partition)) for partition, offset in starts.items()}
+    lanes = {partition: Lane(offset, ends.get(partition)) for partition, offset in starts.items()}
     for partition, lane in lanes.items():
         if lane.end is not None and lane.offset > lane.end:
             where = TopicPartition(topic.name, partition)
@@ -69,12 +69,12 @@ async def read(
         lane.is_done = lane.offset == lane.end
     while open_lanes := {partition: lane for partition, lane in lanes.items() if not lane.is_done}:
 
-        async def fetch_all(wanted: Mapping[int, _Lane] = open_lanes) -> list[PartitionData]:
-            return await _fetch(cluster, topic.name, wanted)
+        async def fetch_all(wanted: Mapping[int, Lane] = open_lanes) -> list[PartitionData]:
+            return await fetch_round(cluster, topic.name, wanted)
 
         for data in await cluster.patiently(fetch_all):
             lane = lanes[data.partition_index]
-            for record in _records(data, lane, cluster.config.isolation_level):
+            for record in records_in(data, lane, cluster.config.isolation_level):
                 yield Fetched(data.partition_index, record)
             lane.is_done = lane.end is not None and lane.offset >= lane.end
 
@@ -135,7 +135,7 @@ async def _ask_leader(
     return results
 
 
-async def _fetch(cluster: Cluster, topic: str, lanes: Mapping[int, _Lane]) -> list[PartitionData]:
+async def fetch_round(cluster: Cluster, topic: str, lanes: Mapping[int, Lane]) -> list[PartitionData]:
     """One Fetch to every leader, at the same time."""
     leaders = await cluster.by_leader(topic, lanes)
     answers = await asyncio.gather(
@@ -197,7 +197,7 @@ def _out_of_range(cluster: Cluster, where: TopicPartition, offset: int, limits: 
     )
 
 
-def _records(data: PartitionData, lane: _Lane, isolation_level: str) -> Iterator[Record]:
+def records_in(data: PartitionData, lane: Lane, isolation_level: str) -> Iterator[Record]:
     """The records of one answer that are new and to be shown; moves the lane behind them."""
     buffer: BytesLike = data.records or b""
     aborted = data.aborted_transactions if isolation_level == "read_committed" else None

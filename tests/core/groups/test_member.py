@@ -313,10 +313,21 @@ def test_silence_for_a_session_is_a_loss() -> None:
     assert made.unanswered(request, 34_000) == []
     assert made.due(34_100) == [FindCoordinator()]
     assert made.coordinator_lost(34_200) == []
-    ends_ms = 10 + made.config.session_timeout_ms  # The sync was sent at 10.
+    ends_ms = 2 + made.config.session_timeout_ms  # The join was sent at 2.
     assert made.due(ends_ms - 1) == [FindCoordinator()]
     assert made.next_deadline_ms() == ends_ms
     assert made.due(ends_ms) == [Lose((T0,))]
+
+
+def test_a_join_that_took_longer_than_a_session_is_followed_by_a_heartbeat() -> None:
+    """The coordinator began to count at a moment nobody knows."""
+    made = member()
+    late_ms = 60_000
+    [sync] = sent(joined(made, now_ms=late_ms))
+    assert isinstance(sync, SyncGroupRequest)
+    assert made.next_deadline_ms() == late_ms
+    [heartbeat] = sent(made.due(late_ms))
+    assert isinstance(heartbeat, HeartbeatRequest)
 
 
 def test_a_leader_asks_for_topics_and_hands_in_an_assignment() -> None:
@@ -353,6 +364,27 @@ def test_leaving() -> None:
     static = stable(member(instance="i"))
     assert static.leave(100) == []
     assert static.phase is Phase.OUT
+
+
+def test_leaving_while_something_is_given_up_or_lost() -> None:
+    made = stable(member("cooperative-sticky"), T0, T1)
+    [again] = sent(beat(made, ErrorCode.REBALANCE_IN_PROGRESS))
+    assert isinstance(again, JoinGroupRequest)
+    answer = JoinGroupResponse(
+        generation_id=4, protocol_name="cooperative-sticky", leader="other", member_id="me"
+    )
+    [sync] = sent(made.answered(again, answer, 5_010))
+    assert isinstance(sync, SyncGroupRequest)
+    kept = encode_assignment(MemberAssignment([T0]))
+    assert made.answered(sync, SyncGroupResponse(assignment=kept), 5_020) == [Revoke((T1,))]
+    assert made.leave(5_030) == []
+    assert made.revoked(5_040) == [Revoke((T0,))]
+    [last] = sent(made.revoked(5_050))
+    assert isinstance(last, LeaveGroupRequest)
+    thrown_out = stable(member(), T0)
+    assert thrown_out.leave(4_000) == [Revoke((T0,))]
+    assert beat(thrown_out, ErrorCode.UNKNOWN_MEMBER_ID) == [Lose((T0,))]
+    assert thrown_out.phase is Phase.OUT
 
 
 def test_a_commit_tells_as_much_as_a_heartbeat() -> None:

@@ -9,7 +9,7 @@ Rules.  * It joins with the first poll, and leaves when the user does not poll f
           then it joins once more, so that others get it.
         * A partition is owned from `Own` to the `Revoke` or `Lose` that names it. A member whose heartbeats were not
           answered for a session, counted from when the last answered one was sent, takes everything for lost: nobody can
-          say whose it is. While JoinGroup is under way no session is counted, on either side; its answer begins one.
+          say whose it is. While JoinGroup is under way no session is counted, on either side.
         * One request that moves it on is under way at a time, and one heartbeat; an answer to any other is stale and ignored.
         * It claims what it owns with the generation it got it in, not with the one it has joined since.
 Elsewhere. What the leader decides: `assignors`. Offsets are committed by the shell, with `identity`.
@@ -93,12 +93,14 @@ class Member:
         self._remembered: tuple[TopicPartition, ...] = ()
         self._joined_topics: tuple[str, ...] = ()
         self._must_rejoin = False
+        self._is_leaving = False
         self._protocol = ""
         self._others: Sequence[JoinGroupResponseMember] = ()
         self._divided: dict[str, int] | None = None
         self._coordinator_known = False
         self._finding = False
         self._pending: GroupRequest | None = None
+        self._joining_since_ms = 0
         self._heartbeat: HeartbeatRequest | None = None
         self._heartbeat_ms = 0
         self._heard_ms = 0
@@ -125,6 +127,7 @@ class Member:
         self._polled_ms = now_ms
         if self.phase is Phase.OUT and self.topics:
             self._to(Phase.UNJOINED)
+            self._is_leaving = False
             self._retry_ms = None
         elif self.phase is Phase.STABLE and self._joined_topics != self.topics:
             self._must_rejoin = True
@@ -135,9 +138,10 @@ class Member:
         if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED):
             return []
         self._pending = None
-        if self.owned:
-            return self._revoke(self.owned, self._go)
-        return self._go(now_ms)
+        self._is_leaving = True
+        if self.phase is Phase.REVOKING:
+            return []  # It goes on from there.
+        return self._revoke(self.owned, self._go) if self.owned else self._go(now_ms)
 
     # What the shell did
 
@@ -282,7 +286,9 @@ class Member:
         def go_on(now_ms: int) -> list[Instruction]:
             self._after_revoking = None
             self.owned = tuple(one for one in self.owned if one not in partitions)
-            return then(now_ms)
+            if not self._is_leaving:
+                return then(now_ms)
+            return self._revoke(self.owned, self._go) if self.owned else self._go(now_ms)
 
         self._after_revoking = go_on
         return [Revoke(partitions)]
@@ -293,6 +299,7 @@ class Member:
             return self._advance(now_ms)
         self._to(Phase.JOINING)
         self._must_rejoin = False
+        self._joining_since_ms = now_ms
         self._joined_topics = self.topics
         self.group_topics = ()
         self._divided = None
@@ -339,8 +346,11 @@ class Member:
             reason = f"the group takes the assignor {response.protocol_name}, which it did not offer"
             return self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reason)
         if response.generation_id != self.generation_id or response.member_id != self.member_id:
-            # A new generation begins everybody's session; the answer to a retry in the old one does not.
-            self._heard_ms = self._heartbeat_ms = now_ms
+            # A new generation begins everybody's session, not before this join was sent. How long ago nobody knows if
+            # the rebalance took longer than a session, or this process slept: then a heartbeat finds out at once.
+            is_recent = now_ms < self._joining_since_ms + self.config.session_timeout_ms
+            self._heard_ms = self._joining_since_ms if is_recent else now_ms
+            self._heartbeat_ms = now_ms if is_recent else now_ms - self.config.heartbeat_interval_ms
         self.member_id = response.member_id
         self.generation_id = response.generation_id
         self._protocol = response.protocol_name
@@ -460,6 +470,8 @@ class Member:
         lost = self._lose()
         if forget_member_id:
             self.member_id = NO_MEMBER_ID
+        if self._is_leaving:
+            return [*lost, *self._go(now_ms)]
         self._to(Phase.UNJOINED)
         return [*lost, *self._advance(now_ms)]
 
