@@ -191,13 +191,12 @@ class Cleaner:
         steps = cleaning.steps()
         while True:
             self._check(picked)
-            step = await self.runtime.tasks.in_thread(_next_slice, steps)
-            if step is None:
+            done = await self.runtime.tasks.in_thread(_next_slice, steps)
+            await self._pace(done.moved_bytes)
+            if done.group is not None:
+                await self._swap(picked, done.group)
+            if done.is_last:
                 return
-            if isinstance(step, CleanedGroup):
-                await self._swap(picked, step)
-            else:
-                await self._pace(step.bytes_read + step.bytes_written)
 
     def _check(self, picked: _Picked) -> None:
         topic_partition, log, _dirt = picked
@@ -276,15 +275,20 @@ class Cleaner:
         return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _next_slice(steps: Iterator[Worked | CleanedGroup]) -> Worked | CleanedGroup | None:
-    """On a thread: some steps, up to a group that is ready; None when nothing is left."""
-    bytes_read = bytes_written = 0
-    while bytes_read + bytes_written < _SLICE_BYTES:
+class _Slice(NamedTuple):
+    """What a thread did at a time."""
+
+    moved_bytes: int
+    group: CleanedGroup | None
+    is_last: bool
+
+
+def _next_slice(steps: Iterator[Worked | CleanedGroup]) -> _Slice:
+    """On a thread: some steps, up to a group that is ready."""
+    moved_bytes = 0
+    while moved_bytes < _SLICE_BYTES:
         step = next(steps, None)
-        if isinstance(step, CleanedGroup):
-            return step
-        if step is None:
-            return Worked(bytes_read, bytes_written) if bytes_read else None
-        bytes_read += step.bytes_read
-        bytes_written += step.bytes_written
-    return Worked(bytes_read, bytes_written)
+        if step is None or isinstance(step, CleanedGroup):
+            return _Slice(moved_bytes, step, is_last=step is None)
+        moved_bytes += step.bytes_read + step.bytes_written
+    return _Slice(moved_bytes, None, is_last=False)

@@ -152,7 +152,9 @@ class Cleaning:
         )
         yield from self._note_keys(keys)
         self.stats.keys = keys.keys
-        self.end_offset = max(self.end_offset, keys.latest_offset + 1)
+        if keys.latest_offset < dirt.first_dirty_offset:
+            return  # Nothing is dirty: nothing is written anew.
+        self.end_offset = keys.latest_offset + 1
         walk = TransactionWalk(self.aborted)
         segments = [segment for segment in self.segments if segment.base_offset < self.end_offset]
         groups = grouped(
