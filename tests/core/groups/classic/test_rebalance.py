@@ -19,6 +19,7 @@ from semel.core.groups.assignors.protocol import (
     decode_subscription,
     encode_assignment,
 )
+from semel.core.groups.classic.joining import PENDING_JOINS_MAX
 from semel.core.groups.group import GroupSettings
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
@@ -461,6 +462,17 @@ def test_of_too_many_the_last_to_join_again_are_out() -> None:
     world.pass_time(SESSION_MS)
     world.pass_time(REBALANCE_MS)
     assert [world.joined(one).generation_id for one in tickets[:2]] == [2, 2]
+
+
+def test_ids_are_given_out_to_so_many() -> None:
+    world = ClassicWorld()
+    first = world.member_id(session_ms=6_000)
+    for _ in range(PENDING_JOINS_MAX - 1):
+        world.member_id()
+    assert world.code(world.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert world.joined(world.join()).member_id == ""
+    assert world.join(first) in world.open, "who has one may come"
+    assert world.code(world.join()) is ErrorCode.MEMBER_ID_REQUIRED
 
 
 # Which protocol

@@ -8,7 +8,8 @@ Rules.  * Since version 4 a dynamic member without an id is sent away with one t
           would choose another protocol because of it.
         * A member that says what it said before is told the generation there is; only the leader starts a rebalance by
           asking again.
-        * A group over `group.max.size` lets nobody in, and the last of too many to join again are out.
+        * A group over `group.max.size` lets nobody in, and the last of too many to join again are out. Ids are given out
+          to so many at most that have not come back yet: a client that forgets its id each time must not fill us up.
 """
 
 from typing import Final
@@ -27,6 +28,7 @@ from semel.errors import ErrorCode, InvariantError
 _REBALANCE_TIMEOUT_SINCE: Final = 1
 _MEMBER_ID_REQUIRED_SINCE: Final = 4
 _SKIP_ASSIGNMENT_SINCE: Final = 9
+PENDING_JOINS_MAX: Final = 10_000
 
 
 class Joining:
@@ -69,6 +71,8 @@ class Joining:
 
     def _has_room(self) -> bool:
         group, member_id = self.group, self.request.member_id
+        if not member_id and len(group.pending_joins) >= PENDING_JOINS_MAX:
+            return False
         size_max = self.rebalance.group_max_size
         member = group.members.get(member_id)
         match group.state:
