@@ -1,0 +1,127 @@
+"""Transactions with the clients people have: commit, abort, offsets, fencing; and what readers see of them.
+
+Method: the same stories with confluent-kafka (librdkafka), kafka-python and aiokafka against one broker; what is visible is
+asked of confluent-kafka and kafka-python, what is stored is read from the files.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_kit import ThreadBroker, eventually, stored
+from transaction_clients import (
+    PRODUCERS,
+    FencedOutError,
+    TransactionalProducer,
+    committed_offset,
+    end_offset,
+    read,
+)
+
+Make = type[TransactionalProducer]
+
+
+@pytest.fixture(params=PRODUCERS, ids=lambda one: one.name)
+def make(request: pytest.FixtureRequest) -> Make:
+    found: Make = request.param
+    return found
+
+
+@pytest.fixture
+def producer(make: Make, broker: ThreadBroker, topic: str) -> Iterator[TransactionalProducer]:
+    running = make(broker.bootstrap, f"of {topic}")
+    yield running
+    running.close()
+
+
+@pytest.mark.mission("TXN-02", "TXN-08", "TXN-17", "READ-01", "R-29", "READ-16")
+def test_readers_see_what_was_committed(
+    producer: TransactionalProducer, broker: ThreadBroker, topic: str
+) -> None:
+    """Also: records are in the log before the end, an abort does not remove them, and the end a reader is told is
+    the last stable offset."""
+    bootstrap = broker.bootstrap
+    seen: list[bytes] = []
+    for number in range(6):
+        producer.begin()
+        for partition in (0, 1):
+            producer.send(topic, partition, b"%d" % number)
+        producer.flush()
+        everything = [b"%d" % earlier for earlier in range(number + 1)]
+        assert read(bootstrap, topic, 0, committed=False) == everything
+        assert read(bootstrap, topic, 0, committed=True) == seen
+        assert end_offset(bootstrap, topic, 0, committed=True) == 2 * number
+        assert end_offset(bootstrap, topic, 0, committed=False) == 2 * number + 1
+        if number % 2:
+            producer.abort()
+        else:
+            producer.commit()
+            seen.append(b"%d" % number)
+        for partition in (0, 1):
+            assert read(bootstrap, topic, partition, committed=True) == seen
+    assert read(bootstrap, topic, 0, committed=False) == [b"%d" % number for number in range(6)]
+    assert len(stored(broker.directory, topic)) == 12  # A marker for each.
+
+
+def test_offsets_are_part_of_it(producer: TransactionalProducer, broker: ThreadBroker, topic: str) -> None:
+    """Consume, transform, produce: the position moves with the output, or not at all."""
+    group = f"group of {topic}"
+    for number, commit in ((1, True), (2, False), (3, True)):
+        producer.begin()
+        producer.send(topic, 0, b"out %d" % number)
+        producer.send_offset(group, topic, 2, number)
+        if commit:
+            producer.commit()
+        else:
+            producer.abort()
+        expected = number if commit else number - 1
+        assert committed_offset(broker.bootstrap, group, topic, 2) == expected
+    assert read(broker.bootstrap, topic, 0, committed=True) == [b"out 1", b"out 3"]
+
+
+@pytest.mark.mission("FEN-06")
+def test_the_second_instance_fences_the_first(make: Make, broker: ThreadBroker, topic: str) -> None:
+    first = make(broker.bootstrap, f"of {topic}")
+    first.begin()
+    first.send(topic, 0, b"of a zombie")
+    first.flush()
+    second = make(broker.bootstrap, f"of {topic}")
+    second.begin()
+    second.send(topic, 0, b"of the owner")
+    with pytest.raises(FencedOutError):
+        first.commit()
+    second.commit()
+    assert read(broker.bootstrap, topic, 0, committed=True) == [b"of the owner"]
+    second.close()
+    first.close()
+
+
+@pytest.mark.mission("FEN-05")
+def test_one_after_the_other_may_share_an_id(make: Make, broker: ThreadBroker, topic: str) -> None:
+    for number in range(3):
+        one = make(broker.bootstrap, f"of {topic}")
+        one.begin()
+        one.send(topic, 0, b"%d" % number)
+        one.commit()
+        one.close()
+    assert read(broker.bootstrap, topic, 0, committed=True) == [b"0", b"1", b"2"]
+
+
+def test_what_an_instance_left_open_is_aborted_for_the_next(
+    make: Make, broker: ThreadBroker, topic: str
+) -> None:
+    first = make(broker.bootstrap, f"of {topic}")
+    first.begin()
+    first.send(topic, 0, b"left")
+    first.flush()
+    second = make(broker.bootstrap, f"of {topic}")  # `first` is as good as dead.
+    eventually(
+        lambda: (
+            end_offset(broker.bootstrap, topic, 0, committed=True)
+            == end_offset(broker.bootstrap, topic, 0, committed=False)
+        ),
+        "the last stable offset moved on",
+    )
+    assert read(broker.bootstrap, topic, 0, committed=True) == []
+    second.close()
+    first.close()
