@@ -65,6 +65,8 @@ _MASKS: Final[Mapping[str, Callable[[Any, Side], Any]]] = {
     "total_bytes": _presence,
     "usable_bytes": _presence,
     "session_id": _presence,
+    "member_id": _presence,
+    "leader": _presence,
     "producer_id": lambda value, _side: min(value, 0),
     "log_append_time_ms": _presence,
     "finalized_features_epoch": _presence,

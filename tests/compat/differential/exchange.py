@@ -29,6 +29,8 @@ class Side:
     """By a name of the table's choice: a topic created again keeps its old id under another one."""
     numbers: dict[str, int] = field(default_factory=dict)
     """Producer ids and session ids."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Member ids."""
     _socket: socket.socket | None = None
     _correlation_id: int = 0
 

@@ -95,7 +95,7 @@ def _group(
     )
 
 
-def _forgotten(group: str, places: Mapping[str, Sequence[int]]) -> Build:
+def forgotten(group: str, places: Mapping[str, Sequence[int]]) -> Build:
     return always(
         offset_delete.OffsetDeleteRequest(
             group_id=group,
@@ -112,7 +112,7 @@ def _forgotten(group: str, places: Mapping[str, Sequence[int]]) -> Build:
     )
 
 
-def _listed(states: Sequence[str] = (), types: Sequence[str] = ()) -> Build:
+def listed(states: Sequence[str] = (), types: Sequence[str] = ()) -> Build:
     def build(_side: Side, version: int) -> Message:
         return list_groups.ListGroupsRequest(
             states_filter=list(states) if version >= 4 else [],
@@ -122,7 +122,7 @@ def _listed(states: Sequence[str] = (), types: Sequence[str] = ()) -> Build:
     return build
 
 
-def _described(*groups: str, operations: bool = False) -> Build:
+def described_groups(*groups: str, operations: bool = False) -> Build:
     def build(_side: Side, version: int) -> Message:
         return describe_groups.DescribeGroupsRequest(
             groups=list(groups), include_authorized_operations=operations and version >= 3
@@ -147,7 +147,7 @@ def _learn_ids(side: Side, answer: metadata.MetadataResponse) -> None:
 _EVERYTHING: Final = (("orders", 0), ("orders", 1), ("orders", 9), ("quiet", 0), ("nowhere", 0))
 
 BEFORE: Final = (
-    Ask("list groups: before there are any", (0, 1, 2, 3, 4, 5), _listed()),
+    Ask("list groups: before there are any", (0, 1, 2, 3, 4, 5), listed()),
     Ask(
         "create topics: to commit for",
         (4,),
@@ -254,35 +254,37 @@ FETCHING: Final = (
     ),
 )
 LOOKING: Final = (
-    Ask("list groups: all", (0, 1, 2, 3, 4, 5), _listed()),
-    Ask("list groups: empty ones", (4, 5), _listed(["Empty"])),
-    Ask("list groups: empty ones, in small letters", (4, 5), _listed(["empty", "stable"])),
-    Ask("list groups: stable ones", (4, 5), _listed(["Stable"])),
-    Ask("list groups: in a state nobody knows", (4, 5), _listed(["dreaming"])),
-    Ask("list groups: classic ones", (5,), _listed([], ["CLASSIC"])),
-    Ask("list groups: consumers", (5,), _listed(["Empty"], ["consumer"])),
-    Ask("list groups: of a type nobody knows", (5,), _listed([], ["sleepers"])),
-    Ask("describe groups: there and not there", (0, 1, 2, 3, 4, 5, 6), _described("group", "nobody", "")),
-    Ask("describe groups: what may I", (3, 4, 5, 6), _described("group", "nobody", operations=True)),
-    Ask("describe groups: none", (0, 5, 6), _described()),
+    Ask("list groups: all", (0, 1, 2, 3, 4, 5), listed()),
+    Ask("list groups: empty ones", (4, 5), listed(["Empty"])),
+    Ask("list groups: empty ones, in small letters", (4, 5), listed(["empty", "stable"])),
+    Ask("list groups: stable ones", (4, 5), listed(["Stable"])),
+    Ask("list groups: in a state nobody knows", (4, 5), listed(["dreaming"])),
+    Ask("list groups: classic ones", (5,), listed([], ["CLASSIC"])),
+    Ask("list groups: consumers", (5,), listed(["Empty"], ["consumer"])),
+    Ask("list groups: of a type nobody knows", (5,), listed([], ["sleepers"])),
+    Ask(
+        "describe groups: there and not there", (0, 1, 2, 3, 4, 5, 6), described_groups("group", "nobody", "")
+    ),
+    Ask("describe groups: what may I", (3, 4, 5, 6), described_groups("group", "nobody", operations=True)),
+    Ask("describe groups: none", (0, 5, 6), described_groups()),
 )
 DELETING: Final = (
     Ask(
         "offset delete: there, empty, and not there",
         (0,),
-        _forgotten("group", {"orders": (1, 9, -1), "nowhere": (0,), "gone": (0,)}),
+        forgotten("group", {"orders": (1, 9, -1), "nowhere": (0,), "gone": (0,)}),
         changes=True,
     ),
-    Ask("offset delete: of a group nobody knows", (0,), _forgotten("nobody", {"orders": (0,)}), changes=True),
+    Ask("offset delete: of a group nobody knows", (0,), forgotten("nobody", {"orders": (0,)}), changes=True),
     Ask(
         "offset delete: of topics nobody knows, of a group nobody knows",
         (0,),
-        _forgotten("nobody", {"nowhere": (0,)}),
+        forgotten("nobody", {"nowhere": (0,)}),
         changes=True,
     ),
-    Ask("offset delete: of the group without a name", (0,), _forgotten("", {"orders": (0,)}), changes=True),
-    Ask("offset delete: nothing", (0,), _forgotten("group", {}), changes=True),
-    Ask("offset delete: nothing of nobody", (0,), _forgotten("nobody", {}), changes=True),
+    Ask("offset delete: of the group without a name", (0,), forgotten("", {"orders": (0,)}), changes=True),
+    Ask("offset delete: nothing", (0,), forgotten("group", {}), changes=True),
+    Ask("offset delete: nothing of nobody", (0,), forgotten("nobody", {}), changes=True),
     Ask("offset fetch: after deletion", (9,), fetched({"group": None})),
     Ask(
         "delete groups: twice, and one nobody knows",
@@ -297,7 +299,7 @@ DELETING: Final = (
         changes=True,
     ),
     Ask("offset fetch: of a deleted group", (9,), fetched({"odd": _EVERYTHING})),
-    Ask("list groups: after deletion", (5,), _listed()),
+    Ask("list groups: after deletion", (5,), listed()),
     Ask("offset commit: for a topic that will go", (9,), committed("group", ("gone", 0, 6))),
     Ask(
         "delete topics: one with offsets",
@@ -336,4 +338,4 @@ TOO_LARGE: Final = (
     ),
     Ask("offset fetch: after it was too large", (9,), fetched({"group": _EVERYTHING})),
 )
-OFFSETS: Final = (*BEFORE, *COMMITTING, *FETCHING, *LOOKING, *DELETING, *TOO_LARGE)
+OFFSETS: Final = (*BEFORE, *COMMITTING, *FETCHING, *LOOKING, *DELETING)

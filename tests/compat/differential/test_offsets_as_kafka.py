@@ -14,13 +14,14 @@ import pytest
 from compat.differential.comparison import Comparison, kafka_side, semel_side
 from compat.differential.exchange import Side
 from compat.differential.known import Known
-from compat.differential.table_offsets import OFFSETS, committed, fetched
+from compat.differential.table_members import MEMBERS
+from compat.differential.table_offsets import OFFSETS, TOO_LARGE, committed, fetched
 from semel.bench.kafka_peer import KafkaHome
 from semel.broker.coordinators.java_hash import partition_for
 from semel.core.groups.rows import GROUP_ROWS
 from semel.core.records import batch
 from semel.core.records.build import iter_records
-from semel.core.wire.messages.group_rows import OffsetCommitKey, OffsetCommitValue
+from semel.core.wire.messages.group_rows import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from semel.core.wire.messages.offset_commit import OffsetCommitResponse
 from semel.core.wire.messages.offset_fetch import OffsetFetchResponse
 
@@ -46,9 +47,10 @@ class Told(NamedTuple):
 def told(kafka_home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Told:
     directory = tmp_path_factory.mktemp("offsets")
     semel, kafka = directory / "semel", directory / "kafka"
-    with semel_side(semel) as ours, kafka_side(kafka_home, kafka) as theirs:
+    settings = {"group_initial_rebalance_delay_ms": "0"}
+    with semel_side(semel, **settings) as ours, kafka_side(kafka_home, kafka, **settings) as theirs:
         comparison = Comparison(ours, theirs, KNOWN, _SETTLE_SECONDS)
-        found = [line for step in OFFSETS for line in comparison.compare(step)]
+        found = [line for step in (*OFFSETS, *MEMBERS, *TOO_LARGE) for line in comparison.compare(step)]
         for side in (ours, theirs):
             _commit(side)
     return Told(found, [one for one in KNOWN if one not in comparison.used], semel, kafka)
@@ -74,11 +76,9 @@ def test_offsets_are_told_as_kafka_tells_them(told: Told) -> None:
 def test_offsets_are_stored_as_kafka_stores_them(told: Told) -> None:
     ours, theirs = _rows(told.semel), _rows(told.kafka / "data")
     assert ours == theirs
-    assert {partition for partition, _key in ours} == {
-        "__consumer_offsets-0",  # The group without a name, and another.
-        "__consumer_offsets-21",
-        "__consumer_offsets-47",
-    }
+    groups = ("", "group", "odd", "short", "club", "choir")
+    expected = {f"__consumer_offsets-{partition_for(group, 50)}" for group in groups}
+    assert {partition for partition, _key in ours} == expected
 
 
 def _rows(directory: Path) -> dict[tuple[str, str], object]:
@@ -96,6 +96,11 @@ def _rows(directory: Path) -> dict[tuple[str, str], object]:
                     row.value.commit_timestamp = min(row.value.commit_timestamp, 1)
                     row.value.expire_timestamp = min(row.value.expire_timestamp, 1)
                     row.value.topic_id = b"given" if any(row.value.topic_id) else b""
+                if isinstance(row.value, GroupMetadataValue):
+                    row.value.current_state_timestamp = min(row.value.current_state_timestamp, 1)
+                    row.value.leader = "given" if row.value.leader else row.value.leader
+                    for member in row.value.members:
+                        member.member_id = "given"
                 rows[file.parent.name, repr(row.key)] = row[1:]
     return rows
 
