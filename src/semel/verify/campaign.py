@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from semel.runtime.environment import environment
-from semel.verify.scenarios import compaction_crash, directory_crash, log_crash, produce
+from semel.verify.scenarios import compaction_crash, directory_crash, groups, log_crash, produce
 
 SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "compaction_crash": compaction_crash.run,
     "directory_crash": directory_crash.run,
+    "groups": groups.run,
     "log_crash": log_crash.run,
     "produce": produce.run,
 }
