@@ -4,6 +4,7 @@ Method: what one run prints the next does not; two runs share; a run shares with
 what was not printed comes again.
 """
 
+import signal
 import subprocess
 import sys
 import time
@@ -108,8 +109,13 @@ def test_a_run_shares_with_another_client(bootstrap: str, topic: str, tmp_path: 
                 other.poll(0.05)
             more = fill(bootstrap, topic, "alone")
             _wait_for(printed, wanted | more)
+            run.send_signal(signal.SIGINT)
+            assert run.wait(WAIT_SECONDS) == 0
+            described = "\n".join(semel(bootstrap, "groups", "describe", group))
+            assert "state Empty" in described  # It left at once, and had committed what it printed.
+            assert "lag 0" in described
         finally:
-            run.terminate()
+            run.kill()
             run.communicate(timeout=WAIT_SECONDS)
 
 

@@ -14,6 +14,7 @@ from semel.cli.times import OFFSET_MAX, timestamp_ms
 
 if TYPE_CHECKING:
     from semel.client.cluster import Cluster, TopicView
+    from semel.client.group_reader import GroupReader
     from semel.client.reader import Fetched
 
 
@@ -85,13 +86,14 @@ def command(
             "With --group the group decides what is read: leave --partition out, and --offset is earliest or latest."
         )
     printer = _Printer(sys.stdout.buffer, output, key_separator)
+    member: GroupReader | None = None
 
     async def read_all(cluster: "Cluster") -> None:
         from semel.client import reader
         from semel.client.group_reader import GroupReader
 
+        nonlocal member
         view = await cluster.topic(topic)
-        member: GroupReader | None = None
         if group is None:
             starts = await _starts(cluster, view, partition, start)
             records = reader.read(cluster, view, starts, follow=follow)
@@ -116,10 +118,17 @@ def command(
         try:
             client.run(read_all)
         except KeyboardInterrupt:
+            if member is not None:
+                client.run(_left, member)
             if not follow:
                 raise
         finally:
             printer.flush()
+
+
+async def _left(_cluster: "Cluster", member: "GroupReader") -> None:
+    """Let an interrupted member commit and leave."""
+    await member.has_left.wait()
 
 
 async def _starts(

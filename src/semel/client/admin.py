@@ -58,6 +58,8 @@ class Setting(NamedTuple):
     is_read_only: bool
     is_sensitive: bool
     is_default: bool
+    documentation: str | None = None
+    """A sentence about it, where it was asked for and the broker has one."""
 
 
 class ProducerView(NamedTuple):
@@ -160,20 +162,25 @@ async def list_topics(cluster: Cluster) -> list[TopicView]:
 
 
 async def describe_configs(
-    cluster: Cluster, resource: Resource, name: str, keys: Sequence[str] | None = None
+    cluster: Cluster,
+    resource: Resource,
+    name: str,
+    keys: Sequence[str] | None = None,
+    *,
+    documented: bool = False,
 ) -> list[Setting]:
-    """The settings of a topic or broker, by name."""
+    """The settings of a topic or broker, by name; with what the broker says about each if it shall be `documented`."""
     asked = DescribeConfigsResource(
         resource_type=resource, resource_name=name, configuration_keys=None if keys is None else list(keys)
     )
-    request = DescribeConfigsRequest(resources=[asked])
+    request = DescribeConfigsRequest(resources=[asked], include_documentation=documented)
 
     async def ask() -> list[Setting]:
         answer = await cluster.send(request, node_id=_responsible(resource, name))
         (result,) = answer.results
         if result.error_code:
             raise _config_refusal(cluster, resource, name, result.error_code, result.error_message)
-        return sorted(_setting(one) for one in result.configs)
+        return sorted((_setting(one) for one in result.configs), key=lambda one: one.name)
 
     return await cluster.patiently(ask)
 
@@ -276,6 +283,7 @@ def _setting(one: DescribeConfigsResourceResult) -> Setting:
         is_read_only=one.read_only,
         is_sensitive=one.is_sensitive,
         is_default=one.config_source == _DEFAULT_SOURCE,
+        documentation=one.documentation or None,
     )
 
 

@@ -14,6 +14,7 @@ Elsewhere. Many topics, seeking, callbacks: the public consumer.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from semel.client import reader
@@ -37,13 +38,12 @@ from semel.core.groups.member_words import (
     Revoke,
     Send,
 )
-from semel.core.wire.messages.fetch import PartitionData
 from semel.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from semel.errors import DisconnectedError, ErrorCode, RefusedError
+from semel.errors import DisconnectedError, RefusedError
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -95,10 +95,11 @@ class GroupReader:
         self._commit_at_ms = 0
         self._follow = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self.has_left = asyncio.Event()
 
     async def records(self, *, follow: bool) -> AsyncGenerator[Fetched, None]:
         """What the member owns, as it comes; without `follow`, up to where its partitions ended when it got them."""
-        fetching: asyncio.Task[list[PartitionData]] | None = None
+        fetching: asyncio.Task[list[Fetched]] | None = None
         self._follow = follow
         try:
             while True:
@@ -107,14 +108,12 @@ class GroupReader:
                 if not follow and self._is_at_the_end:
                     return
                 if fetching is None and (wanted := self._open_lanes()):
-                    fetching = asyncio.create_task(
-                        reader.fetch_round(self._cluster, self._topic.name, wanted)
-                    )
+                    fetching = asyncio.create_task(self._fetch(wanted))
                 if not await self._something(fetching):
                     continue
                 if fetching is not None and fetching.done():
                     done, fetching = fetching, None
-                    for fetched in self._fetched(done):
+                    for fetched in done.result():
                         self._handed[fetched.partition] = fetched.record.offset + 1
                         yield fetched
                     self._read_past_what_is_hidden()
@@ -135,7 +134,7 @@ class GroupReader:
     def _open_lanes(self) -> dict[int, Lane]:
         return {index: lane for index, lane in self._lanes.items() if not lane.is_done}
 
-    async def _something(self, fetching: "asyncio.Task[list[PartitionData]] | None") -> bool:
+    async def _something(self, fetching: "asyncio.Task[list[Fetched]] | None") -> bool:
         """Wait for an event, a fetch or a deadline; whether there is anything to look at."""
         deadline = self.member.next_deadline_ms()
         wait_ms = _IDLE_MS if deadline is None else min(_IDLE_MS, max(0, deadline - self._now_ms()))
@@ -161,23 +160,21 @@ class GroupReader:
 
     # Records
 
-    def _fetched(self, task: "asyncio.Task[list[PartitionData]]") -> list[Fetched]:
+    async def _fetch(self, lanes: dict[int, Lane]) -> list[Fetched]:
+        """The next records of these lanes, but for those that were given up while they were on their way."""
         try:
-            answers = task.result()
+            answers = await self._cluster.patiently(
+                lambda: reader.fetch_round(self._cluster, self._topic.name, lanes)
+            )
         except DisconnectedError:
-            return []
-        except RefusedError as error:
-            if not error.code.retriable or error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise
-            return []
+            return []  # Membership does not end with a broker that is away; it is asked again.
         found = []
         for data in answers:
-            lane = self._lanes.get(data.partition_index)
-            if lane is None:
-                continue  # It was given up while this was on its way.
-            records = reader.records_in(data, lane, self._cluster.config.isolation_level)
-            found += [Fetched(data.partition_index, record) for record in records]
-            lane.is_done = lane.end is not None and lane.offset >= lane.end
+            lane = lanes[data.partition_index]
+            if self._lanes.get(data.partition_index) is lane:
+                records = reader.records_in(data, lane, self._cluster.config.isolation_level)
+                found += [Fetched(data.partition_index, record) for record in records]
+                lane.is_done = lane.end is not None and lane.offset >= lane.end
         return found
 
     def _read_past_what_is_hidden(self) -> None:
@@ -216,18 +213,20 @@ class GroupReader:
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What goes wrong there is raised here."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._events.put_nowait(partial(_raise, error))
 
     async def _find(self) -> None:
         try:
             self._coordinator = await find_coordinator(self._coordination, self.member.config.group_id)
-        except RefusedError as error:
-            if not error.code.retriable:
-                code, reason = error.code, str(error)
-                self._events.put_nowait(lambda _now_ms: [Fail(code, reason)])
-                return
-            self._events.put_nowait(self.member.coordinator_lost)
-        except DisconnectedError:
+        except (DisconnectedError, RefusedError) as error:
+            if isinstance(error, RefusedError) and not error.code.retriable:
+                raise
             self._events.put_nowait(self.member.coordinator_lost)
         else:
             self._events.put_nowait(self.member.coordinator_found)
@@ -257,7 +256,7 @@ class GroupReader:
                 ]
             return found
 
-        known = await cluster.patiently(ask)
+        known = await cluster.patiently(ask, timeout_ms=self._cluster.config.max_poll_interval_ms)
         self._events.put_nowait(lambda now_ms: self.member.topics_known(known, now_ms))
 
     # Partitions
@@ -314,8 +313,8 @@ class GroupReader:
             answer = await self._cluster.send(
                 request, node_id=self._coordinator, version_max=_BY_NAME_VERSION
             )
-        except DisconnectedError:
-            return  # The next commit says the same and more.
+        except (DisconnectedError, RefusedError):
+            return  # The coordinator is away; the next commit says the same and more.
         codes = [error_code(one.error_code) for topic in answer.topics for one in topic.partitions]
         if code := next((code for code in codes if code), None):
             self._events.put_nowait(lambda now_ms: self.member.committed(code, now_ms))
@@ -332,6 +331,7 @@ class GroupReader:
             for task in self._tasks:
                 task.cancel()
             self._coordination.close()
+            self.has_left.set()
 
     async def _leave(self) -> None:
         await self._tell(self.member.leave)
@@ -340,3 +340,7 @@ class GroupReader:
 
     def _now_ms(self) -> int:
         return self._cluster.runtime.clock.monotonic_ms()
+
+
+def _raise(error: BaseException, _now_ms: int) -> list[Instruction]:
+    raise error
