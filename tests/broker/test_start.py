@@ -107,3 +107,21 @@ def test_clients_are_never_told_to_come_to_every_address(
     simulation.run(main())
     is_guess = advertised is None and "machine" not in listeners
     assert ("set advertised.listeners=PLAINTEXT://HOST:PORT" in caplog.text) is is_guess
+
+
+def test_settings_without_effect_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = Simulation(1)
+    host = simulation.host("machine")
+    settings = {"log.dirs": "/data", "num.io.threads": "4", "num.partitions": "2", "broker.rack": "r"}
+
+    async def program(runtime: Runtime) -> None:
+        broker = Broker(BrokerConfig.of(settings), runtime)
+        await broker.start()
+        await broker.stop()
+
+    async def main() -> None:
+        await host.start(program)
+
+    simulation.run(main())
+    said = [record.getMessage() for record in caplog.records if "without effect" in record.getMessage()]
+    assert said == ["set, kept, and without effect here: broker.rack, num.io.threads"]

@@ -10,6 +10,12 @@ from semel.cli.doctor import Sentence, examine
 from semel.client.cluster import Cluster
 from semel.core.wire.api_versions import ServedApi
 from semel.core.wire.message import Request, Response
+from semel.core.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from semel.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -48,6 +54,7 @@ class Patient:
         self.partition = SOUND
         self.log_dir = DescribeLogDirsResult(log_dir="/data", total_bytes=1 << 40, usable_bytes=1 << 39)
         self.producers: list[ProducerState] = []
+        self.settings: list[DescribeConfigsResourceResult] = []
         self.brokers: list[MetadataResponseBroker] = []
         self.served: tuple[ServedApi, ...] | None = None
 
@@ -57,6 +64,10 @@ class Patient:
                 answer = metadata(MetadataResponseTopic(name="t", partitions=[self.partition]))
                 answer.brokers += self.brokers
                 return answer
+            case DescribeConfigsRequest():
+                name = request.resources[0].resource_name
+                found = DescribeConfigsResult(resource_type=4, resource_name=name, configs=self.settings)
+                return DescribeConfigsResponse(results=[found])
             case DescribeLogDirsRequest():
                 return DescribeLogDirsResponse(results=[self.log_dir])
             case DescribeProducersRequest():
@@ -83,7 +94,7 @@ def test_a_sound_cluster_has_no_troubles() -> None:
     patient = Patient()
     sentences = patient.examined()
     assert {one.level for one in sentences} == {"ok"}
-    assert len(sentences) == 6
+    assert len(sentences) == 7
 
 
 def test_a_partition_without_a_leader() -> None:
@@ -125,6 +136,22 @@ def test_an_idle_producer_is_counted_and_a_hanging_transaction_is_wrong() -> Non
     assert patient.troubles() == [
         ("problem", "1 transaction open without a write for 15 minutes: producer 7 from offset 42.")
     ]
+
+
+def test_settings_without_effect_are_named() -> None:
+    """Made by someone, and without the sentence the broker has for everything it acts on."""
+    static, default = 4, 5
+    patient = Patient()
+    patient.settings = [
+        DescribeConfigsResourceResult(name="num.partitions", config_source=static, documentation="Known."),
+        DescribeConfigsResourceResult(name="num.io.threads", config_source=static, documentation=None),
+        DescribeConfigsResourceResult(name="broker.rack", config_source=default, documentation=None),
+    ]
+    assert patient.troubles() == [
+        ("warning", "Broker 1 keeps settings and does not act on them: num.io.threads.")
+    ]
+    patient.settings = patient.settings[1:]
+    assert patient.troubles() == [], "a broker that describes nothing says nothing by it"
 
 
 def test_an_old_broker_is_named_as_one() -> None:

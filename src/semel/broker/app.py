@@ -24,6 +24,7 @@ from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import ProducerIds
 from semel.broker.reconfiguration import as_changed
 from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
+from semel.core.metadata.broker_configs import without_effect
 from semel.core.metadata.rows import ClusterRow, LeaderEpochRow
 from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.errors import LogError
@@ -99,6 +100,8 @@ class Broker:
             cluster_id = directory.cluster_id or encode_uuid(random_uuid(runtime.dice))
             await store.commit([ClusterRow(cluster_id)])
         config = as_changed(config, store.image)
+        if idle := without_effect({**config.static, **config.dynamic}):
+            _logger.warning("set, kept, and without effect here: %s", ", ".join(idle))
         partitions = Partitions(directory, store.image, config, runtime)
         partitions.load()
         if is_old and not directory.was_clean:

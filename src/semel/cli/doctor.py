@@ -59,7 +59,7 @@ async def examine(cluster: "Cluster") -> list[Sentence]:
     """Everything there is to say about a cluster that can be reached."""
     from semel.errors import DisconnectedError, RefusedError, UnreachableError, UnsupportedVersionError
 
-    checks: list[Check] = [_brokers, _apis, _leaders, _disks, _clocks, _producers]
+    checks: list[Check] = [_brokers, _apis, _leaders, _settings, _disks, _clocks, _producers]
     sentences: list[Sentence] = []
     for check in checks:
         try:
@@ -131,6 +131,24 @@ async def _leaders(cluster: "Cluster") -> list[Sentence]:
         what = f"{_several(len(topics), 'topic')} with {_several(len(partitions), 'partition')}"
         sentences.append(Sentence("ok", f"{what}, all of them led and in sync."))
     return sentences
+
+
+async def _settings(cluster: "Cluster") -> list[Sentence]:
+    """Settings somebody made that the broker keeps and does not act on: it describes those it acts on."""
+    from semel.client import admin
+
+    sentences = []
+    for node in cluster.nodes.values():
+        described = await admin.describe_configs(
+            cluster, admin.Resource.BROKER, str(node.node_id), documented=True
+        )
+        if not any(one.documentation for one in described):
+            continue  # A broker that describes none of its settings says nothing by it.
+        idle = [one.name for one in described if not one.is_default and not one.documentation]
+        if idle:
+            text = f"Broker {node.node_id} keeps settings and does not act on them: {_some(idle)}."
+            sentences.append(Sentence("warning", text))
+    return sentences or [Sentence("ok", "Every setting that was made is acted on.")]
 
 
 async def _disks(cluster: "Cluster") -> list[Sentence]:

@@ -10,7 +10,7 @@ Rules.  * Facts of Apache Kafka 4.3.1; a test compares them with its classes and
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -31,18 +31,50 @@ _QUOTAS: Final = (
     ),
 )
 _SERVED: Final[Mapping[str, str]] = {
+    "add.partitions.to.txn.retry.backoff.max.ms": "For how long at most that is tried.",
+    "add.partitions.to.txn.retry.backoff.ms": "How soon a partition that may not join a transaction yet is tried again.",
     "advertised.listeners": "Where clients are told to connect, if it differs from where the broker listens.",
     "auto.create.topics.enable": "Whether a topic nobody created is made when a client asks for it.",
     "broker.id": "The older name of node.id.",
     "compression.gzip.level": "How hard gzip works where the broker compresses.",
     "compression.lz4.level": "How hard lz4 works where the broker compresses.",
-    "compression.zstd.level": "How hard zstd works where the broker compresses.",
     "compression.type": "The codec batches are stored in; 'producer' keeps the one they came with.",
+    "compression.zstd.level": "How hard zstd works where the broker compresses.",
     "connections.max.idle.ms": "A connection without a request for so long is closed.",
+    "controller.listener.names": "Listeners of a controller in a file for both: they are passed over.",
     "default.replication.factor": "Copies of a topic that is created without a number.",
     "delete.topic.enable": "Whether topics may be deleted.",
     "fetch.max.bytes": "The most records one fetch answer carries; its first batch always fits.",
+    "group.consumer.assignment.interval.ms": "How long a group's assignment stays at least before a new one is made.",
+    "group.consumer.assignors": "How partitions may be assigned by the broker, the first one if members name none.",
+    "group.consumer.heartbeat.interval.ms": "How often members of a group of the consumer protocol send a heartbeat.",
+    "group.consumer.max.assignment.interval.ms": "The longest assignment interval a group may be given for itself.",
+    "group.consumer.max.heartbeat.interval.ms": "The longest heartbeat interval a group may be given for itself.",
+    "group.consumer.max.session.timeout.ms": "The longest session timeout a group may be given for itself.",
+    "group.consumer.max.size": "The most members of a group of the consumer protocol.",
+    "group.consumer.migration.policy": "Whether groups change between the classic and the consumer protocol while members live on.",
+    "group.consumer.min.assignment.interval.ms": "The shortest assignment interval a group may be given for itself.",
+    "group.consumer.min.heartbeat.interval.ms": "The shortest heartbeat interval a group may be given for itself.",
+    "group.consumer.min.session.timeout.ms": "The shortest session timeout a group may be given for itself.",
+    "group.consumer.regex.refresh.interval.ms": "How often topics are matched again with the pattern of a subscription.",
+    "group.consumer.session.timeout.ms": "A member of the consumer protocol without a heartbeat for so long is removed.",
+    "group.initial.rebalance.delay.ms": "How long the first rebalance of an empty group waits for more members.",
+    "group.max.session.timeout.ms": "The longest session timeout a member may ask for.",
+    "group.max.size": "The most members of a classic group.",
+    "group.min.session.timeout.ms": "The shortest session timeout a member may ask for.",
+    "listener.security.protocol.map": "The security protocol of each listener's name; PLAINTEXT is served.",
     "listeners": "Where the broker listens, as PROTOCOL://HOST:PORT; port 0 picks a free one.",
+    "log.cleaner.backoff.ms": "How long the cleaner sleeps when there is nothing to compact.",
+    "log.cleaner.dedupe.buffer.size": "The memory all cleaner threads have for the keys of what they compact.",
+    "log.cleaner.delete.retention.ms": "How long tombstones and markers stay after the cleaning that could have removed them.",
+    "log.cleaner.enable": "Whether compacted topics are compacted.",
+    "log.cleaner.io.buffer.load.factor": "How full the cleaner's memory for keys may get.",
+    "log.cleaner.io.buffer.size": "The memory all cleaner threads have for reading and writing.",
+    "log.cleaner.io.max.bytes.per.second": "The most the cleaner reads and writes.",
+    "log.cleaner.max.compaction.lag.ms": "A record is compacted at the latest after so long.",
+    "log.cleaner.min.cleanable.ratio": "A log is compacted when so much of it is not.",
+    "log.cleaner.min.compaction.lag.ms": "A record is not compacted before it is so old.",
+    "log.cleaner.threads": "How many logs are compacted at a time.",
     "log.cleanup.policy": "What becomes of old segments: deleted by age and size, compacted by key, or both.",
     "log.dir": "The directory of the broker's data, where log.dirs is not set.",
     "log.dirs": "The directory of the broker's data.",
@@ -80,12 +112,20 @@ _SERVED: Final[Mapping[str, str]] = {
     "offsets.topic.compression.codec": "The codec committed offsets are stored in: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
     "offsets.topic.num.partitions": "Partitions of the topic of committed offsets, when it is made.",
     "offsets.topic.segment.bytes": "The size of its segments.",
+    "process.roles": "What the process is: a broker, among whatever else is named.",
     "producer.id.expiration.check.interval.ms": "How often producers are looked at for ones to forget.",
     "producer.id.expiration.ms": "A producer silent for longer is forgotten.",
     "socket.listen.backlog.size": "How many connections the system keeps until the broker accepts them.",
     "socket.receive.buffer.bytes": "The receive buffer of a connection; the system tunes it where this is not set.",
-    "socket.send.buffer.bytes": "The send buffer of a connection; the system tunes it where this is not set.",
     "socket.request.max.bytes": "A longer request closes its connection.",
+    "socket.send.buffer.bytes": "The send buffer of a connection; the system tunes it where this is not set.",
+    "transaction.max.timeout.ms": "The longest timeout a transaction may ask for.",
+    "transaction.partition.verification.enable": "Whether a write must belong to an open transaction before it is appended.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "How often transactional ids are looked at for ones to forget.",
+    "transaction.state.log.num.partitions": "Partitions of the topic transactions are kept in.",
+    "transaction.state.log.segment.bytes": "The size of a segment of the topic transactions are kept in.",
+    "transaction.two.phase.commit.enable": "Whether transactions may be prepared now and ended by anyone later.",
+    "transactional.id.expiration.ms": "A transactional id without a transaction for so long is forgotten.",
 }
 LISTENER_ONLY: Final = frozenset(
     {
@@ -145,6 +185,12 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
         base = prefixed[1] if prefixed[1] in BROKER_CONFIGS else prefixed[1].partition(".")[2]
         return name, base
     return (name,)
+
+
+def without_effect(names: Iterable[str]) -> list[str]:
+    """Those of the named settings of a broker that Semel does not act on, by name."""
+    keys = ((name, broker_key(name)) for name in sorted(names))
+    return [name for name, key in keys if key is not None and key.documentation is None]
 
 
 def changes_while_running(key: ConfigKey) -> bool:

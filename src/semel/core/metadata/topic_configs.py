@@ -77,6 +77,7 @@ _ROWS: Final = (
         Range(0),
         MEDIUM,
         synonyms=("log.cleaner.delete.retention.ms",),
+        documentation="How long tombstones and markers stay after the cleaning that could have removed them.",
     ),
     ConfigKey(
         "file.delete.delay.ms",
@@ -136,6 +137,7 @@ _ROWS: Final = (
         Range(1),
         MEDIUM,
         synonyms=("log.cleaner.max.compaction.lag.ms",),
+        documentation="A record is compacted at the latest after so long.",
     ),
     ConfigKey(
         "max.message.bytes",
@@ -180,9 +182,16 @@ _ROWS: Final = (
         Range(0, 1),
         MEDIUM,
         synonyms=("log.cleaner.min.cleanable.ratio",),
+        documentation="A log is compacted when so much of it is not.",
     ),
     ConfigKey(
-        "min.compaction.lag.ms", LONG, "0", Range(0), MEDIUM, synonyms=("log.cleaner.min.compaction.lag.ms",)
+        "min.compaction.lag.ms",
+        LONG,
+        "0",
+        Range(0),
+        MEDIUM,
+        synonyms=("log.cleaner.min.compaction.lag.ms",),
+        documentation="A record is not compacted before it is so old.",
     ),
     ConfigKey("min.insync.replicas", INT, "1", Range(1), MEDIUM, synonyms=("min.insync.replicas",)),
     ConfigKey("preallocate", BOOLEAN, "false", None, MEDIUM, synonyms=("log.preallocate",)),
