@@ -24,7 +24,7 @@ from semel.runtime.files import RealFiles
 
 pytestmark = pytest.mark.java
 ORACLE = Path(__file__).parent.parent / "java" / "CompactionOracle.java"
-SEEDS = range(6)
+SEEDS = range(4)
 ROUNDS = 3
 
 

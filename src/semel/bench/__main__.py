@@ -25,8 +25,11 @@ _QUICK_ROUND_SECONDS: Final = 0.01
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["broker"]:  # Two processes side by side: measured in its own way, on a page of its own.
-        return importlib.import_module("semel.bench.broker").main(given[1:])  # type: ignore[no-any-return]
+    if given[:1] in (
+        ["broker"],
+        ["cleaner"],
+    ):  # Two processes side by side: measured in their own way, each on its page.
+        return importlib.import_module(f"semel.bench.{given[0]}").main(given[1:])  # type: ignore[no-any-return]
     options = _options(arguments)
     try:
         _run(options)
@@ -74,7 +77,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m semel.bench",
         description="Measure Semel beside its peers, in interleaved rounds.",
         epilog="Example: python -m semel.bench kernels --pairs 15 --write docs/benchmarks.md. "
-        "The broker beside Apache Kafka has options of its own: python -m semel.bench broker --help",
+        "The broker and its cleaner beside Apache Kafka have options of their own: python -m semel.bench broker --help",
     )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(NAMES)}; all if none given"

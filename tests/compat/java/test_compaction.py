@@ -1,0 +1,44 @@
+"""Kafka's own test of compaction, LogCompactionTester, against a broker of ours.
+
+Method: the tool writes keys many times over, some of them to be deleted, lets the cleaner work, reads everything back and
+compares, key by key, with what it wrote. The broker has small segments and looks for dirt all the time.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from broker_process import running_broker
+from semel.bench.kafka_peer import KafkaHome
+from semel.runtime.kernel_cache import use_kernel_cache, warm
+
+SETTINGS = {
+    "log.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
+
+
+@pytest.mark.java
+@pytest.mark.mission("LOG-07")
+def test_kafkas_log_compaction_tester_finds_every_key_as_it_must_be(
+    kafka_home: KafkaHome, tmp_path: Path
+) -> None:
+    use_kernel_cache()
+    warm()  # So that the broker need not compile while the tool waits for it.
+    options = [part for name, value in SETTINGS.items() for part in ("-X", f"{name}={value}")]
+    with running_broker(tmp_path, *options) as broker:
+        said = kafka_home.run(
+            "org.apache.kafka.tools.LogCompactionTester",
+            *("--bootstrap-server", broker.bootstrap),
+            *("--messages", "100000", "--duplicates", "5", "--percent-deletes", "20", "--sleep", "4"),
+        )
+        code, _out, err = broker.stop()
+    assert code == 0
+    assert "0 mismatches" in said
+    assert "Data verification is completed" in said
+    produced, consumed = map(int, re.findall(r"(\d+) rows of data", said))
+    assert produced == 100_000
+    assert consumed < produced, err
+    assert "compacted offsets 0 to" in err
