@@ -4,6 +4,7 @@ Method: stories with a broker on a simulated host, told again on what it left, a
 request is answered is Kafka's business: see the differential test.
 """
 
+import asyncio
 import logging
 
 import pytest
@@ -21,8 +22,12 @@ from semel.core.wire.messages import (
     update_features,
 )
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
-from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from semel.core.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from semel.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.errors import ErrorCode
 
 SETTINGS = pytest.mark.parametrize("cut_power", [False, True])
@@ -174,6 +179,49 @@ def test_a_groups_settings_survive(cut_power: bool) -> None:
         assert client.broker.context.store.image.group_configs == {"team": {session: "50000"}}
 
     told(make, look, cut_power=cut_power)
+
+
+def test_a_groups_settings_govern_its_members() -> None:
+    """A member whose heartbeats end is removed when its group's own session timeout is over, not before."""
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+    async def joined(client: Client, group: str) -> ConsumerGroupHeartbeatResponse:
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        answer = await client.ask(beat, 1)
+        while answer.error_code in (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.NOT_COORDINATOR,
+        ):
+            await asyncio.sleep(0.1)
+            answer = await client.ask(beat, 1)
+        return answer
+
+    async def code(client: Client, group: str, epoch: int) -> int:
+        beat = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch)
+        return (await client.ask(beat, 1)).error_code
+
+    async def story(client: Client) -> None:
+        await client.create("orders")
+        await client.ask(FindCoordinatorRequest(coordinator_keys=["long", "short"]))
+        assert await change(client, ResourceType.GROUP, "long", session, "60000") == ErrorCode.NONE
+        assert await change(client, ResourceType.GROUP, "long", heartbeat, "7000") == ErrorCode.NONE
+        long, short = await joined(client, "long"), await joined(client, "short")
+        assert (long.heartbeat_interval_ms, short.heartbeat_interval_ms) == (7000, 5000)
+        await asyncio.sleep(50)
+        assert await code(client, "short", short.member_epoch) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await code(client, "long", long.member_epoch) == ErrorCode.NONE
+        await asyncio.sleep(61)
+        assert await code(client, "long", long.member_epoch) == ErrorCode.UNKNOWN_MEMBER_ID
+
+    told(story)
 
 
 def test_levels_of_the_log_are_read_and_set() -> None:

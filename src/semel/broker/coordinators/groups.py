@@ -71,7 +71,8 @@ class GroupCoordinator:
         return self._settings
 
     def _make_shard(self, _index: int) -> GroupShard:
-        return GroupShard(Groups(self._store.image, self._settings))
+        image = self._store.image
+        return GroupShard(Groups(image, self._settings, own_settings=image.group_configs))
 
     def start(self) -> None:
         """Begin to load what is there."""

@@ -170,6 +170,13 @@ class Groups:
     settings: GroupSettings = field(default_factory=GroupSettings)
     """Replaced when settings change while the broker runs."""
     by_id: dict[str, Group] = field(default_factory=dict)
+    own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What was set for single groups, by their ids, under Kafka's names; as of now."""
+
+    def own_number(self, group_id: str, name: str, otherwise: int) -> int:
+        """A number that governs one group: its own, or else this one."""
+        value = self.own_settings.get(group_id, {}).get(name)
+        return otherwise if value is None else int(value)
 
 
 class GroupPart(Protocol):

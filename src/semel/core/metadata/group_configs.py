@@ -38,7 +38,11 @@ def _behind(name: str, low: int, documentation: str | None = None) -> ConfigKey:
 
 
 _ROWS: Final = (
-    _behind("consumer.assignment.interval.ms", 0),
+    _behind(
+        "consumer.assignment.interval.ms",
+        0,
+        "How long the group's assignment stays at least before a new one is made.",
+    ),
     _behind("consumer.heartbeat.interval.ms", 1, "How often members of the group send a heartbeat."),
     _behind("consumer.session.timeout.ms", 1, "A member without a heartbeat for so long is removed."),
     _behind("share.assignment.interval.ms", 0),

@@ -111,7 +111,11 @@ class Heartbeat:
         answer = ConsumerGroupHeartbeatResponse(
             member_id=moved.member_id,
             member_epoch=moved.member_epoch,
-            heartbeat_interval_ms=self._groups.settings.group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._groups.own_number(
+                group.group_id,
+                "consumer.heartbeat.interval.ms",
+                self._groups.settings.group_consumer_heartbeat_interval_ms,
+            ),
         )
         if joining or _is_full(request) or moved.assigned != known.assigned:
             answer.assignment = Assignment(

@@ -81,7 +81,11 @@ class SoftState:
     ) -> None:
         """Count a member's session anew."""
         if session_timeout_ms is None:
-            session_timeout_ms = self.groups.settings.group_consumer_session_timeout_ms
+            session_timeout_ms = self.groups.own_number(
+                group_id,
+                "consumer.session.timeout.ms",
+                self.groups.settings.group_consumer_session_timeout_ms,
+            )
         self.timers.set(Timer(TimerKind.SESSION, group_id, member_id), now_ms + session_timeout_ms)
 
     def heard_from_member(self, group_id: str, member: Member, now_ms: int) -> None:

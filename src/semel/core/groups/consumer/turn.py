@@ -120,7 +120,12 @@ class Turn:
     def target(self, member: Member, group_epoch: int) -> Target:
         """What the member moves towards."""
         group = self.group
-        interval_ms = self.soft.groups.settings.group_consumer_assignment_interval_ms
+        groups = self.soft.groups
+        interval_ms = groups.own_number(
+            group.group_id,
+            "consumer.assignment.interval.ms",
+            groups.settings.group_consumer_assignment_interval_ms,
+        )
         last_ms = group.assignment_timestamp_ms
         may_compute = last_ms == 0 or interval_ms == 0 or self.now_ms >= last_ms + interval_ms
         if group_epoch <= group.assignment_epoch or not may_compute:
