@@ -130,8 +130,9 @@ def test_a_group_with_a_member_is_listed_and_described(semel: Commands, topic: s
         assert semel.offsets(group) == {1: last.offset() + 1}
 
 
-def test_a_member_is_removed(semel: Commands, topic: str, group: str) -> None:
-    with member(semel.bootstrap, group, topic, instance_id="gone"):
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_is_removed(semel: Commands, topic: str, group: str, protocol: str) -> None:
+    with member(semel.bootstrap, group, topic, protocol=protocol, instance_id="gone"):
         said = semel.done("groups", "remove-members", group, "--instance", "gone")
         assert said == f"removed 1 member of {group}\n"
         (described,) = semel.json("groups", "describe", group)
@@ -139,7 +140,7 @@ def test_a_member_is_removed(semel: Commands, topic: str, group: str) -> None:
         assert semel.failed("groups", "remove-members", group, "--instance", "gone") == (
             f"group {group} at {semel.bootstrap} has no member gone: see 'semel groups describe {group}'"
         )
-    with member(semel.bootstrap, f"{group}-2", topic):
+    with member(semel.bootstrap, f"{group}-2", topic, protocol=protocol):
         assert (
             semel.done("groups", "remove-members", f"{group}-2", "--all")
             == f"removed 1 member of {group}-2\n"
