@@ -5,12 +5,16 @@
 //   {"assignor": "uniform", "homogeneous": true, "topics": {"<hex id>": partitions},
 //    "members": [{"id", "instance", "topics": ["<hex id>"], "assigned": [["<hex id>", [0, 1]]]}]}
 //       -> {"<member>": {"<hex id>": [partitions]}}
+//   {"regex": "a.*", "names": ["abc"]}  -> {"flaw": why it is none or null, "names": those that match}
 //   {"hash": {"name", "id": "<hex id>", "partitions": 3}}  -> the topic's hash, {"group": [["name", hash]]} -> the group's
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import com.google.re2j.Pattern;
+import com.google.re2j.PatternSyntaxException;
 
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
@@ -51,6 +55,8 @@ public class ServerAssignorOracle {
                 Map<String, Long> hashes = new HashMap<>();
                 one.get("group").forEach(pair -> hashes.put(pair.get(0).asText(), pair.get(1).asLong()));
                 answers.add(Utils.computeGroupHash(hashes));
+            } else if (one.has("regex")) {
+                answers.add(match(one));
             } else {
                 answers.add(assign(one));
             }
@@ -97,6 +103,23 @@ public class ServerAssignorOracle {
                 new TreeSet<>(partitions).forEach(list::add);
             });
         });
+        return answer;
+    }
+
+    static JsonNode match(JsonNode one) {
+        ObjectNode answer = JSON.createObjectNode();
+        ArrayNode names = answer.putArray("names");
+        try {
+            Pattern pattern = Pattern.compile(one.get("regex").asText());
+            answer.putNull("flaw");
+            TreeSet<String> matching = new TreeSet<>();
+            one.get("names").forEach(name -> {
+                if (pattern.matcher(name.asText()).matches()) matching.add(name.asText());
+            });
+            matching.forEach(names::add);
+        } catch (PatternSyntaxException refused) {
+            answer.put("flaw", refused.getDescription());
+        }
         return answer;
     }
 

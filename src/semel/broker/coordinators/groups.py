@@ -17,6 +17,7 @@ from semel.broker.coordinators.tickets import answered
 from semel.broker.partitions import Partitions
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Ticket
+from semel.core.groups.consumer.assignors import assignor_names
 from semel.core.groups.group import GroupOutcome, Groups, GroupSettings
 from semel.core.groups.rows import GROUP_ROW_TIMES, GROUP_ROWS, OFFSETS_TOPIC
 from semel.core.groups.shard import GroupShard
@@ -123,7 +124,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         group_consumer_session_timeout_ms=value("group.consumer.session.timeout.ms"),
         group_consumer_heartbeat_interval_ms=value("group.consumer.heartbeat.interval.ms"),
         group_consumer_max_size=value("group.consumer.max.size"),
-        group_consumer_assignors=value("group.consumer.assignors"),
+        group_consumer_assignors=assignor_names(value("group.consumer.assignors")),
         group_consumer_migration_policy=value("group.consumer.migration.policy").lower(),
         group_consumer_regex_refresh_interval_ms=value("group.consumer.regex.refresh.interval.ms"),
         group_consumer_assignment_interval_ms=value("group.consumer.assignment.interval.ms"),

@@ -31,6 +31,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "unexpected )": "regexp/syntax: internal error",
 }
 
+_NAMED: Final = "(?<"
+
 
 def flaw(expression: str) -> str | None:
     """Why this is no regular expression, or None if it is one."""
@@ -39,7 +41,9 @@ def flaw(expression: str) -> str | None:
     except re2.error as refused:
         text = refused.args[0]
         said = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-        words = said.partition(": ")[0]
+        words, _, where = said.partition(": ")
+        if where.startswith(_NAMED):  # re2j takes a look behind for a name.
+            return _WORDS["invalid named capture group"]
         return _WORDS.get(words, words)
     return None
 

@@ -73,6 +73,5 @@ def _assignor_name(groups: Groups, group: ConsumerGroup, before: Member | None, 
         if one is not None and one.server_assignor is not None:
             recount(counts, [one.server_assignor], by)
     wanted = group.preferred_assignor(counts)
-    if wanted in groups.settings.group_consumer_assignors and wanted in ASSIGNORS:
-        return wanted
-    return groups.settings.group_consumer_assignors[0]
+    configured = groups.settings.group_consumer_assignors
+    return wanted if wanted in configured else configured[0]
