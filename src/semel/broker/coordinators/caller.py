@@ -4,9 +4,13 @@ Rules.  * Addresses are written as Java writes them, because tools show them: `/
 """
 
 import ipaddress
+from functools import lru_cache
+from typing import Final
 
 from semel.broker.context import RequestContext
 from semel.core.groups.group import Caller
+
+_ADDRESSES_REMEMBERED: Final = 1024
 
 
 def caller_of(context: RequestContext) -> Caller:
@@ -15,6 +19,7 @@ def caller_of(context: RequestContext) -> Caller:
     return Caller(context.client_id or "", java_address(host), context.version)
 
 
+@lru_cache(maxsize=_ADDRESSES_REMEMBERED)
 def java_address(host: str) -> str:
     """An address as `InetAddress.toString` gives it."""
     try:

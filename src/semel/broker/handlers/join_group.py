@@ -29,7 +29,7 @@ def handle(
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Let the group's coordinator decide, now or when the rebalance has ended."""
     caller = caller_of(context)
-    unique = str(random_uuid(broker.runtime.dice))
+    unique = "" if request.member_id else str(random_uuid(broker.runtime.dice))
 
     def join(shard: GroupShard, ticket: Ticket, now_ms: int) -> GroupOutcome:
         return shard.join(request, ticket, caller, now_ms, unique=unique)

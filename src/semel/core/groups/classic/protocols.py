@@ -10,6 +10,7 @@ Rules.  * A protocol every member knows is a candidate. Each member votes for th
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Final
 
 from semel.core.groups.assignors.java_order import map_order
@@ -20,6 +21,7 @@ from semel.errors import InvariantError, WireError
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _VERSION_BYTES: Final = 2
+_SUBSCRIPTIONS_REMEMBERED: Final = 256
 
 
 def select_protocol(members: Collection[Member], candidates: Collection[str]) -> str:
@@ -34,14 +36,23 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all these subscriptions, or None if one of them is none."""
     topics: set[str] = set()
     for one in metadata:
-        version = int.from_bytes(one[:_VERSION_BYTES], "big", signed=True)
-        if len(one) < _VERSION_BYTES or version < 0:
+        found = _topics_of(one)
+        if found is None:
             return None
-        try:
-            found = plain.read(
-                ConsumerProtocolSubscription, one, _VERSION_BYTES, version=0, flexible=False, open_end=True
-            )
-        except WireError:
-            return None
-        topics.update(found.topics)
+        topics.update(found)
     return frozenset(topics)
+
+
+@lru_cache(maxsize=_SUBSCRIPTIONS_REMEMBERED)
+def _topics_of(metadata: bytes) -> tuple[str, ...] | None:
+    """Most members of a group say the same, and again in every rebalance."""
+    version = int.from_bytes(metadata[:_VERSION_BYTES], "big", signed=True)
+    if len(metadata) < _VERSION_BYTES or version < 0:
+        return None
+    try:
+        found = plain.read(
+            ConsumerProtocolSubscription, metadata, _VERSION_BYTES, version=0, flexible=False, open_end=True
+        )
+    except WireError:
+        return None
+    return tuple(found.topics)
