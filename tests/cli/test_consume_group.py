@@ -9,32 +9,16 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from group_members import member
-from semel import Broker
-from semel.bench.kafka_peer import KafkaHome
 from semel.cli.main import cli
 
-SETTINGS: dict[str, Any] = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
 SEMEL = Path(sys.executable).parent / "semel"
 WAIT_SECONDS = 60
-
-
-@pytest.fixture(scope="module", params=["semel", pytest.param("kafka", marks=pytest.mark.java)])
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "semel":
-        with Broker(**SETTINGS) as running:
-            yield running.bootstrap
-        return
-    home: KafkaHome = request.getfixturevalue("kafka_home")
-    with home.broker(tmp_path_factory.mktemp("kafka"), **SETTINGS) as kafka:
-        yield kafka.bootstrap
 
 
 def semel(bootstrap: str, *arguments: str, stdin: str | None = None) -> list[str]:
@@ -43,6 +27,11 @@ def semel(bootstrap: str, *arguments: str, stdin: str | None = None) -> list[str
     )
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
+
+
+@pytest.fixture
+def bootstrap(group_bootstrap: str) -> str:
+    return group_bootstrap
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ and deleted; and what cannot be is refused in words that say why and what to do.
 
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from group_members import member
-from semel import Broker
-from semel.bench.kafka_peer import KafkaHome
 from semel.cli.main import cli
 from semel.errors import SemelError
-
-SETTINGS: dict[str, Any] = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
 
 
 class Commands:
@@ -50,15 +45,9 @@ class Commands:
         return {one["partition"]: one["offset"] for one in self.json("offsets", "show", group)}
 
 
-@pytest.fixture(scope="module", params=["semel", pytest.param("kafka", marks=pytest.mark.java)])
-def semel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    if request.param == "semel":
-        with Broker(**SETTINGS) as running:
-            yield Commands(running.bootstrap)
-        return
-    home: KafkaHome = request.getfixturevalue("kafka_home")
-    with home.broker(tmp_path_factory.mktemp("kafka"), **SETTINGS) as kafka:
-        yield Commands(kafka.bootstrap)
+@pytest.fixture
+def semel(group_bootstrap: str) -> Commands:
+    return Commands(group_bootstrap)
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ from semel.core.groups.member_words import (
     Phase,
     Revoke,
     Send,
+    code_of,
 )
 from semel.core.wire.messages.heartbeat import HeartbeatRequest
 from semel.core.wire.messages.join_group import (
@@ -181,7 +182,7 @@ class Member:
         """The coordinator answered."""
         if request is self._heartbeat:
             self._heartbeat = None
-            return self._beaten(_code(response), now_ms)
+            return self._beaten(code_of(response), now_ms)
         if request is not self._pending:
             return []
         self._pending = None
@@ -336,7 +337,7 @@ class Member:
     # Answers
 
     def _joined(self, response: JoinGroupResponse, now_ms: int) -> list[Instruction]:
-        code = _code(response)
+        code = code_of(response)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
             return self._join(now_ms)
@@ -402,7 +403,7 @@ class Member:
         return self._send(request, wait_ms=self.config.max_poll_interval_ms)
 
     def _synced(self, response: SyncGroupResponse, now_ms: int) -> list[Instruction]:
-        code = _code(response)
+        code = code_of(response)
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._to(Phase.UNJOINED)
             return self._advance(now_ms)
@@ -508,11 +509,3 @@ class Member:
         if phase is not self.phase and phase not in MOVES[self.phase]:
             raise InvariantError(f"a member of {self.config.group_id} cannot go from {self.phase} to {phase}")
         self.phase = phase
-
-
-def _code(response: GroupResponse) -> ErrorCode:
-    """The answer's code; one that nobody has defined yet is an unknown error."""
-    try:
-        return ErrorCode(response.error_code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -121,3 +121,11 @@ class Fail(NamedTuple):
 
 
 Instruction: TypeAlias = FindCoordinator | Send | LookAtTopics | Revoke | Lose | Own | Fail
+
+
+def code_of(response: GroupResponse) -> ErrorCode:
+    """The answer's code; one that nobody has defined yet is an unknown error."""
+    try:
+        return ErrorCode(response.error_code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
