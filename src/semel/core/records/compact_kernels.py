@@ -336,7 +336,7 @@ def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tup
     has_horizon = attributes & DELETE_HORIZON_BIT != 0
     tombstones_stay = not has_horizon or load_long(state + 8 * _NOW) < base_timestamp
     marks = load_long(state + 8 * _MARKS)
-    kept = tombstones = 0
+    kept = tombstones = impossible = 0
     largest = NO_TIMESTAMP
     record = at + HEADER_SIZE
     for index in range(count):
@@ -355,6 +355,7 @@ def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tup
             kept += 1
             tombstones += value_length < 0
             largest = max(largest, base_timestamp + timestamp_delta)
+            impossible += base_timestamp + timestamp_delta < NO_TIMESTAMP
         record = record_end
     if kept == 0:
         if not _is_kept_when_empty(state, base_offset + _int_at(at + _AT_DELTA)):
@@ -362,7 +363,7 @@ def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tup
         _write_empty(at, target, attributes)
         _write_crc(target, HEADER_SIZE, state)
         return 0, HEADER_SIZE
-    sets_horizon = tombstones > 0 and not has_horizon
+    sets_horizon = tombstones > 0 and not has_horizon and impossible == 0
     if kept == count and not sets_horizon:
         copy(target, at, size)
         return kept, size

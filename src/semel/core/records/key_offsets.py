@@ -6,7 +6,8 @@ Flow.   `log.compaction.cleaning` notes the keys of the dirty part, then sieves 
 Rules.  * A record stays if it lies above the last noted offset, or if no later record with its key was noted. One without
           a key goes.
         * A record without a value (a tombstone) stays until its batch's delete horizon has passed. The first cleaning that
-          lets it stand sets the horizon: a flag, and the time in place of the base timestamp.
+          lets it stand sets the horizon: a flag, and the time in place of the base timestamp. A batch with a time before
+          1970 keeps its tombstones: what its times are counted from may not be changed without leaving 64 bits.
         * What stays keeps its offset, its timestamp and its bytes; its batch keeps first and last offset, producer and
           sequence. A batch that has nothing left goes, unless it is to stay for its header's sake.
 """
@@ -194,7 +195,7 @@ class PlainKeyOffsets(KeyOffsets):
         kept: list[
             tuple[int, int, int]
         ] = []  # Timestamp delta, where the rest of the record begins and ends.
-        largest, tombstones, begin = NO_TIMESTAMP, False, 0
+        largest, tombstones, possible, begin = NO_TIMESTAMP, False, True, 0
         for record in build.parse(section, header, gaps=True):
             length, after = read_varint(section, begin, len(section), _INT_BITS)
             end = after + length
@@ -202,9 +203,12 @@ class PlainKeyOffsets(KeyOffsets):
             if self._stays(section, offset, record, tombstones_stay):
                 kept.append((record.timestamp_delta, after, end))
                 tombstones = tombstones or record.value[1] < 0
-                largest = max(largest, header.base_timestamp + record.timestamp_delta)
+                timestamp = header.base_timestamp + record.timestamp_delta
+                largest = max(largest, timestamp)
+                possible = possible and timestamp >= NO_TIMESTAMP
             begin = end
-        written = self._write(header, plain, section, kept, largest, tombstones and horizon_ms is None)
+        sets_horizon = tombstones and possible and horizon_ms is None
+        written = self._write(header, plain, section, kept, largest, sets_horizon)
         if len(written) > len(out):
             return Progress(Stop.ROOM, 0, 0, 0, 0)
         out[: len(written)] = written
