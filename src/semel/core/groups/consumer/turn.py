@@ -150,6 +150,8 @@ class Turn:
         subscription_changed: bool,
     ) -> Member | Refusal:
         """The member after one step towards its target."""
+        if not subscription_changed and member.is_reconciled_to(target.epoch):
+            return member  # Nearly always.
         group = self.group
         subscribed = topic_ids(member, group.regexes, self.soft.groups.topics)
         around = Situation(
