@@ -47,8 +47,7 @@ from semel.runtime.environment import environment
 
 _QUICK_PAIRS: Final = 2
 _NOTES: Final = (
-    """ConsumerPerformance joins a group, and groups are not served yet: Kafka's consumer is measured with assigned
-  partitions by a small program of ours (AssignedConsumer.java).""",
+    "ConsumerPerformance joins a group; the time until it has its partitions is not counted.",
     "Kafka's directory is formatted before its start is timed.",
     "The CPU of the Java client includes the start of its JVM, its throughput does not.",
     """`judge + record` is timed alone over many batches. The rows of requests with producer ids over requests without

@@ -4,20 +4,23 @@ Role.   Each function produces or consumes a number of records and gives a `Load
 Rules.  * Clients run at their defaults, with idempotence on. Only confluent-kafka's queues are enlarged: as they come,
           its consumer waits for itself most of the time, and any broker would look the same.
         * The clock is the client's: JVMs start before it, and so do connections. The CPU of a JVM's start is counted.
-        * Consumers are assigned their partitions: Kafka's own ConsumerPerformance needs a group.
+        * ConsumerPerformance joins a group; the time until it has its partitions is not counted. confluent-kafka's consumer
+          is measured both ways: assigned its partitions, and in a group.
 """
 
 import re
 import resource
 import time
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from semel.bench.broker_load import Load, LoadError, Stopwatch
 from semel.bench.kafka_peer import KafkaHome
 
 PARTITIONS: Final = 4
 _TIMEOUT_SECONDS: Final = 60.0
+_CONSUMED_FIELDS: Final = 10
+_CONSUMED_COUNT: Final = 4
+_CONSUMED_FETCHING_MS: Final = 7
 _PRODUCED: Final = re.compile(r"(\d+) records sent, ([\d.]+) records/sec .*?([\d.]+) ms avg latency")
 
 
@@ -69,15 +72,43 @@ def confluent_consume(bootstrap: str, topic: str, *, records: int, size_bytes: i
     )
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        first = len(consumer.consume(1, _TIMEOUT_SECONDS))
-        got = first
-        watch = Stopwatch()
-        deadline = time.perf_counter() + _TIMEOUT_SECONDS
-        while got < records and time.perf_counter() < deadline:
-            got += len(consumer.consume(min(10_000, records - got), 1.0))
-        seconds, cpu = watch.seconds()
+        return _consumed(consumer, records, size_bytes)
     finally:
         consumer.close()
+
+
+def confluent_consume_in_group(
+    bootstrap: str, topic: str, group: str, *, records: int, size_bytes: int
+) -> Load:
+    """confluent-kafka's consumer as the only member of a group, 10,000 records at a time, committing by itself."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 1 << 20,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        return _consumed(consumer, records, size_bytes)
+    finally:
+        consumer.close()
+
+
+def _consumed(consumer: Any, records: int, size_bytes: int) -> Load:
+    """All records, timed from the first one that came."""
+    first = len(consumer.consume(1, _TIMEOUT_SECONDS))
+    got = first
+    watch = Stopwatch()
+    deadline = time.perf_counter() + _TIMEOUT_SECONDS
+    while got < records and time.perf_counter() < deadline:
+        got += len(consumer.consume(min(10_000, records - got), 1.0))
+    seconds, cpu = watch.seconds()
     if got != records:
         raise LoadError(f"{got} of {records} records came in {_TIMEOUT_SECONDS:.0f} s")
     return Load(seconds, cpu, records - first, (records - first) * size_bytes)
@@ -121,12 +152,26 @@ def produced_by_java(printed: str, cpu: float, records: int, size_bytes: int) ->
     return Load(records / float(lines[-1][2]), cpu, records, records * size_bytes)
 
 
-def java_consume(home: KafkaHome, bootstrap: str, topic: str, *, records: int) -> Load:
-    """Kafka's consumer, from a program of ours."""
-    program = Path(__file__).with_name("AssignedConsumer.java")
-    printed, cpu = _run(home, str(program), bootstrap, topic, str(PARTITIONS), str(records))
-    counted, read_bytes, seconds = printed.split()[-3:]
-    return Load(float(seconds), cpu, int(counted), int(read_bytes))
+def java_consume(home: KafkaHome, bootstrap: str, topic: str, *, records: int, size_bytes: int) -> Load:
+    """Kafka's ConsumerPerformance, the only member of a new group."""
+    printed, cpu = _run(
+        home,
+        "org.apache.kafka.tools.ConsumerPerformance",
+        "--topic", topic,
+        "--num-records", str(records),
+        "--timeout", str(int(_TIMEOUT_SECONDS * 1000)),
+        "--bootstrap-server", bootstrap,
+    )  # fmt: skip
+    return consumed_by_java(printed, cpu, records, size_bytes)
+
+
+def consumed_by_java(printed: str, cpu: float, records: int, size_bytes: int) -> Load:
+    """What ConsumerPerformance says; the time it took to join its group is not counted."""
+    lines = [line.split(", ") for line in printed.splitlines() if line.count(", ") == _CONSUMED_FIELDS - 1]
+    if not lines or not lines[-1][_CONSUMED_COUNT].isdecimal() or int(lines[-1][_CONSUMED_COUNT]) < records:
+        raise LoadError(f"ConsumerPerformance did not say that it read {records} records:\n{printed[-2000:]}")
+    count, fetching_ms = int(lines[-1][_CONSUMED_COUNT]), float(lines[-1][_CONSUMED_FETCHING_MS])
+    return Load(fetching_ms / 1000, cpu, count, count * size_bytes)
 
 
 def _run(home: KafkaHome, *arguments: str) -> tuple[str, float]:

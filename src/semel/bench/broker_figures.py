@@ -117,10 +117,16 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def page(
-    figures: Sequence[Figure], where: Environment, notes: Sequence[str], *, kafka_version: str, plot: str
+    figures: Sequence[Figure],
+    where: Environment,
+    notes: Sequence[str],
+    *,
+    kafka_version: str,
+    plot: str,
+    header: str = _HEADER,
 ) -> str:
-    """The whole page."""
-    text = _HEADER.format(version=kafka_version, plot=plot)
+    """The whole page. `header` names `{version}` and `{plot}`."""
+    text = header.format(version=kafka_version, plot=plot)
     text += (
         f"Measured {where.date} at commit {where.commit}, {where.python}, {where.processor}, {where.cores} cores:\n\n"
         f"    {where.command}\n"

@@ -135,7 +135,7 @@ class Wire:
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
         answer = self.ask(ApiKey.CREATE_TOPICS, request, _CREATE_VERSION)
-        _check(f"creating {topic}", answer.topics[0].error_code)
+        check(f"creating {topic}", answer.topics[0].error_code)
         self.await_leaders(topic)
 
     def await_leaders(self, topic: str) -> None:
@@ -153,7 +153,7 @@ class Wire:
     def delete_topic(self, topic: str) -> None:
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
         answer = self.ask(ApiKey.DELETE_TOPICS, request, _DELETE_VERSION)
-        _check(f"deleting {topic}", answer.responses[0].error_code)
+        check(f"deleting {topic}", answer.responses[0].error_code)
 
     def producer_id(self) -> int:
         """A new producer id."""
@@ -164,7 +164,7 @@ class Wire:
             if not answer.error_code or time.monotonic() > deadline:
                 break
             time.sleep(0.02)  # Kafka has no block of ids yet.
-        _check("asking for a producer id", answer.error_code)
+        check("asking for a producer id", answer.error_code)
         return answer.producer_id
 
 
@@ -235,7 +235,7 @@ def produce_large(
 
 @dataclass(frozen=True, slots=True)
 class SmallRequests:
-    """Many Produce requests in one buffer, numbered beforehand."""
+    """Many requests of one size in one buffer, numbered beforehand."""
 
     data: bytes
     frame_bytes: int
@@ -256,12 +256,19 @@ def small_requests(request: ProduceFrame, count: int, producer_id: int) -> Small
 
 def produce_small(wire: Wire, requests: SmallRequests, *, in_flight: int) -> Load:
     """All requests, `in_flight` at a time. With one in flight each one's latency is kept."""
+    load, answers = exchange(wire, requests, in_flight=in_flight)
+    _check_produced(answers, 1)
+    return load
+
+
+def exchange(wire: Wire, requests: SmallRequests, *, in_flight: int) -> tuple[Load, list[bytes]]:
+    """Send requests whose answers are all of one size, `in_flight` at a time; the answers are the caller's to check."""
     run = _one_by_one if in_flight == 1 else _many_in_flight
     watch = Stopwatch()
     answers, latencies = run(wire, requests, in_flight)
     seconds, cpu = watch.seconds()
-    _check_produced(_cut(answers), 1)
-    return Load(seconds, cpu, requests.count, requests.count * requests.batch_bytes, latencies)
+    load = Load(seconds, cpu, requests.count, requests.count * requests.batch_bytes, latencies)
+    return load, _cut(answers)
 
 
 def _one_by_one(wire: Wire, requests: SmallRequests, _in_flight: int) -> tuple[bytes, list[float]]:
@@ -351,7 +358,7 @@ def produce_first(wire: Wire, topic: str) -> None:
         if not code or time.monotonic() > deadline:
             break
         time.sleep(0.005)
-    _check(f"producing to {topic}", code)
+    check(f"producing to {topic}", code)
 
 
 # Bytes
@@ -408,7 +415,7 @@ def _check_produced(answers: Sequence[bytes], records: int) -> None:
     previous = None
     for answer in answers:
         produced = _produced(answer)
-        _check("producing", produced.error_code)
+        check("producing", produced.error_code)
         if previous is not None and produced.base_offset != previous + records:
             raise LoadError(
                 f"a batch of {records} at offset {previous} was followed by {produced.base_offset}"
@@ -416,6 +423,7 @@ def _check_produced(answers: Sequence[bytes], records: int) -> None:
         previous = produced.base_offset
 
 
-def _check(what: str, code: int) -> None:
+def check(what: str, code: int) -> None:
+    """Raise `LoadError` for an error code."""
     if code:
         raise LoadError(f"{what}: the broker answered {ErrorCode(code).name}")

@@ -196,7 +196,7 @@ def _java(home: KafkaHome, size: int, records: int) -> list[Workload]:
         return clients.confluent_produce(side.broker.bootstrap, topic, records=records, size_bytes=size)
 
     def consume(side: Side, topic: str) -> Load:
-        return clients.java_consume(home, side.broker.bootstrap, topic, records=records)
+        return clients.java_consume(home, side.broker.bootstrap, topic, records=records, size_bytes=size)
 
     group, count = "Kafka's Java client", clients.PARTITIONS
     return [
