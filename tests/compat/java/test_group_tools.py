@@ -38,9 +38,10 @@ class Teller:
         self.directory = directory
         self.said: list[tuple[str, int, list[str]]] = []
 
-    def semel(self, *arguments: str, stdin: str | None = None) -> None:
+    def semel(self, *arguments: str, stdin: str | None = None) -> str:
         result = CliRunner().invoke(cli, arguments, input=stdin, env={"SEMEL_BOOTSTRAP": self.bootstrap})
         assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
 
     def tool(self, arguments: str, tool: str = GROUPS) -> str:
         done = self._shell.tool(tool, "--bootstrap-server", self.bootstrap, *arguments.split())
@@ -56,8 +57,9 @@ class Teller:
         return " ".join(_TIME.sub("TIME", _MEMBER_ID.sub("MEMBER", line)).split())
 
     def resets(self, *how: str, scope: str = "--group batch --topic orders") -> None:
-        for one in how:
-            self.tool(f"{scope} --reset-offsets {one} --dry-run")
+        for number, one in enumerate(how):
+            if not number:
+                self.tool(f"{scope} --reset-offsets {one} --dry-run")
             self.tool(f"{scope} --reset-offsets {one} --execute")
 
 
@@ -93,7 +95,9 @@ def _offsets_without_members(teller: Teller) -> None:
     teller.resets("--to-earliest", scope="--group batch --topic missing")
     exported = teller.tool("--group batch --reset-offsets --to-current --all-topics --export --dry-run")
     file = teller.directory / "offsets.csv"
-    file.write_text("".join(f"{line}\n" for line in exported.splitlines() if line.count(",") == 2))
+    lines = "".join(f"{line}\n" for line in exported.splitlines() if line.count(",") == 2)
+    assert lines == teller.semel("offsets", "export", "batch")
+    file.write_text(lines, encoding="utf-8")
     teller.semel("offsets", "import", "carried", str(file))
     teller.tool("--describe --group carried")
     teller.semel("offsets", "reset", "batch", "--all-topics", "--to", "earliest")
