@@ -134,7 +134,10 @@ class Story:
         cleaning = clean(
             self.log, now_ms=self.now_ms, cleaned_offset=self.cleaned_offset, limits=limits or CleanerLimits()
         )
-        self.follow(cleaning.end_offset, cleaning.dirt.first_uncleanable_offset)
+        if (
+            cleaning.end_offset > cleaning.dirt.first_dirty_offset
+        ):  # Else nothing was dirty, and nothing done.
+            self.follow(cleaning.end_offset, cleaning.dirt.first_uncleanable_offset)
 
     def follow(self, end_offset: int, written_up_to: int) -> None:
         """Tombstones get their horizon where they are let stand, and go where it has passed."""
