@@ -70,9 +70,9 @@ KNOWN: Final[tuple[Known, ...]] = (
         ours=0,
     ),
     Known(
-        "produce: *",
-        "responses[*].partition_responses[0].record_errors*",
-        "Kafka lists which records of a refused batch were at fault; we name the first one in the message",
+        "produce: stamped by the client and the broker *",
+        "responses[stamped].partition_responses[0].record_errors*",
+        "Kafka lists every record of a batch that claims the broker's time; no producer sends one",
     ),
     Known(
         "fetch: what the broker compressed, too old to read it *",
