@@ -149,7 +149,9 @@ def plain(side: Side, value: Any, member_ids: Mapping[str, str]) -> Any:
             fields["assignment"] = _assigned(fields["assignment"])
         return fields
     if isinstance(value, str):
-        return member_ids.get(value, value)
+        for own, name in member_ids.items():
+            value = value.replace(own, name)
+        return value
     if isinstance(value, list):
         items = [plain(side, item, member_ids) for item in value]
         return sorted(items, key=repr) if items and not isinstance(items[0], int) else sorted(items)

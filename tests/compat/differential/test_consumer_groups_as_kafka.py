@@ -35,6 +35,7 @@ SETTINGS = {
     "group_initial_rebalance_delay_ms": "0",
     "offsets_topic_num_partitions": "4",
 }
+UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
 
 
@@ -425,6 +426,48 @@ def test_random_lives_are_alike(pair: Pair, seed: int) -> None:
                 walker.beat()
                 walker.owned = {**owned, **walker.owned}
     _describe(pair, group_id)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_moves_between_the_protocols_are_alike(pair: Pair, seed: int) -> None:
+    draw = random.Random(seed)
+    group_id = f"moves-{seed}"
+    classic = ClassicWalker(pair, group_id, "i-1", ["five"])  # One only: two would wait for each other.
+    walkers = [
+        Walker(pair, group_id, f"member-{letter}", ["five"], assignor="range", instance_id=instance_id)
+        for letter, instance_id in (("y", None), ("z", "i-1" if seed % 2 else None))
+    ]
+    for _ in range(80):
+        walker = draw.choice(walkers)
+        match draw.choice(
+            ["classic"] * 6 + ["beat"] * 6 + ["join", "join", "leave", "go", "again", "away", "stale"]
+        ):
+            case "classic":
+                code = classic.beat() if classic.generation_id >= 0 else UNKNOWN_MEMBER_ID
+                if code:
+                    _join_and_sync(classic, anew=code == UNKNOWN_MEMBER_ID)
+            case "beat":
+                walker.beat()
+            case "join":
+                walker.join()
+            case "leave":
+                walker.leave()
+            case "away":
+                walker.leave(-2)
+            case "go":
+                classic.leave()
+            case "again":
+                _join_and_sync(classic, anew=True)
+            case "stale":
+                classic.beat(generation_id=classic.generation_id - 1)
+    _describe(pair, group_id)
+
+
+def _join_and_sync(walker: ClassicWalker, *, anew: bool) -> None:
+    joined = walker.join(anew=anew)
+    if not joined["error_code"]:
+        leads = joined["leader"] == joined["member_id"]
+        walker.sync({"five": [0, 1, 2, 3, 4]} if leads else None)
 
 
 def test_the_logs_say_the_same(pair: Pair, directory: Path) -> None:

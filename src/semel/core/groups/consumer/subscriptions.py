@@ -33,6 +33,8 @@ class TopicHashes:
             topic = self._topics.topic(name)
             if topic is not None:
                 hashes[name] = self._hash(topic)
+            else:
+                self._known.pop(name, None)
         return group_hash(hashes)
 
     def _hash(self, topic: Topic) -> int:
