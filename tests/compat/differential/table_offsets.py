@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from compat.differential.asking import Ask, Build, always, create, described, topic_id
+from compat.differential.asking import Ask, Build, always, create, described, produced, records, topic_id
 from compat.differential.exchange import Side
 from semel.core.wire.message import Message
 from semel.core.wire.messages import (
@@ -159,6 +159,12 @@ BEFORE: Final = (
     Ask("metadata: of what was created", (12,), described("orders", "quiet", "gone"), learn=_learn_ids),
     Ask("find coordinator: of a group", (0, 1, 2, 3, 4, 5, 6), _coordinator("group"), begins=True),
     Ask("find coordinator: of the group without a name", (0, 3, 6), _coordinator("")),
+    Ask(
+        "produce: to the topic of offsets",
+        (3, 8, 12),
+        produced(records(1), "__consumer_offsets", 0),
+        changes=True,
+    ),
 )
 COMMITTING: Final = (
     Ask("offset fetch: of a group nobody knows", _FETCHES, fetched({"nobody": _EVERYTHING})),

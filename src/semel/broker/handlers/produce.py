@@ -18,6 +18,7 @@ from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.partitions import Partition
 from semel.broker.transactional_produce import Admission
 from semel.core.idempotence.producer_window import Duplicate
+from semel.core.metadata.topic_names import INTERNAL
 from semel.core.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -39,6 +40,7 @@ from semel.errors import ErrorCode, LogError, Refuse
 from semel.types import UNKNOWN_OFFSET
 
 _ACKS: Final = (-1, 0, 1)
+_ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose tools may write what coordinators read, in Kafka too.
 _BY_ID_SINCE: Final = 13
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
@@ -115,6 +117,10 @@ def _append(
         )
     if isinstance(found, ErrorCode):
         return _refused(data.index, found, None), None
+    name = found.log.topic_partition.topic
+    if name in INTERNAL and context.client_id != _ADMIN_CLIENT_ID:
+        reason = f"Cannot append to internal topic {name}"
+        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, reason), None
     refused = _unfit(request, context, data)
     if refused is not None:
         return _refused(data.index, refused.code, refused.reason), None
