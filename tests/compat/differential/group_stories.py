@@ -178,7 +178,7 @@ class Walker:
     instance_id: str | None = None
     epoch: int = 0
     owned: dict[str, list[int]] = field(default_factory=dict)
-    timeout_ms: int = 60_000
+    timeout_ms: int = 1_800_000
 
     def join(self) -> Any:
         """Begin, or begin again."""
@@ -274,8 +274,8 @@ class ClassicWalker:
         def build(side: Side) -> Message:
             return join_group.JoinGroupRequest(
                 group_id=self.group_id,
-                session_timeout_ms=30_000,
-                rebalance_timeout_ms=60_000,
+                session_timeout_ms=1_800_000,
+                rebalance_timeout_ms=1_800_000,
                 member_id="" if anew else self.member_id(side),
                 group_instance_id=self.instance_id,
                 protocol_type="consumer",

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.java
 SETTINGS = {
     "group_consumer_assignment_interval_ms": "0",
     "group_consumer_max_size": "9",
-    "group_consumer_min_session_timeout_ms": "1000",
+    "group_consumer_session_timeout_ms": "1800000",  # Nobody shall be put out because the machine is busy.
+    "group_consumer_max_session_timeout_ms": "1800000",
     "group_initial_rebalance_delay_ms": "0",
     "offsets_topic_num_partitions": "4",
 }
