@@ -1,0 +1,233 @@
+"""The hosted transaction coordinator: what it says, logs and keeps, on a real broker in a simulated world.
+
+Method: requests over the wire to a broker on a simulated host whose disk fails on command; between two stories the broker is
+started anew.
+"""
+
+import logging
+
+import pytest
+
+from admin_kit import Client, told
+from semel.core.coordination.outcome import Outcome
+from semel.core.records.build import RecordInput, build_batch
+from semel.core.transactions.rows import row_of
+from semel.core.transactions.transaction import Transaction
+from semel.core.wire.messages.api_versions import ApiVersionsRequest
+from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
+from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from semel.core.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from semel.core.wire.registry import ApiKey
+from semel.errors import ErrorCode
+
+OK = ErrorCode.NONE
+ID = "first-transactional"
+TOPIC = "orders"
+
+
+async def find(client: Client, transactional_id: str = ID) -> None:
+    answer = await client.ask(FindCoordinatorRequest(coordinator_keys=[transactional_id], key_type=1), 5)
+    assert answer.coordinators[0].error_code == OK
+
+
+async def init(client: Client, transactional_id: str = ID, **more: bool) -> InitProducerIdResponse:
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=60_000,
+        enable_2pc=more.get("two_phase", False),
+        keep_prepared_txn=more.get("keep", False),
+    )
+    return await client.ask(request, 6 if more else 5)
+
+
+def batch_of(producer_id: int, epoch: int, sequence: int = 0) -> bytearray:
+    return build_batch(
+        [RecordInput(b"k", b"v", 1_700_000_000_000)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+async def produce(
+    client: Client, *records: bytearray, transactional_id: str = ID
+) -> list[PartitionProduceResponse]:
+    data = [PartitionProduceData(index=index, records=one) for index, one in enumerate(records)]
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=TOPIC, partition_data=data)],
+    )
+    return (await client.ask(request, 12)).responses[0].partition_responses
+
+
+async def end(
+    client: Client, producer_id: int, epoch: int, *, commit: bool, version: int = 5
+) -> EndTxnResponse:
+    request = EndTxnRequest(
+        transactional_id=ID, producer_id=producer_id, producer_epoch=epoch, committed=commit
+    )
+    return await client.ask(request, version)
+
+
+def put(client: Client, transaction: Transaction) -> None:
+    """Begin in the middle of a story."""
+    host = client.broker.context.transactions.host
+    index = host.partition_of(transaction.transactional_id)
+    assert host.tell(index, lambda _shard, _now_ms: Outcome(rows=[row_of(transaction)])) is OK
+
+
+@pytest.mark.mission("TXP-20", "FEN-03")
+def test_two_instances_and_the_lines_they_leave(caplog: pytest.LogCaptureFixture) -> None:
+    """The seed's five steps: 1 introduces itself and sends, 2 introduces itself, 1 fails to commit, 2 commits."""
+
+    async def story(client: Client) -> None:
+        await client.create(TOPIC)
+        await find(client)
+        put(client, Transaction(ID, 8000, 122, 60_000, previous_producer_id=8000, last_update_ms=1))
+        first = await init(client)
+        assert (first.producer_id, first.producer_epoch) == (8000, 123)
+        assert (await produce(client, batch_of(8000, 123)))[0].error_code == OK
+        assert (await init(client)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        second = await init(client)
+        assert (second.producer_id, second.producer_epoch) == (
+            8000,
+            125,
+        )  # As Kafka 4.3: one epoch for the fence.
+        for version, code in ((1, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)):
+            assert (await end(client, 8000, 123, commit=True, version=version)).error_code == code
+        assert (await produce(client, batch_of(8000, 125)))[0].error_code == OK
+        assert (await end(client, 8000, 125, commit=True)).error_code == OK
+
+    with caplog.at_level(logging.INFO):
+        told(story, node_id="0")
+    said = [record.getMessage() for record in caplog.records if "Initialized" in record.getMessage()]
+    assert said == [
+        f"[TransactionCoordinator id=0] Initialized transactionalId {ID} with producerId 8000 and producer "
+        f"epoch {epoch} on partition __transaction_state-12"
+        for epoch in (123, 125)
+    ]
+
+
+@pytest.mark.mission("FEN-07")
+@pytest.mark.parametrize("cut_power", [False, True])
+def test_identities_outlive_the_broker(cut_power: bool) -> None:
+    async def before(client: Client) -> None:
+        await find(client)
+        assert [(await init(client)).producer_epoch for _ in range(3)] == [0, 1, 2]
+
+    async def after(client: Client) -> None:
+        await find(client)
+        answer = await init(client)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (OK, 0, 3)
+
+    told(before, after, cut_power=cut_power, log_flush_interval_messages="1")
+
+
+def test_a_disk_that_refuses_markers_delays_the_end_and_no_more() -> None:
+    async def story(client: Client) -> None:
+        await client.create(TOPIC, partitions=2)
+        await find(client)
+        owner = await init(client)
+        records = [batch_of(owner.producer_id, 0) for _ in range(2)]
+        assert [one.error_code for one in await produce(client, *records)] == [OK, OK]
+        client.disk.fail("write", times=3, path_part=f"{TOPIC}-1/")
+        answer = await end(client, owner.producer_id, 0, commit=True)
+        assert (answer.error_code, answer.producer_epoch) == (OK, 1)
+        logs = [client.partition(TOPIC, index).log for index in range(2)]
+        assert [log.last_stable_offset for log in logs] == [2, 0]
+        busy = await end(client, owner.producer_id, 0, commit=True)
+        assert busy.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        await client.broker.runtime.tasks.sleep(2)
+        assert [(log.last_stable_offset, log.log_end_offset) for log in logs] == [(2, 2), (2, 2)]
+        assert (await end(client, owner.producer_id, 0, commit=True)).producer_epoch == 1
+
+    told(story)
+
+
+def test_one_request_is_one_producers() -> None:
+    async def story(client: Client) -> None:
+        await client.create(TOPIC, partitions=2)
+        await find(client)
+        owner = await init(client)
+        answers = await produce(client, batch_of(owner.producer_id, 0), batch_of(owner.producer_id + 1, 0))
+        assert [one.error_code for one in answers] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+        assert client.partition(TOPIC).log.log_end_offset == 0
+
+    told(story)
+
+
+def test_without_findcoordinator_there_is_no_coordinator() -> None:
+    async def story(client: Client) -> None:
+        assert (await init(client)).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await end(client, 1, 0, commit=True)).error_code == ErrorCode.NOT_COORDINATOR
+
+    told(story)
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_two_phase_commit_is_advertised_where_it_is_on(enabled: bool) -> None:
+    async def story(client: Client) -> None:
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        answer = await client.ask(request, 4)
+        shown = {one.api_key: one.max_version for one in answer.api_keys}
+        assert shown[ApiKey.INIT_PRODUCER_ID] == (6 if enabled else 5)
+        levels = {one.name: one.max_version_level for one in answer.finalized_features}
+        assert levels["transaction.version"] == 2
+        await find(client)
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert (await init(client, two_phase=True)).error_code == (OK if enabled else refused)
+
+    told(story, transaction_two_phase_commit_enable=str(enabled).lower())
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_prepared_transaction_waits_for_whoever_decides(commit: bool) -> None:
+    """It outlives its client, the broker and any timeout; then another process ends it."""
+    given: list[int] = []
+
+    async def before(client: Client) -> None:
+        await client.create(TOPIC)
+        await find(client)
+        owner = await init(client, two_phase=True)
+        given.append(owner.producer_id)
+        assert (await produce(client, batch_of(owner.producer_id, 0)))[0].error_code == OK
+
+    async def after(client: Client) -> None:
+        await client.broker.runtime.tasks.sleep(1000)  # Longer than transaction.max.timeout.ms.
+        client = await client.another()
+        await find(client)
+        kept = await init(client, two_phase=True, keep=True)
+        assert (kept.error_code, kept.producer_epoch) == (OK, 1)
+        assert (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (given[0], 0)
+        assert (await end(client, given[0], 0, commit=commit)).error_code == ErrorCode.PRODUCER_FENCED
+        assert client.partition(TOPIC).log.last_stable_offset == 0
+        ended = await end(client, given[0], 1, commit=commit)
+        assert (ended.error_code, ended.producer_epoch) == (OK, 2)
+        assert client.partition(TOPIC).log.last_stable_offset == 2
+
+    told(before, after, transaction_two_phase_commit_enable="true")
+
+
+def test_a_topic_that_is_deleted_needs_no_marker() -> None:
+    async def story(client: Client) -> None:
+        await client.create(TOPIC)
+        await find(client)
+        owner = await init(client)
+        assert (await produce(client, batch_of(owner.producer_id, 0)))[0].error_code == OK
+        await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)]), 6)
+        assert (await end(client, owner.producer_id, 0, commit=True)).error_code == OK
+        shown = await client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
+        assert shown.transaction_states[0].transaction_state == "CompleteCommit"
+
+    told(story)
