@@ -53,6 +53,7 @@ bench: install peers ## measurements beside the peers, written to docs/benchmark
 
 campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md
+	$(BIN)/python tests/group_chaos.py --members 20 --seconds 180
 
 mission: install ## every row of the mission checklist with its tests and their last result
 	@$(BIN)/semel mission
