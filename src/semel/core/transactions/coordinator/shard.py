@@ -295,12 +295,6 @@ class TransactionShard:
         self._take_up(decision, outcome)
         return outcome
 
-    def outcome_of(self, decision: Decision) -> Outcome[SendMarkers]:
-        """What is to be written for a decision that answers no request of its own."""
-        outcome: Outcome[SendMarkers] = Outcome()
-        self._take_up(decision, outcome)
-        return outcome
-
     def _take_up(self, decision: Decision, outcome: Outcome[SendMarkers]) -> None:
         moved = decision.moved
         if moved is None:
