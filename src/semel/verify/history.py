@@ -189,6 +189,44 @@ class CommittedSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Introduced:
+    """A transactional producer was given an identity; whoever had the transactional id before is fenced."""
+
+    at: float
+    since: float
+    """When it asked."""
+    producer: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    ends: Mapping[Place, int]
+    """Where the logs ended when it learned of it; nothing while the broker was down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """A transactional producer is about to commit, or to abort. Batches no commit ever names must never be seen."""
+
+    at: float
+    producer: str
+    transaction: int
+    commit: bool
+    batches: tuple[int, ...]
+    offsets: Mapping[TopicPartition, int]
+    """What it consumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What became of it, as far as its producer knows: committed, aborted or unknown."""
+
+    at: float
+    producer: str
+    transaction: int
+    fate: str
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """Anything else worth telling."""
 
@@ -209,6 +247,9 @@ Event: TypeAlias = (
     | Committing
     | Committed
     | CommittedSeen
+    | Introduced
+    | Deciding
+    | Decided
     | Happened
 )
 E = TypeVar("E")
@@ -221,6 +262,10 @@ class StoredBatch:
     base_offset: int
     producer_id: int
     values: tuple[bytes, ...]
+    producer_epoch: int = -1
+    is_transactional: bool = False
+    commits: bool | None = None
+    """For a marker: whether it commits."""
 
 
 @dataclass(slots=True)
@@ -277,7 +322,9 @@ def _concerns(event: Event, topic: str, batches: set[tuple[str, int]]) -> bool:
             return any(one.topic == topic for one in event.partitions)
         case Committing() | CommittedSeen():
             return any(one.topic == topic for one in event.offsets)
-        case Reopened() | Happened() | IdGiven() | RecordsDeleted() | Committed():
+        case Deciding():
+            return any((event.producer, batch) in batches for batch in event.batches)
+        case Reopened() | Happened() | IdGiven() | RecordsDeleted() | Committed() | Introduced() | Decided():
             return True
 
 
@@ -310,16 +357,7 @@ def _line(event: Event) -> str:
         case RecordsDeleted():
             return f"{event.at:10.4f}  {_place(event.place)} begins at {event.low_watermark} by request"
         case Reopened():
-            logs = ", ".join(
-                f"{state.topic}-{place.partition} [{state.start}, {state.end})"
-                + (
-                    f" was {before.end}"
-                    if (before := event.before.get(place)) and before.end != state.end
-                    else ""
-                )
-                for place, state in event.after.items()
-            )
-            return f"{event.at:10.4f}  serves after {' and '.join(event.endings) or 'nothing'}: {logs}"
+            return _line_of_opening(event)
         case Owned():
             names = " ".join(map(_partition, event.partitions)) or "nothing"
             return f"{event.at:10.4f}  {event.member} as {event.owner} owns {names} in generation {event.generation_id}"
@@ -332,8 +370,36 @@ def _line(event: Event) -> str:
             return f"{event.at:10.4f}  commit {event.commit}: {event.code}"
         case CommittedSeen():
             return f"{event.at:10.4f}  {event.who} is told, asked at {event.since:.4f}: {_offsets(event.offsets)}"
+        case Introduced() | Deciding() | Decided():
+            return _line_of_transaction(event)
         case Happened():
             return f"{event.at:10.4f}  {event.what}"
+
+
+def _line_of_opening(event: Reopened) -> str:
+    logs = ", ".join(
+        f"{state.topic}-{place.partition} [{state.start}, {state.end})"
+        + (f" was {before.end}" if (before := event.before.get(place)) and before.end != state.end else "")
+        for place, state in event.after.items()
+    )
+    return f"{event.at:10.4f}  serves after {' and '.join(event.endings) or 'nothing'}: {logs}"
+
+
+def _line_of_transaction(event: Introduced | Deciding | Decided) -> str:
+    match event:
+        case Introduced():
+            return (
+                f"{event.at:10.4f}  {event.producer} is {event.transactional_id} with producer {event.producer_id}, epoch "
+                f"{event.producer_epoch}, asked at {event.since:.4f}"
+            )
+        case Deciding():
+            what = "commits" if event.commit else "aborts"
+            return (
+                f"{event.at:10.4f}  {event.producer} {what} transaction {event.transaction}: batches "
+                f"{event.batches}, {_offsets(event.offsets)}"
+            )
+        case Decided():
+            return f"{event.at:10.4f}  {event.producer}: transaction {event.transaction} is {event.fate}"
 
 
 def _place(place: Place) -> str:

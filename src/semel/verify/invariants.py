@@ -46,11 +46,15 @@ class Broken:
     at: float = math.inf
 
 
+def judge_openings(history: History) -> list[Broken]:
+    """What was seen to be wrong, and logs that did not come back as they were."""
+    return [*(Broken(flaw) for flaw in history.flaws), *_reopenings(history)]
+
+
 def judge(history: History) -> list[Broken]:
     """Every promise that was broken."""
     return [
-        *(Broken(flaw) for flaw in history.flaws),
-        *_reopenings(history),
+        *judge_openings(history),
         *_producer_ids(history),
         *_what_lies_where(history),
         *_carried_over(history),

@@ -20,7 +20,9 @@ from typing import Final, Protocol
 
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
+from semel.core.records.batch import BatchHeader
 from semel.core.records.build import iter_records
+from semel.core.records.control import read_marker
 from semel.errors import LogError
 from semel.runtime.bundle import Runtime
 from semel.runtime.memory_faults import Death, DiskCrashed
@@ -259,6 +261,22 @@ class BrokerHost:
 
     # What it holds
 
+    @property
+    def broker(self) -> Broker | None:
+        """The broker that runs, to be looked at."""
+        return self._broker
+
+    def log_ends(self) -> dict[Place, int]:
+        """Where every log ends; nothing while the broker is down."""
+        if self._broker is None:
+            return {}
+        return {
+            Place(
+                partition.topic_id.bytes, partition.log.topic_partition.partition
+            ): partition.log.log_end_offset
+            for partition in self._broker.context.partitions
+        }
+
     def logs(self) -> dict[Place, LogState]:
         """The state of every log, from memory."""
         if self._broker is None:
@@ -285,15 +303,21 @@ class BrokerHost:
             log = partition.log
             place = Place(partition.topic_id.bytes, log.topic_partition.partition)
             batches = [
-                StoredBatch(
-                    header.base_offset,
-                    header.producer_id,
-                    tuple(record.value or b"" for record in iter_records(data, 0, header)),
-                )
+                _stored(header, data)
                 for segment in log.segments
                 for _position, header, data in segment.scan()
             ]
             self._world.history.logs[place] = (states[place], batches)
+
+
+def _stored(header: BatchHeader, data: memoryview) -> StoredBatch:
+    if header.is_control:
+        commits = read_marker(data, 0, header).commit
+        return StoredBatch(header.base_offset, header.producer_id, (), header.producer_epoch, True, commits)
+    values = tuple(record.value or b"" for record in iter_records(data, 0, header))
+    return StoredBatch(
+        header.base_offset, header.producer_id, values, header.producer_epoch, header.is_transactional
+    )
 
 
 class _Unexpected(logging.Handler):

@@ -11,8 +11,6 @@ Rules.  * A partition is read from its beginning when it is new, when its topic 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from semel.core.records import batch
-from semel.core.records.build import iter_records
 from semel.core.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -26,6 +24,7 @@ from semel.errors import CorruptBatchError, DisconnectedError, ErrorCode
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 from semel.verify.actors.client import Client
+from semel.verify.actors.fetched import records_of
 from semel.verify.history import Read
 from semel.verify.world import World
 
@@ -255,7 +254,11 @@ class Consumer:
             return
         position.limit = data.last_stable_offset if self._tastes.committed else data.high_watermark
         position.looked = self._finishing
-        records = self._records(place, data, position)
+        try:
+            records, next_offset = records_of(data, position.offset, committed=self._tastes.committed)
+        except CorruptBatchError as error:
+            self._world.flaw(f"{self.name} got a damaged batch of {place}: {error}")
+            return
         if records:
             self._world.history.add(
                 Read(
@@ -270,22 +273,4 @@ class Consumer:
                     position.limit,
                 )
             )
-            position.offset = records[-1][0] + 1
-
-    def _records(
-        self, place: TopicPartition, data: PartitionData, position: _Position
-    ) -> list[tuple[int, bytes]]:
-        """What the answer holds from the position on; a batch that is cut off at its end is left out."""
-        content = data.records or b""
-        records: list[tuple[int, bytes]] = []
-        try:
-            for at, header in batch.headers(content):
-                batch.check_crc(content, at, header)
-                records += [
-                    (record.offset, record.value or b"")
-                    for record in iter_records(content, at, header)
-                    if record.offset >= position.offset
-                ]
-        except CorruptBatchError as error:
-            self._world.flaw(f"{self.name} got a damaged batch of {place}: {error}")
-        return records
+        position.offset = next_offset

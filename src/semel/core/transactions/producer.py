@@ -1,0 +1,456 @@
+"""The producer's end of transactions: which request is next, and what each answer means.
+
+Role.   A transactional producer without I/O. The application's calls (init, begin, enqueue, send_offsets, commit, abort)
+        change its state; `next_request` and `send` say what may leave; answers and losses come back.
+Flow.   The sender asks `next_request` for what concerns the coordinators, one at a time, and `send` for batches; it
+        reports to `answered`, `lost` and `handle`. What it is to do before it asks again is the `After` it gets.
+Rules.  * A request without an answer is sent again until it has one, and nothing overtakes it: what it did is known
+          before the next step depends on it.
+        * v1 (AddPartitionsToTxn, Produce < 12, EndTxn < 5): a partition joins before its first batch leaves. Because one
+          epoch serves many transactions, a request that was given up could still arrive in the next one: where any
+          answer was lost, or a sequence is missing, the epoch is bumped by InitProducerId before the next transaction.
+        * v2 (Produce 12+, EndTxn 5+): partitions join by themselves, and every end gives the next epoch.
+        * A transaction is committed only if every batch and its offsets are stored. A commit whose fate is open when the
+          producer is fenced is UNKNOWN, never ABORTED.
+        * Offsets are sent once per transaction: of two requests, the first might arrive last.
+        * Nothing is ended before all that was sent is settled. A transaction that sent nothing ends without a request.
+Elsewhere. Sequences and what a batch's answer means: `core.idempotence.in_flight`. Back-off, connections, finding the
+        coordinators, batching: the client.
+
+    init --> READY --begin--> IN_TRANSACTION --commit--> COMMITTING --> READY
+               ^                |      \\--> ABORTABLE_ERROR --abort--> ABORTING
+               |                \\-----abort---------------------------^   |
+               \\---- BUMPING (v1, where something is unsure) <-----------/
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from semel.core.idempotence.delivery import Decision, Event, Fail, Lost, NeedAbort, Send
+from semel.core.idempotence.in_flight import IN_FLIGHT_MAX, InFlight
+from semel.core.transactions.producer_states import MOVES, Fate, ProducerState
+from semel.core.wire.message import Request, Response
+from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from semel.core.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from semel.core.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from semel.errors import ErrorCode, InvariantError
+from semel.types import NO_PRODUCER_ID, TopicPartition
+
+PRODUCE_V1_MAX: Final = 11
+END_TXN_V1_MAX: Final = 4
+TXN_OFFSET_COMMIT_V1_MAX: Final = 4
+"""The highest versions of transactions v1; the next ones ask for v2."""
+
+_FIND: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_ABORTABLE: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+_FATAL_FOR_BATCHES: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+
+class After(Enum):
+    """What to do before the next request."""
+
+    GO_ON = "go on"
+    BACK_OFF = "back off"
+    FIND_COORDINATOR = "find the coordinator"
+
+
+class GroupMetadata(NamedTuple):
+    """Which member of a group sends offsets (KIP-447); without a generation nobody is fenced by it."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class Outgoing(NamedTuple):
+    """A request to a coordinator: the transaction's, or with `group_id` that of the group."""
+
+    request: Request[Any]
+    group_id: str | None = None
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What the transaction under way needs and has."""
+
+    to_add: dict[TopicPartition, None] = field(default_factory=dict)
+    added: dict[TopicPartition, None] = field(default_factory=dict)
+    group: GroupMetadata | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    group_added: bool = False
+    offsets_stored: bool = False
+    begun: bool = False
+    """Whether the coordinator may know of it."""
+
+
+class TransactionalProducer:
+    """One instance of a transactional id."""
+
+    def __init__(
+        self, transactional_id: str, timeout_ms: int, *, v2: bool, in_flight_max: int = IN_FLIGHT_MAX
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.v2 = v2
+        self.state = ProducerState.UNINITIALIZED
+        self.fate = Fate.OPEN
+        self.error = ErrorCode.NONE
+        """Why it is in one of the error states."""
+        self._timeout_ms = timeout_ms
+        self._in_flight: InFlight[TopicPartition] = InFlight(in_flight_max=in_flight_max, transactional=True)
+        self._progress = _Progress()
+        self._under_way: Outgoing | None = None
+        self._is_sent = False
+        self._commit_is_open = False
+        """Whether a commit was sent of which some attempt may have been carried out."""
+        self._needs_bump = False
+
+    @property
+    def producer_id(self) -> int:
+        return self._in_flight.identity.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self._in_flight.identity.producer_epoch
+
+    # The application
+
+    def init(self) -> None:
+        """Introduce itself: whoever had the transactional id before is fenced."""
+        self._move(ProducerState.INITIALIZING)
+
+    def begin(self) -> None:
+        """Begin a transaction; nothing is sent yet."""
+        self._move(ProducerState.IN_TRANSACTION)
+        self._progress = _Progress()
+        self.fate = Fate.OPEN
+        self._commit_is_open = False
+
+    def enqueue(self, partition: TopicPartition, batch_id: int, records_count: int) -> None:
+        """A batch of the transaction."""
+        self._expect(ProducerState.IN_TRANSACTION)
+        if not self.v2 and partition not in self._progress.added:
+            self._progress.to_add[partition] = None
+        self._in_flight.enqueue(partition, batch_id, records_count)
+
+    def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+        """What the transaction consumed: committed with it, or not at all."""
+        self._expect(ProducerState.IN_TRANSACTION)
+        if self._progress.group is not None:
+            raise InvariantError(
+                f"{self.transactional_id}: offsets of {group.group_id} in a transaction that has offsets of "
+                f"{self._progress.group.group_id}; offsets are sent once per transaction"
+            )
+        self._progress.group, self._progress.offsets = group, dict(offsets)
+
+    def commit(self) -> None:
+        """Commit, once everything is stored."""
+        self._move(ProducerState.COMMITTING)
+        self._end_without_request()
+
+    def abort(self) -> list[Decision[TopicPartition]]:
+        """Abort; batches that have not left never will."""
+        self._move(ProducerState.ABORTING)
+        decisions = self._in_flight.abandon(ErrorCode.OPERATION_NOT_ATTEMPTED)
+        self._note(decisions)
+        self._end_without_request()
+        return decisions
+
+    # Batches
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Those with batches that are not settled."""
+        return self._in_flight.partitions()
+
+    def send(self, partition: TopicPartition, now_ms: int) -> Send[TopicPartition] | None:
+        """The batch that may leave now for this partition; None while it must wait."""
+        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
+            return None
+        if not self.v2 and partition not in self._progress.added:
+            return None
+        send = self._in_flight.send(partition, now_ms)
+        self._progress.begun = self._progress.begun or send is not None
+        return send
+
+    def handle(self, event: Event[TopicPartition], now_ms: int) -> list[Decision[TopicPartition]]:
+        """What became of a batch."""
+        decisions = self._in_flight.handle(event, now_ms)
+        if isinstance(event, Lost):
+            self._be_unsure()
+        if self.state in (ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR, ProducerState.FATAL_ERROR):
+            decisions += self._in_flight.abandon(ErrorCode.OPERATION_NOT_ATTEMPTED)
+        self._note(decisions)
+        return decisions
+
+    def _note(self, decisions: list[Decision[TopicPartition]]) -> None:
+        """A batch that failed, or a sequence that is missing, keeps the transaction from being committed."""
+        for decision in decisions:
+            match decision:
+                case NeedAbort():
+                    self._needs_bump = True
+                    self._fail(decision.code)
+                case Fail() if decision.code in _FATAL_FOR_BATCHES:
+                    self._fail(decision.code, fatal=True)
+                case Fail():
+                    self._fail(decision.code)
+                case _:
+                    pass
+
+    # Requests to the coordinators
+
+    def next_request(self) -> Outgoing | None:
+        """What is to be sent to a coordinator now; None while one is on its way, or none is due."""
+        if self._is_sent:
+            return None
+        if self._under_way is None:
+            self._under_way = self._due()
+        self._is_sent = self._under_way is not None
+        return self._under_way
+
+    def _due(self) -> Outgoing | None:
+        progress = self._progress
+        match self.state:
+            case ProducerState.INITIALIZING:
+                return Outgoing(
+                    InitProducerIdRequest(
+                        transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
+                    )
+                )
+            case ProducerState.BUMPING:
+                return Outgoing(
+                    InitProducerIdRequest(
+                        transactional_id=self.transactional_id,
+                        transaction_timeout_ms=self._timeout_ms,
+                        producer_id=self.producer_id,
+                        producer_epoch=self.producer_epoch,
+                    )
+                )
+            case ProducerState.IN_TRANSACTION | ProducerState.COMMITTING:
+                if progress.to_add:
+                    return Outgoing(self._add_partitions())
+                if progress.group is not None and not progress.offsets_stored:
+                    return self._offsets(progress.group)
+                if self.state is ProducerState.COMMITTING and next(self.partitions(), None) is None:
+                    return Outgoing(self._end(commit=True))
+            case ProducerState.ABORTING if next(self.partitions(), None) is None:
+                return Outgoing(self._end(commit=False))
+            case _:
+                pass
+        return None
+
+    def _add_partitions(self) -> AddPartitionsToTxnRequest:
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for topic, partition in self._progress.to_add:
+            topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(partition)
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+
+    def _offsets(self, group: GroupMetadata) -> Outgoing:
+        if not self.v2 and not self._progress.group_added:
+            return Outgoing(
+                AddOffsetsToTxnRequest(
+                    transactional_id=self.transactional_id,
+                    producer_id=self.producer_id,
+                    producer_epoch=self.producer_epoch,
+                    group_id=group.group_id,
+                )
+            )
+        self._progress.begun = True
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for (topic, partition), offset in self._progress.offsets.items():
+            topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(
+                TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=list(topics.values()),
+        )
+        return Outgoing(request, group.group_id)
+
+    def _end(self, *, commit: bool) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=commit,
+        )
+
+    def _end_without_request(self) -> None:
+        """Nobody but the producer knows of a transaction that sent nothing."""
+        if self._progress.begun or self._under_way is not None or next(self.partitions(), None) is not None:
+            return
+        if self.state is ProducerState.ABORTING:
+            self._over(Fate.ABORTED)
+        elif not self._progress.to_add and self._progress.group is None:
+            self._over(Fate.COMMITTED)
+
+    # Answers of the coordinators
+
+    def lost(self, outgoing: Outgoing) -> After:
+        """No answer will come to this attempt: the same again."""
+        self._expect_sent(outgoing)
+        self._is_sent = False
+        self._be_unsure()
+        if isinstance(outgoing.request, EndTxnRequest) and outgoing.request.committed:
+            self._commit_is_open = True
+        return After.BACK_OFF
+
+    def answered(self, outgoing: Outgoing, response: Response) -> After:
+        """What the coordinator says."""
+        self._expect_sent(outgoing)
+        self._is_sent = False
+        code = _code(response)
+        if code is ErrorCode.NONE:
+            self._under_way = None
+            self._accepted(response)
+            return After.GO_ON
+        if code.retriable and not (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            if isinstance(outgoing.request, EndTxnRequest) and outgoing.request.committed:
+                self._commit_is_open = True  # The coordinator may have written it down before it failed.
+            return After.FIND_COORDINATOR if code in _FIND else After.BACK_OFF
+        self._under_way = None
+        passes = code in _ABORTABLE or (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._fail(code, fatal=not passes or self.state is ProducerState.INITIALIZING)
+        if self.state is ProducerState.ABORTING:
+            self._end_without_request()
+        return After.GO_ON
+
+    @property
+    def _is_aborting(self) -> bool:
+        return self.state in (ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR)
+
+    def _accepted(self, response: Response) -> None:
+        progress = self._progress
+        match response:
+            case InitProducerIdResponse():
+                self._in_flight.use_identity(response.producer_id, response.producer_epoch)
+                self._needs_bump = False
+                self._move(ProducerState.READY)
+            case AddPartitionsToTxnResponse():
+                progress.added |= progress.to_add
+                progress.to_add = {}
+                progress.begun = True
+            case AddOffsetsToTxnResponse():
+                progress.group_added = progress.begun = True
+            case TxnOffsetCommitResponse():
+                progress.offsets_stored = True
+            case EndTxnResponse():
+                if self.v2 and response.producer_id != NO_PRODUCER_ID:
+                    self._in_flight.use_identity(response.producer_id, response.producer_epoch)
+                self._over(Fate.COMMITTED if self.state is ProducerState.COMMITTING else Fate.ABORTED)
+            case _:
+                raise InvariantError(f"{self.transactional_id}: {response} answers nothing that was asked")
+
+    def _over(self, fate: Fate) -> None:
+        self.fate = fate
+        self.error = ErrorCode.NONE
+        bumps = self._needs_bump and not self.v2  # Under v2 the end itself gave the next epoch.
+        self._needs_bump = bumps
+        self._move(ProducerState.BUMPING if bumps else ProducerState.READY)
+
+    # Errors
+
+    def _be_unsure(self) -> None:
+        """Something may still arrive that was given up: under v1 it must not meet the next transaction."""
+        if not self.v2 and self.state not in (ProducerState.INITIALIZING, ProducerState.BUMPING):
+            self._needs_bump = True
+
+    def _fail(self, code: ErrorCode, *, fatal: bool = False) -> None:
+        if self.state is ProducerState.FATAL_ERROR:
+            return
+        if fatal:
+            if self.fate is Fate.OPEN:
+                self.fate = Fate.UNKNOWN if self._commit_is_open else Fate.ABORTED
+            self._move(ProducerState.FATAL_ERROR)
+        elif self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
+            self._move(ProducerState.ABORTABLE_ERROR)
+        else:
+            return
+        self.error = code
+
+    def _move(self, state: ProducerState) -> None:
+        if state not in MOVES[self.state]:
+            raise InvariantError(f"{self.transactional_id}: no move from {self.state.value} to {state.value}")
+        self.state = state
+
+    def _expect(self, state: ProducerState) -> None:
+        if self.state is not state:
+            raise InvariantError(
+                f"{self.transactional_id}: it is {self.state.value}, this needs {state.value}"
+            )
+
+    def _expect_sent(self, outgoing: Outgoing) -> None:
+        if not self._is_sent or outgoing is not self._under_way:
+            raise InvariantError(f"{self.transactional_id}: {outgoing.request} is not on its way")
+
+
+def _code(response: Response) -> ErrorCode:
+    """The one that decides: the worst of those a response has for its partitions."""
+    match response:
+        case AddPartitionsToTxnResponse():
+            return _worst(
+                [
+                    one.partition_error_code
+                    for topic in response.results_by_topic_v3_and_below
+                    for one in topic.results_by_partition
+                ]
+            )
+        case TxnOffsetCommitResponse():
+            return _worst([one.error_code for topic in response.topics for one in topic.partitions])
+        case InitProducerIdResponse() | AddOffsetsToTxnResponse() | EndTxnResponse():
+            return ErrorCode(response.error_code)
+        case _:
+            raise InvariantError(f"{response} is no answer of a coordinator of transactions")
+
+
+def _worst(numbers: list[int]) -> ErrorCode:
+    """Fatal before abortable before what passes."""
+    codes = [ErrorCode(number) for number in numbers if number]
+    if not codes:
+        return ErrorCode.NONE
+    passing = [code for code in codes if code.retriable]
+    lasting = [code for code in codes if code not in passing]
+    fatal = [code for code in lasting if code not in _ABORTABLE]
+    return (fatal or passing or lasting)[0]
