@@ -236,8 +236,12 @@ class PartitionLog:
             return self._write_failed(error, segment)
         self.log_end_offset = last_offset + 1
         self._unflushed_records += header.last_offset_delta + 1
-        if header.producer_id != NO_PRODUCER_ID:
+        if header.producer_id == NO_PRODUCER_ID:
+            return None
+        if header.attributes & batch.CONTROL_BIT:
             record_batch(self.producers, header, data, segment.txn_index, now_ms)
+        else:
+            self.producers.record(header, now_ms=now_ms)
         return None
 
     def _write_failed(self, error: OSError, segment: Segment) -> Refuse:
