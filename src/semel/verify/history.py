@@ -358,18 +358,8 @@ def _line(event: Event) -> str:
             return f"{event.at:10.4f}  {_place(event.place)} begins at {event.low_watermark} by request"
         case Reopened():
             return _line_of_opening(event)
-        case Owned():
-            names = " ".join(map(_partition, event.partitions)) or "nothing"
-            return f"{event.at:10.4f}  {event.member} as {event.owner} owns {names} in generation {event.generation_id}"
-        case Committing():
-            return (
-                f"{event.at:10.4f}  {event.member} commits {_offsets(event.offsets)} in generation "
-                f"{event.generation_id} (commit {event.commit})"
-            )
-        case Committed():
-            return f"{event.at:10.4f}  commit {event.commit}: {event.code}"
-        case CommittedSeen():
-            return f"{event.at:10.4f}  {event.who} is told, asked at {event.since:.4f}: {_offsets(event.offsets)}"
+        case Owned() | Committing() | Committed() | CommittedSeen():
+            return _line_of_group(event)
         case Introduced() | Deciding() | Decided():
             return _line_of_transaction(event)
         case Happened():
@@ -383,6 +373,22 @@ def _line_of_opening(event: Reopened) -> str:
         for place, state in event.after.items()
     )
     return f"{event.at:10.4f}  serves after {' and '.join(event.endings) or 'nothing'}: {logs}"
+
+
+def _line_of_group(event: Owned | Committing | Committed | CommittedSeen) -> str:
+    match event:
+        case Owned():
+            names = " ".join(map(_partition, event.partitions)) or "nothing"
+            return f"{event.at:10.4f}  {event.member} as {event.owner} owns {names} in generation {event.generation_id}"
+        case Committing():
+            return (
+                f"{event.at:10.4f}  {event.member} commits {_offsets(event.offsets)} in generation "
+                f"{event.generation_id} (commit {event.commit})"
+            )
+        case Committed():
+            return f"{event.at:10.4f}  commit {event.commit}: {event.code}"
+        case CommittedSeen():
+            return f"{event.at:10.4f}  {event.who} is told, asked at {event.since:.4f}: {_offsets(event.offsets)}"
 
 
 def _line_of_transaction(event: Introduced | Deciding | Decided) -> str:
