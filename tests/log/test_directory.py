@@ -383,3 +383,21 @@ def test_a_damaged_partition_is_isolated_and_kept_as_it_is(caplog: pytest.LogCap
     directory.delete([ORDERS], "0123")
     directory.close(NOW)
     assert list(open_directory(files).logs) == [other]
+
+
+def test_closing_partitions_that_never_held_anything_asks_little_of_the_disk() -> None:
+    """Internal topics have fifty of them: an embedded broker stops as fast as it starts."""
+    files = disk()
+    directory = open_directory(files)
+    for index in range(20):
+        directory.create(TopicPartition("quiet", index), TOPIC_ID, CONFIG, NOW)
+    used = directory.create(ORDERS, TOPIC_ID, CONFIG, NOW)
+    send(used, batch_of(b"x"))
+    before = files.counters.syncs
+    directory.close(NOW)
+    assert files.counters.syncs - before < 20
+    files.crash()
+    again = open_directory(files)
+    assert again.was_clean
+    assert len(again.logs) == 21
+    assert [tp for tp, log in again.logs.items() if log.log_end_offset] == [ORDERS]

@@ -50,6 +50,8 @@ class LogDirectory:
         self.directory_id: str | None = None
         self.cluster_id: str | None = None
         self._doomed: list[str] = []
+        self._pristine: set[TopicPartition] = set()
+        """Logs that had never held anything when this owner got them, and are whole on disk."""
         self._all_loaded = False
         self._recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
@@ -133,6 +135,8 @@ class LogDirectory:
             self.topic_ids[topic_partition] = topic_id
         self.logs[topic_partition] = log
         self.damaged.pop(topic_partition, None)
+        if self.was_clean and log.log_end_offset == 0:
+            self._pristine.add(topic_partition)
 
     def load_all(self, config_for: Callable[[TopicPartition], LogConfig], now_ms: int) -> None:
         """Load every partition that is not loaded yet, and finish deletions a crash interrupted."""
@@ -224,6 +228,7 @@ class LogDirectory:
         self.cleaner_offsets.forget([topic_partition])
         self.logs[topic_partition] = log
         self.topic_ids[topic_partition] = topic_id
+        self._pristine.add(topic_partition)
 
     def adopt(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> None:
         """Give a log that has no topic id the one it belongs to: a crash came before it was written."""
@@ -237,6 +242,7 @@ class LogDirectory:
         One sync and one checkpoint for all of them: a topic may have thousands.
         """
         for topic_partition in topic_partitions:
+            self._pristine.discard(topic_partition)
             ending = f"-{topic_partition.partition}.{unique}{names.DELETED_DIRECTORY}"
             doomed = join(self.path, topic_partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending)
             self._files.rename(join(self.path, str(topic_partition)), doomed)
@@ -333,7 +339,10 @@ class LogDirectory:
         clean = (self._all_loaded or self.was_clean) and not self.damaged
         for topic_partition, log in self.logs.items():
             try:
-                log.close(now_ms)
+                if topic_partition in self._pristine and log.log_end_offset == 0 and not log.truncations:
+                    log.release()  # Nothing was ever in it: an internal topic has fifty of them.
+                else:
+                    log.close(now_ms)
             except OSError as error:
                 _logger.error("%s could not be closed in order: %s", topic_partition, error)
                 clean = False

@@ -386,6 +386,10 @@ class PartitionLog:
             job.paths.extend([*self.active.index_paths(), self.snapshots.path(self.log_end_offset)])
             job.run()
             self.finish_flush(job, now_ms)
+        self.release()
+
+    def release(self) -> None:
+        """Close the files as they are."""
         for segment in self.segments:
             segment.close()
 
