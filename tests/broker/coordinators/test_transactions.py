@@ -27,6 +27,7 @@ from semel.core.wire.messages.produce import (
 )
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
+from semel.runtime.clock import SimulatedClock
 
 OK = ErrorCode.NONE
 ID = "first-transactional"
@@ -231,3 +232,26 @@ def test_a_topic_that_is_deleted_needs_no_marker() -> None:
         assert shown.transaction_states[0].transaction_state == "CompleteCommit"
 
     told(story)
+
+
+def test_an_open_transaction_keeps_its_time_limit_though_the_clock_was_set() -> None:
+    """What is written down is the wall clock's time: a broker started after the clock was set reads it by that clock."""
+
+    async def begin(client: Client) -> None:
+        clock = client.broker.runtime.clock
+        assert isinstance(clock, SimulatedClock)
+        await client.create(TOPIC)
+        await find(client)
+        clock.jump(3_600_000)
+        mine = await init(client)
+        (answer,) = await produce(client, batch_of(mine.producer_id, mine.producer_epoch))
+        assert answer.error_code == OK
+
+    async def after(client: Client) -> None:
+        clock = client.broker.runtime.clock
+        asked = DescribeTransactionsRequest(transactional_ids=[ID])
+        state = (await client.ask(asked)).transaction_states[0]
+        assert state.transaction_state == "Ongoing"
+        assert 0 <= clock.now_ms() - state.transaction_start_time_ms < 60_000
+
+    told(begin, after)

@@ -26,7 +26,7 @@ from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Outcome, Ticket
 from semel.core.transactions.coordinator.decision import SendMarkers, TransactionSettings
 from semel.core.transactions.coordinator.shard import TransactionShard
-from semel.core.transactions.rows import FORMAT, TOPIC
+from semel.core.transactions.rows import FORMAT, ROW_TIMES, TOPIC
 from semel.core.wire.message import Response
 from semel.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
@@ -86,6 +86,7 @@ class TransactionCoordinator:
             partitions=partitions,
             runtime=runtime,
             run_effect=self._send_markers,
+            row_times=ROW_TIMES,
         )
 
     def _make_shard(self, _index: int) -> TransactionShard:

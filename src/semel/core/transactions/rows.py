@@ -10,6 +10,7 @@ from typing import Final
 
 from semel.core.coordination.outcome import LogRow
 from semel.core.coordination.row_format import RowFormat
+from semel.core.coordination.row_times import RowTimes
 from semel.core.transactions.states import MOVES, TransactionState
 from semel.core.transactions.transaction import Transaction
 from semel.core.wire.messages.transaction_rows import (
@@ -22,6 +23,9 @@ from semel.types import TopicPartition
 
 TOPIC: Final = "__transaction_state"
 FORMAT: Final = RowFormat(TOPIC, {0: (TransactionLogKey, TransactionLogValue)})
+ROW_TIMES: Final[RowTimes] = {
+    TransactionLogValue: ("transaction_last_update_timestamp_ms", "transaction_start_timestamp_ms")
+}
 _VALUE_VERSION: Final = 1
 _STORED: Final = {int(state): state for state, moves in MOVES.items() if moves}
 
