@@ -157,8 +157,9 @@ def _shows_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 def _keeps_the_log_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
     def delete(self: Partitions, topic: str) -> None:
-        for partition in self._by_topic.pop(topic, []):
+        for partition in self.of_topic(topic):
             self._directory.topic_ids.pop(partition.log.topic_partition)
+        self._by_topic.pop(topic, None)
 
     patch.setattr(Partitions, "delete", delete)
 

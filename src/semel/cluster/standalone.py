@@ -26,7 +26,7 @@ METADATA_CONFIG = LogConfig(
     retention_ms=NO_LIMIT,
     flush_messages=1,
     max_message_bytes=16 * 1024 * 1024,
-    segment_bytes=16 * 1024 * 1024,  # So that it is compacted, and a start reads little more than what is true.
+    segment_bytes=16 << 20,  # So that it is compacted, and a start reads little more than what is true.
     delete_retention_ms=0,  # The broker reads it from the beginning or not at all: nobody misses a tombstone.
 )
 
