@@ -209,6 +209,19 @@ class TestEnding:
         assert host.end(PID, 3, commit=False, version=5).error_code == FENCED
         assert host.state() is TransactionState.ONGOING
 
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_the_end_of_a_fenced_producer_is_no_retry_of_its_successors(self, commit: bool) -> None:
+        """Its epoch is one less, as if it asked again; but an end of v1 bumps nothing. Kafka 4.3.1 takes it for a retry and
+        answers with the successor's identity (found by seed 13 of the transactions scenario)."""
+        host = Hosted()
+        known(host, 3)
+        assert host.init().producer_epoch == 4
+        host.add(PID, 4, version=3)
+        host.end(PID, 4, commit=commit, version=4)
+        host.write_markers()
+        late = host.end(PID, 3, commit=commit, version=5)
+        assert (late.error_code, late.producer_id, late.producer_epoch) == (FENCED, -1, -1)
+
     def test_markers_reported_twice_or_late_change_nothing(self) -> None:
         host = Hosted()
         known(host, 3)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from semel.core.transactions.states import MOVES, TransactionState
-from semel.core.transactions.transaction import Transaction
+from semel.core.transactions.transaction import TRANSACTIONS_V1, TRANSACTIONS_V2, Transaction
 from semel.errors import ErrorCode, InvariantError
 from transactions_kit import ID, NOW_MS, T0, T1, TIMEOUT_MS, Hosted
 
@@ -33,7 +33,7 @@ ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
 PID, EPOCH = 8000, 123
 
 
-def hosted_in(state: TransactionState) -> Hosted:
+def hosted_in(state: TransactionState, client_version: int = TRANSACTIONS_V1) -> Hosted:
     """A shard that knows one id, in this state, with one partition where there may be one."""
     host = Hosted()
     has_partitions = state in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
@@ -48,6 +48,7 @@ def hosted_in(state: TransactionState) -> Hosted:
             start_ms=-1 if state is EMPTY else NOW_MS,
             last_update_ms=NOW_MS,
             previous_producer_id=PID,
+            client_version=client_version,
         )
     )
     return host
@@ -203,7 +204,7 @@ def send(host: Hosted, request: str) -> ErrorCode:
 @pytest.mark.parametrize("state", STORED, ids=lambda state: state.label)
 def test_every_state_with_every_request(state: TransactionState, request_name: str) -> None:
     code, following = TABLE[request_name][STORED.index(state)]
-    host = hosted_in(state)
+    host = hosted_in(state, TRANSACTIONS_V2 if request_name.endswith("v2 again") else TRANSACTIONS_V1)
     before, rows = host.transaction, len(host.log)
     assert send(host, request_name) == code
     assert host.transaction.state is (state if following is SAME else following)

@@ -81,7 +81,12 @@ def _end_v2(
     state = transaction.state
     if state.is_prepared:
         return _CONCURRENT
-    at_rest = state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+    # Only an end of v2 bumped the epoch. After one of v1 the epoch before is that of a fenced producer: Kafka takes its end
+    # for a retry and hands it the identity of its successor.
+    at_rest = transaction.bumps_epochs and state in (
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
     rotated = (
         at_rest
         and producer_id == transaction.previous_producer_id
