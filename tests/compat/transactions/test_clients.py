@@ -1,10 +1,11 @@
 """Transactions with the clients people have: commit, abort, offsets, fencing; and what readers see of them.
 
-Method: the same stories with confluent-kafka (librdkafka), kafka-python and aiokafka against one broker; what is visible is
-asked of confluent-kafka and kafka-python, what is stored is read from the files.
+Method: the same stories with confluent-kafka (librdkafka), kafka-python, aiokafka and Java's client in two versions against one
+broker; what is visible is asked of confluent-kafka and kafka-python, what is stored is read from the files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -17,14 +18,18 @@ from transaction_clients import (
     end_offset,
     read,
 )
+from transaction_java import JavaProducer
 
-Make = type[TransactionalProducer]
+Make = Callable[[str, str], TransactionalProducer]
+_BY_NAME = {one.name: one for one in PRODUCERS}
+_JAVA = [pytest.param(name, marks=pytest.mark.java) for name in ("java_4_3", "java_3_9")]
 
 
-@pytest.fixture(params=PRODUCERS, ids=lambda one: one.name)
+@pytest.fixture(params=[*_BY_NAME, *_JAVA])
 def make(request: pytest.FixtureRequest) -> Make:
-    found: Make = request.param
-    return found
+    if request.param in _BY_NAME:
+        return _BY_NAME[request.param]
+    return partial(JavaProducer, shell=request.getfixturevalue(request.param))
 
 
 @pytest.fixture

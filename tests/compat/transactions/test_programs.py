@@ -1,0 +1,266 @@
+"""The three kinds of transactional programs, and two instances of one: with Java's client in both protocols and with librdkafka.
+
+Method: workers of one group copy a topic of three partitions and abort at random; afterwards each input must be exactly once in
+what readers of committed records see, and the group at the end of its input. Java 4.3 speaks transactions v2, Java 3.9 and
+librdkafka v1. The classes of the exceptions are those Apache Kafka 4.3.1 causes in the same stories.
+"""
+
+import random
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from compat_kit import ThreadBroker, batches, eventually
+from transaction_clients import DEADLINE_SECONDS, FencedOutError, committed_offset, end_offset, read
+from transaction_java import JavaError, JavaProducer, TransactionShell
+
+PARTITIONS = 3
+RECORDS = 600
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadBroker]:
+    """One that lets a group begin with the member it has."""
+    with ThreadBroker(
+        tmp_path_factory.mktemp("programs"),
+        num_partitions=str(PARTITIONS),
+        group_initial_rebalance_delay_ms="0",
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def source(broker: ThreadBroker, topic: str) -> str:
+    """A topic with `RECORDS` numbers, committed ones among aborted ones."""
+    producer = confluent_kafka.Producer(
+        {"log_level": 0, "bootstrap.servers": broker.bootstrap, "transactional.id": f"source of {topic}"}
+    )
+    producer.init_transactions(DEADLINE_SECONDS)
+    for first in range(0, RECORDS, RECORDS // 4):
+        for commit in (False, True):
+            producer.begin_transaction()
+            for number in range(first, first + RECORDS // 4):
+                producer.produce(topic, value=b"%d" % number, partition=number % PARTITIONS)
+            if commit:
+                producer.commit_transaction(DEADLINE_SECONDS)
+            else:
+                assert producer.flush(DEADLINE_SECONDS) == 0
+                producer.abort_transaction(DEADLINE_SECONDS)
+    return topic
+
+
+def numbers_of(partition: int) -> list[bytes]:
+    return [b"%d" % number for number in range(partition, RECORDS, PARTITIONS)]
+
+
+def assert_all_consumed(broker: ThreadBroker, group: str, source: str) -> None:
+    """A position may stand before the marker at the end, for a reader never sees it."""
+    for partition in range(PARTITIONS):
+        end = end_offset(broker.bootstrap, source, partition, committed=True)
+        assert committed_offset(broker.bootstrap, group, source, partition) in (end - 1, end)
+
+
+def assert_copied_once(broker: ThreadBroker, target: str) -> None:
+    aborted = 0
+    for partition in range(PARTITIONS):
+        assert read(broker.bootstrap, target, partition, committed=True) == numbers_of(partition)
+        everything = read(broker.bootstrap, target, partition, committed=False)
+        aborted += len(everything) - len(numbers_of(partition))
+    assert aborted > 0, "nothing was aborted on the way"
+
+
+@pytest.mark.java
+class TestJava:
+    def test_consume_transform_produce(
+        self, shell: TransactionShell, broker: ThreadBroker, source: str
+    ) -> None:
+        worked = shell.work(
+            broker.bootstrap,
+            workers=WORKERS,
+            source=source,
+            target=f"{source}-out",
+            group=f"group of {source}",
+            count=RECORDS,
+        )
+        assert worked.committed == RECORDS
+        assert worked.aborted > 0
+        assert_copied_once(broker, f"{source}-out")
+        assert_all_consumed(broker, f"group of {source}", source)
+
+    def test_consume_transform_produce_in_a_group_of_the_consumer_protocol(
+        self, java_4_3: TransactionShell, broker: ThreadBroker, source: str
+    ) -> None:
+        """Also: both protocols' groups fence a member by its epoch, so a rebalance on the way repeats nothing."""
+        worked = java_4_3.work(
+            broker.bootstrap,
+            workers=WORKERS,
+            source=source,
+            target=f"{source}-out",
+            group=f"group of {source}",
+            count=RECORDS,
+            protocol="consumer",
+        )
+        assert worked.committed == RECORDS
+        assert_copied_once(broker, f"{source}-out")
+        assert_all_consumed(broker, f"group of {source}", source)
+
+    def test_only_consume(self, shell: TransactionShell, broker: ThreadBroker, source: str) -> None:
+        """Positions alone: each transaction moves them, or does not."""
+        group = f"group of {source}"
+        worked = shell.work(broker.bootstrap, workers=1, source=source, target="", group=group, count=RECORDS)
+        assert worked.committed == RECORDS
+        assert worked.aborted > 0
+        assert_all_consumed(broker, group, source)
+
+    def test_a_group_reads_what_was_committed(
+        self, shell: TransactionShell, broker: ThreadBroker, source: str
+    ) -> None:
+        """And goes on where it was, as any group does."""
+        group = f"readers of {source}"
+        found = shell.consume(broker.bootstrap, source, group, RECORDS)
+        assert sorted(found, key=int) == [b"%d" % number for number in range(RECORDS)]
+        producer = JavaProducer(broker.bootstrap, f"of {source}", shell=shell)
+        producer.begin()
+        producer.send(source, 0, b"one more")
+        producer.commit()
+        producer.close()
+        assert shell.consume(broker.bootstrap, source, group, 1) == [b"one more"]
+
+
+@pytest.mark.java
+class TestTwoInstances:
+    """The first instance has an open transaction when the second introduces itself; then the first goes on."""
+
+    @pytest.fixture
+    def pair(
+        self, shell: TransactionShell, broker: ThreadBroker, topic: str
+    ) -> Iterator[tuple[JavaProducer, JavaProducer]]:
+        first = JavaProducer(broker.bootstrap, f"of {topic}", shell=shell)
+        first.begin()
+        first.send(topic, 0, b"of a zombie")
+        first.flush()
+        second = JavaProducer(broker.bootstrap, f"of {topic}", shell=shell)
+        second.begin()
+        second.send(topic, 0, b"of the owner")
+        yield first, second
+        second.commit()
+        assert read(broker.bootstrap, topic, 0, committed=True) == [b"of the owner"]
+        second.close()
+        first.close()
+
+    def test_its_commit_is_fenced(self, pair: tuple[JavaProducer, JavaProducer]) -> None:
+        with pytest.raises(FencedOutError, match="newer producer with the same transactionalId"):
+            pair[0].commit()
+
+    def test_its_abort_is_fenced(self, pair: tuple[JavaProducer, JavaProducer]) -> None:
+        with pytest.raises(FencedOutError, match="newer producer with the same transactionalId"):
+            pair[0].abort()
+
+    def test_its_offsets_are_fenced(self, pair: tuple[JavaProducer, JavaProducer], topic: str) -> None:
+        with pytest.raises(FencedOutError, match="newer producer with the same transactionalId"):
+            pair[0].send_offset(f"group of {topic}", topic, 0, 1)
+        with pytest.raises(FencedOutError):  # It cannot even abort.
+            pair[0].abort()
+
+    def test_its_records_are_fenced(self, pair: tuple[JavaProducer, JavaProducer], topic: str) -> None:
+        """A partition's leader only knows an old epoch; who fenced it, the coordinator says."""
+        pair[0].send(topic, 0, b"of a zombie")
+        pair[0].flush()
+        with pytest.raises(JavaError) as refused:
+            pair[0].commit()
+        assert refused.value.kind == "InvalidProducerEpochException"
+        with pytest.raises(FencedOutError):
+            pair[0].abort()
+
+
+@pytest.mark.java
+@pytest.mark.mission("TXN-18")
+def test_a_transaction_that_took_too_long_is_aborted_and_its_producer_fenced(
+    shell: TransactionShell, broker: ThreadBroker, topic: str
+) -> None:
+    producer = JavaProducer(broker.bootstrap, f"of {topic}", shell=shell, transaction_timeout_ms="500")
+    producer.begin()
+    producer.send(topic, 0, b"too late")
+    producer.flush()
+    eventually(
+        lambda: end_offset(broker.bootstrap, topic, 0, committed=True) == 2, "the coordinator aborted it"
+    )
+    data, marker = (header for header, _records in batches(broker.directory, topic))
+    assert marker.producer_id == data.producer_id
+    assert marker.producer_epoch == data.producer_epoch + 1
+    with pytest.raises(FencedOutError):
+        producer.commit()
+    producer.close()
+    assert read(broker.bootstrap, topic, 0, committed=True) == []
+
+
+class TestLibrdkafka:
+    @pytest.mark.parametrize("produce", [True, False], ids=["consume and produce", "only consume"])
+    def test_consume_transform_produce(self, broker: ThreadBroker, source: str, produce: bool) -> None:
+        """As TestJava's, with two workers that take turns."""
+        group, target = f"group of {source}", f"{source}-out"
+        dice = random.Random(1)
+        workers = [Worker(broker.bootstrap, source, group, number) for number in range(WORKERS)]
+        done = 0
+        while done < RECORDS:
+            for worker in workers:
+                done += worker.work(target if produce else None, commit=dice.random() < 0.7)
+        for worker in workers:
+            worker.close()
+        assert done == RECORDS
+        assert_all_consumed(broker, group, source)
+        if produce:
+            assert_copied_once(broker, target)
+
+
+class Worker:
+    """The seeds' second and third program."""
+
+    def __init__(self, bootstrap: str, source: str, group: str, number: int) -> None:
+        settings = {"log_level": 0, "bootstrap.servers": bootstrap}
+        self._producer = confluent_kafka.Producer({**settings, "transactional.id": f"{group}-{number}"})
+        self._producer.init_transactions(DEADLINE_SECONDS)
+        self._consumer = confluent_kafka.Consumer(
+            {
+                **settings,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "heartbeat.interval.ms": 300,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        self._consumer.subscribe([source])
+
+    def work(self, target: str | None, *, commit: bool) -> int:
+        """One transaction of up to 50 records; how many it committed."""
+        messages = [one for one in self._consumer.consume(50, timeout=0.1) if one.error() is None]
+        if not messages:
+            return 0
+        self._producer.begin_transaction()
+        for message in messages:
+            if target is not None:
+                self._producer.produce(target, value=message.value(), partition=message.partition())
+        try:
+            self._producer.send_offsets_to_transaction(
+                self._consumer.position(self._consumer.assignment()),
+                self._consumer.consumer_group_metadata(),
+                DEADLINE_SECONDS,
+            )
+            if commit:
+                self._producer.commit_transaction(DEADLINE_SECONDS)
+                return len(messages)
+        except confluent_kafka.KafkaException as error:
+            if not error.args[0].txn_requires_abort():  # Else its partitions went to the other member.
+                raise
+        self._producer.flush(DEADLINE_SECONDS)
+        self._producer.abort_transaction(DEADLINE_SECONDS)
+        for place in self._consumer.committed(self._consumer.assignment(), timeout=DEADLINE_SECONDS):
+            place.offset = max(place.offset, 0)
+            self._consumer.seek(place)
+        return 0
+
+    def close(self) -> None:
+        self._consumer.close()
