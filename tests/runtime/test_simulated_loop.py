@@ -6,11 +6,13 @@ loop and compared with what asyncio documents; whole runs are compared by the di
 
 import asyncio
 import contextvars
+import gc
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import warnings
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,34 @@ def test_the_same_seed_takes_the_same_steps_whatever_the_hash_seed() -> None:
     assert first.strip()
     assert scenario_digest(7, "12345") == first
     assert scenario_digest(8, "0") != first
+
+
+def test_what_a_dead_process_had_not_begun_to_wait_for_goes_with_it() -> None:
+    """Coroutines it was given, alone, in a list, or deep inside what it waited for: none is left to complain."""
+    loop = new_loop(1)
+    process = SimulatedProcess("victim")
+    context = contextvars.Context()
+    context.run(PROCESS.set, process)
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async def one_by_one(waiting: list[Coroutine[None, None, None]]) -> None:
+        for one in waiting:
+            await one
+
+    async def outer(inner: Coroutine[None, None, None]) -> None:
+        await inner
+
+    async def main() -> None:
+        loop.create_task(outer(one_by_one([wait(), wait()])), context=context)
+        await asyncio.sleep(1)
+        loop.create_task(outer(one_by_one([wait()])), context=context)
+        loop.bury(process)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loop.run_until_complete(main())
+        loop.close()
+        gc.collect()
+    assert [str(one.message) for one in caught] == []

@@ -18,12 +18,13 @@ import asyncio
 import contextvars
 import hashlib
 import heapq
+import inspect
 import logging
 import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from semel.errors import SemelError
@@ -379,13 +380,30 @@ def new_loop(
 
 
 def _discard(coroutine: Any) -> None:
-    """End a coroutine of a dead process without telling anybody what its last words were."""
+    """End a coroutine of a dead process without telling anybody what its last words were.
+
+    What it was given to wait for, and had not begun to, goes with it: nobody else ever will.
+    """
+    waiting = list(_held_by(coroutine))
     try:
         coroutine.close()
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         _log.debug("the last words of a dead process: %r", error)
+    for one in waiting:
+        if inspect.getcoroutinestate(one) == inspect.CORO_CREATED:
+            _discard(one)
+
+
+def _held_by(coroutine: Any) -> Iterator[Any]:
+    """Coroutines in the variables of this one, and of those it waits for; also in lists."""
+    while inspect.iscoroutine(coroutine) and coroutine.cr_frame is not None:
+        for value in coroutine.cr_frame.f_locals.values():
+            yield from (
+                one for one in (value if isinstance(value, list) else [value]) if inspect.iscoroutine(one)
+            )
+        coroutine = coroutine.cr_await
 
 
 def _is_dead(process: SimulatedProcess | None) -> bool:
