@@ -3,7 +3,9 @@
 Role.   `judge` gives every broken promise as a sentence, as `invariants.judge` does for records.
 Rules.  What is promised:
         * One owner: in one generation no partition belongs to two members.
-        * Fenced: once somebody has entered a later generation, no commit of an earlier one is stored.
+        * Released: where the broker assigns, a partition comes to a member only after the one before has let it go, or is out.
+        * Fenced: once somebody has entered a later generation, no commit of an earlier one is stored. Where the broker assigns
+          (KIP-848), members enter an epoch one by one: there it holds for each partition, once another member owns it.
         * Kept: whoever asks for a committed offset is told the last one that was stored, or one that was on its way. It
           never goes back, also through kills, and through power cuts if the topic of offsets is synced before answers.
         * Complete: every record that is in the log was processed by a member that owned its partition.
@@ -11,7 +13,7 @@ Rules.  What is promised:
         they do at every later start: a group that is left without members and offsets is forgotten then.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +34,7 @@ class _Commit:
     era: int
     generation_id: int
     number: int
+    member: str
     offset: int
     sent_at: float
     answered_at: float | None
@@ -50,13 +53,14 @@ class _Commit:
         return self.code in _UNSURE
 
 
-def judge(history: History, group: set[str]) -> list[Broken]:
-    """Every promise that was broken; `group` names the members whose reading counts."""
+def judge(history: History, group: set[str], kip848: Collection[str] = ()) -> list[Broken]:
+    """Every promise that was broken. `group` names the members, `kip848` those of them to whom the broker assigns."""
     eras = _Eras(history)
     commits = _commits(history, eras)
     return [
         *_one_owner(history, eras),
-        *_fenced(history, eras),
+        *_released(history, eras, kip848),
+        *_fenced(history, eras, is_classic=not kip848),
         *_kept(history, eras, commits),
         *_complete(history, group),
     ]
@@ -98,18 +102,56 @@ def _one_owner(history: History, eras: _Eras) -> Iterator[Broken]:
                 )
 
 
-def _fenced(history: History, eras: _Eras) -> Iterator[Broken]:
+def _released(history: History, eras: _Eras, kip848: Collection[str]) -> Iterator[Broken]:
+    """Between two heartbeats that were answered well, a member had what it said after the first."""
+    before: dict[str, Owned] = {}
+    spans: list[tuple[Owned, Owned]] = []
+    for owned in history.of(Owned):
+        if owned.member.rpartition(".")[0] in kip848:
+            last = before.get(owned.member)
+            if last is not None and last.partitions and owned.generation_id >= 0:
+                spans.append((last, owned))
+            before[owned.member] = owned
+    for last, next_one in spans:
+        for other in history.of(Owned):
+            if (
+                last.at < other.since  # What is told late may be of an earlier time.
+                and other.at < next_one.since
+                and other.owner != last.owner
+                and eras.at(last.since) == eras.at(other.since) == eras.at(next_one.since)
+            ):
+                for partition in set(last.partitions) & set(other.partitions):
+                    yield Broken(
+                        f"{partition} came to {other.owner} in epoch {other.generation_id} while {last.owner}, a member "
+                        f"in epoch {last.generation_id}, still had it",
+                        partition.topic,
+                        other.at,
+                    )
+
+
+def _fenced(history: History, eras: _Eras, *, is_classic: bool) -> Iterator[Broken]:
     sent = {one.commit: one for one in history.of(Committing)}
-    entered = [(one.at, eras.at(one.since), one.generation_id, one.owner) for one in history.of(Owned)]
+    entered = list(history.of(Owned))
     for answer in history.of(Committed):
         commit = sent[answer.commit]
         if answer.code != "NONE":
             continue
-        for at, era, generation_id, owner in entered:
-            if at < commit.at and era == eras.at(commit.at) and generation_id > commit.generation_id:
+        for owned in entered:
+            if (
+                owned.at < commit.at
+                and owned.generation_id > commit.generation_id
+                and eras.at(owned.since) == eras.at(commit.at)
+                and (
+                    is_classic
+                    or (
+                        owned.member != commit.member
+                        and not commit.offsets.keys().isdisjoint(owned.partitions)
+                    )
+                )
+            ):
                 yield Broken(
                     f"commit {commit.commit} of {commit.member} in generation {commit.generation_id} was stored after "
-                    f"{owner} had entered generation {generation_id}",
+                    f"{owned.owner} had entered generation {owned.generation_id}",
                     next(iter(commit.offsets)).topic,
                     answer.at,
                 )
@@ -127,6 +169,7 @@ def _commits(history: History, eras: _Eras) -> dict[TopicPartition, list[_Commit
                     eras.at(sent.at),
                     sent.generation_id,
                     sent.commit,
+                    sent.member,
                     offset,
                     sent.at,
                     None if answer is None else answer.at,
@@ -170,8 +213,8 @@ def _may_be_last(one: _Commit, last: _Commit | None, era: int) -> bool:
         return True  # After a loss that was not promised against, anything that was stored before.
     if one.order >= last.order:
         return True
-    # An unsure commit may arrive late, on a connection its member has given up, while its generation lasts.
-    return one.is_unsure and (one.era, one.generation_id) == (last.era, last.generation_id)
+    # An unsure commit may arrive late, on a connection its member has given up, while the member lasts.
+    return one.is_unsure and (one.era, one.member) == (last.era, last.member)
 
 
 def _complete(history: History, group: set[str]) -> Iterator[Broken]:

@@ -1,4 +1,4 @@
-"""A classic group through everything that can go wrong: its members, the broker, its disk and the network.
+"""A consumer group through everything that can go wrong: its members, the broker, its disk and the network.
 
 Role.   `run(seed)` plays one story on the simulated runtime with the real broker and judges it.
 Flow.   topics are made -> producers write, members join, read, commit, leave, freeze and die while the broker is killed,
@@ -12,7 +12,6 @@ Rules.  * The same seed gives the same run, to the byte.
 
 import asyncio
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,15 +25,10 @@ from semel.types import TopicPartition
 from semel.verify import group_invariants, invariants
 from semel.verify.actors.admin import Admin, TopicPlan
 from semel.verify.actors.client import Client
-from semel.verify.actors.group_member import (
-    GroupConsumer,
-    Manners,
-    Versions,
-    commit_request,
-    committed_offsets,
-)
+from semel.verify.actors.group_consumer import GroupConsumer
+from semel.verify.actors.group_reading import Manners, Versions, commit_request, committed_offsets
 from semel.verify.actors.producer import Habits, Producer
-from semel.verify.disturbances import KINDS, Disturbance, Draw, Reach, plan, play
+from semel.verify.disturbances import KINDS, Disturbance, Reach, RestartActor, plan, play
 from semel.verify.history import Committed, CommittedSeen, Committing, Ending
 from semel.verify.invariants import Broken
 from semel.verify.scenarios.log_crash import PromiseBroken
@@ -59,8 +53,8 @@ _BROKER_KINDS: Final = (
     "full disk",
     "failing disk",
     "clock",
-    "client",
 )
+_MEMBER_TROUBLES_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +199,11 @@ class Story:
             raise self._broken([failed]) from error
         broken = [
             *invariants.judge(self.world.history),
-            *group_invariants.judge(self.world.history, {member.name for member in self.members}),
+            *group_invariants.judge(
+                self.world.history,
+                {member.name for member in self.members},
+                [member.name for member in self.members if not member.manners.assignors],
+            ),
         ]
         if broken:
             raise self._broken(broken)
@@ -227,13 +225,11 @@ class Story:
         for actor in actors:
             world.add(actor)
             world.start(actor)
+        kinds = {kind: KINDS[kind] for kind in _BROKER_KINDS}
         disturbances = plan(
-            self.dice,
-            self._reach(),
-            count=self.dice.randint(0, 10),
-            seconds=self.seconds,
-            kinds=self._kinds(),
+            self.dice, self._reach(), count=self.dice.randint(0, 7), seconds=self.seconds, kinds=kinds
         )
+        disturbances = sorted([*disturbances, *self._member_troubles()], key=lambda one: one[0])
         await play(world, disturbances, self.seconds)
         world.make_calm()
         broker.end(self.dice.choice(("kill", "clean stop")), 0.1)  # Logs that went offline are loaded again.
@@ -260,14 +256,19 @@ class Story:
         clients = [name for name in self.world.actors if name != Admin.name]
         return Reach(clients=clients, mortal=clients, admin=self.admin, topics=self.topics)
 
-    def _kinds(self) -> Mapping[str, Draw]:
-        def freeze(dice: random.Random, _reach: Reach) -> Disturbance:
-            return Freeze(dice.choice(self.members), dice.uniform(0.2, 8.0))
-
-        def leave(dice: random.Random, _reach: Reach) -> Disturbance:
-            return Leave(dice.choice(self.members), dice.uniform(0.0, 5.0))
-
-        return {**{kind: KINDS[kind] for kind in _BROKER_KINDS}, "freeze": freeze, "leave": leave}
+    def _member_troubles(self) -> list[tuple[float, Disturbance]]:
+        """Members freeze, leave and die, whatever else happens."""
+        dice = self.dice
+        troubles: list[tuple[float, Disturbance]] = []
+        for _ in range(dice.randint(0, _MEMBER_TROUBLES_MAX)):
+            member = dice.choice(self.members)
+            choices: list[Disturbance] = [
+                Freeze(member, dice.uniform(0.2, 8.0)),
+                Leave(member, dice.uniform(0.0, 5.0)),
+                RestartActor(member.name),
+            ]
+            troubles.append((dice.uniform(0.0, self.seconds), dice.choice(choices)))
+        return troubles
 
     def _broken(self, broken: list[Broken]) -> PromiseBroken:
         """With the first one's part of the history."""
@@ -284,6 +285,11 @@ def _broker_settings(dice: random.Random) -> dict[str, str | int | bool]:
         "offsets.topic.num.partitions": dice.choice([1, 3]),
         "group.min.session.timeout.ms": 100,
         "group.initial.rebalance.delay.ms": dice.choice([0, 300, 3000]),
+        "group.consumer.min.session.timeout.ms": 100,
+        "group.consumer.session.timeout.ms": dice.choice([1000, 3000]),
+        "group.consumer.min.heartbeat.interval.ms": 50,
+        "group.consumer.heartbeat.interval.ms": 300,
+        "group.consumer.assignment.interval.ms": dice.choice([0, 1000]),
         "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
     }
 
@@ -313,17 +319,27 @@ def _habits(dice: random.Random, seconds: float) -> Habits:
 
 
 def _members(dice: random.Random, world: World, topics: list[str]) -> list[GroupConsumer]:
-    assignors = dice.choice(
-        [("range",), ("roundrobin", "range"), ("sticky",), ("cooperative-sticky",), ("cooperative-sticky",)]
+    """Of the classic protocol, of KIP-848, or some of each: a group on its way from one to the other."""
+    kinds: list[tuple[str, ...]] = dice.choice(
+        [
+            [("range",)],
+            [("roundrobin", "range")],
+            [("sticky",)],
+            [("cooperative-sticky",)],
+            [("cooperative-sticky",)],
+            [()],
+            [()],
+            [(), ("range",)],
+        ]
     )
     return [
-        GroupConsumer(world, f"member{index}", GROUP, _manners(dice, assignors), topics)
+        GroupConsumer(world, f"member{index}", GROUP, _manners(dice, dice.choice(kinds)), topics)
         for index in range(dice.randint(1, 5))
     ]
 
 
 def _manners(dice: random.Random, assignors: tuple[str, ...]) -> Manners:
-    is_static = dice.random() < 0.25
+    is_static = bool(assignors) and dice.random() < 0.25
     session_timeout_ms = dice.choice([800, 1500, 3000])
     return Manners(
         assignors=assignors,
@@ -333,7 +349,7 @@ def _manners(dice: random.Random, assignors: tuple[str, ...]) -> Manners:
             sync=dice.choice([3, 4, 5] if is_static else [0, 1, 2, 3, 4, 5]),
             heartbeat=dice.choice([3, 4] if is_static else [0, 1, 2, 3, 4]),
             leave=dice.choice([3, 4, 5]),
-            commit=dice.choice([7, 8, 9] if is_static else [2, 3, 5, 6, 7, 8, 9]),
+            commit=dice.choice(([7, 8, 9] if is_static else [2, 3, 5, 6, 7, 8, 9]) if assignors else [9]),
             offset_fetch=dice.choice([1, 3, 5, 6, 7, 8, 9]),
         ),
         session_timeout_ms=session_timeout_ms,
