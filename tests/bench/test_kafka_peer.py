@@ -30,6 +30,27 @@ def test_without_java_or_maven_nothing_is_tried(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_older_installation_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made for other jars than those we want today: missed, then replaced as a whole."""
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    maven.write_text("#!/bin/sh\nmkdir lib && touch lib/fetched.jar\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("SEMEL_PEERS", str(tmp_path / "peers"))
+    monkeypatch.setenv("PATH", f"{maven.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(kafka_peer, "java", lambda: "java")
+    home = tmp_path / "peers" / "kafka-9.9.9"
+    (home / "lib").mkdir(parents=True)
+    (home / "lib" / ".complete").touch()
+    (home / "lib" / "old.jar").touch()
+    (home / "pom.xml").write_text("<project/>")
+    with pytest.raises(PeerMissingError, match="without jars we need: run 'make peers'"):
+        kafka_peer.find("9.9.9")
+    assert kafka_peer.install("9.9.9") == kafka_peer.find("9.9.9")
+    assert sorted(path.name for path in (home / "lib").iterdir()) == [".complete", "fetched.jar"]
+    assert [path.name for path in home.parent.iterdir()] == ["kafka-9.9.9"]
+
+
 @pytest.mark.java
 @pytest.mark.timeout(600)
 def test_a_broker_starts_serves_and_keeps_its_data(kafka_home: KafkaHome, tmp_path: Path) -> None:

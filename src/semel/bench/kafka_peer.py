@@ -3,7 +3,9 @@
 Role.   Tests compare Semel with the real thing and benchmarks measure beside it. Nothing here is needed to
         use Semel. Needs Java 17+ and, to install, Maven.
 Rules.  * Jars live in a cache outside the project (`SEMEL_PEERS`, default `~/.cache/semel-peers`), one folder
-          per version, complete or not there.
+          per version, complete or not there. Complete means: made for the jars we want today. An older installation is
+          replaced by a rename, for others may be using it.
+        * Kafka Streams comes without RocksDB, by far its largest part: our topologies keep their state in memory.
         * A broker runs with the values of Kafka's own server.properties; a caller's setting wins.
         * Ports are chosen free; the broker's output is kept beside its data.
 
@@ -18,6 +20,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -229,6 +232,10 @@ def find(version: str = DEFAULT_VERSION) -> KafkaHome:
         raise PeerMissingError(
             f"Apache Kafka {version} is not installed: run 'make peers' (needs Java 17+ and Maven) to get it"
         )
+    if (home / "pom.xml").read_text(encoding="utf-8") != _pom(version):
+        raise PeerMissingError(
+            f"Apache Kafka {version} is installed without jars we need: run 'make peers' to complete it"
+        )
     return KafkaHome(version, home)
 
 
@@ -239,9 +246,19 @@ def install(version: str = DEFAULT_VERSION) -> KafkaHome:
     java()
     if shutil.which("mvn") is None:
         raise PeerMissingError("Maven is not installed: Apache Kafka's jars come through it (command 'mvn')")
-    home = _home(version)
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
+    target = _home(version)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as beside:
+        fetched = Path(beside) / "fetched"
+        _fetch(version, fetched)
+        if target.exists():
+            target.rename(Path(beside) / "before")
+        fetched.rename(target)
+    return KafkaHome(version, target)
+
+
+def _fetch(version: str, home: Path) -> None:
+    home.mkdir()
     (home / "pom.xml").write_text(_pom(version), encoding="utf-8")
     subprocess.run(
         [
@@ -261,7 +278,6 @@ def install(version: str = DEFAULT_VERSION) -> KafkaHome:
         (home / f"log4j2-{who}.properties").write_text(_log4j2(f"SYSTEM_{target.upper()}"), encoding="utf-8")
         (home / f"log4j-{who}.properties").write_text(_log4j(f"System.{target}"), encoding="utf-8")
     (home / "lib" / ".complete").touch()
-    return KafkaHome(version, home)
 
 
 def _home(version: str) -> Path:
@@ -285,6 +301,12 @@ def _pom(version: str) -> str:
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version></dependency>\n"
         for group, artifact, number in wanted
     )
+    if not old:
+        dependencies += (
+            "<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId>"
+            f"<version>{version}</version><exclusions><exclusion><groupId>org.rocksdb</groupId>"
+            "<artifactId>rocksdbjni</artifactId></exclusion></exclusions></dependency>\n"
+        )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>semel</groupId><artifactId>peer-kafka</artifactId>"
         f"<version>1</version><packaging>pom</packaging>\n<dependencies>\n{dependencies}</dependencies></project>\n"
