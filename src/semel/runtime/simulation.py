@@ -93,6 +93,8 @@ class SimulatedHost:
         self._has_power = True
         self._process: SimulatedProcess | None = None
         self._deaths: asyncio.Future[None] | None = None
+        self.last_death: Death | None = None
+        """How its last process ended, if it did not end by itself."""
 
     @property
     def is_alive(self) -> bool:
@@ -147,6 +149,7 @@ class SimulatedHost:
     def _end_process(self, death: Death) -> None:
         process, self._process = self._process, None
         if process is not None:
+            self.last_death = death
             self._loop.bury(process)
         if death == "kill":
             self._simulation.network.kill_host(self.name)

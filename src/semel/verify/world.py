@@ -15,7 +15,7 @@ its own events to the history, and its invariants are functions over them.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Protocol
 
 from semel.broker.app import Broker
@@ -140,7 +140,6 @@ class BrokerHost:
         self._before: dict[Place, LogState] = {}
         self._unopened: dict[Place, LogState] = {}
         self._endings: list[Ending] = []
-        self._planned: Death = "kill"
         self._direct: Ending | None = None
         self._pause_seconds = 0.1
         self._distrusts_disk = False
@@ -167,14 +166,12 @@ class BrokerHost:
     def end_at_operation(self, number: int, death: Death, pause_seconds: float) -> None:
         """End it in the middle of the disk's change `number` from now."""
         self._pause_seconds = pause_seconds
-        self._planned = death
         self._world.tell(f"a {death} is planned at the broker's disk operation {number} from now")
         self._host.disk.crash_at_operation(number, death=death)
 
     def end_after_bytes(self, size: int, death: Death, pause_seconds: float) -> None:
         """End it in the middle of a write, `size` bytes from now."""
         self._pause_seconds = pause_seconds
-        self._planned = death
         self._world.tell(f"a {death} is planned {size} written bytes from now")
         self._host.disk.crash_after(size, death=death)
 
@@ -244,7 +241,8 @@ class BrokerHost:
         if self._broker is not None:
             self._before = {**self._unopened, **self.logs()}
             self._broker = None
-        ending = self._direct or self._planned
+        # Of two deaths that were planned either may have come: the machine knows which.
+        ending = self._direct or self._host.last_death or "kill"
         if self._distrusts_disk:
             self._distrusts_disk = False
             if ending != "power cut":
@@ -294,13 +292,15 @@ class BrokerHost:
             for partition in self._broker.context.partitions
         }
 
-    def read_logs(self) -> None:
-        """Put what the logs hold into the history."""
+    def read_logs(self, *, without: Collection[str] = ()) -> None:
+        """Put what the logs hold into the history, but for these topics."""
         if self._broker is None:
             return
         states = self.logs()
         for partition in self._broker.context.partitions:
             log = partition.log
+            if log.topic_partition.topic in without:
+                continue
             place = Place(partition.topic_id.bytes, log.topic_partition.partition)
             batches = [
                 _stored(header, data)
