@@ -22,6 +22,7 @@ from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append, Duplicate
 from semel.core.records import batch, control
 from semel.core.records.batch import BatchHeader, TimestampType
+from semel.core.records.control import EndTxnMarker
 from semel.core.records.validation import BatchRules, validate
 from semel.errors import ErrorCode, LogError, OffsetOutOfRangeError, Refuse
 from semel.log import names
@@ -29,7 +30,7 @@ from semel.log.aborted_counts import write_aborted_counts
 from semel.log.config import LogConfig
 from semel.log.flush_job import FlushJob
 from semel.log.leader_epochs import LeaderEpochs
-from semel.log.producers import record_batch, replay
+from semel.log.producers import record_batch, record_marker, replay
 from semel.log.retention import SegmentFacts, expired_prefix
 from semel.log.segment import Segment
 from semel.log.snapshots import Snapshots
@@ -202,7 +203,7 @@ class PartitionLog:
         if self._is_stamped:
             batch.set_log_append_time(data, 0, header, now_ms)
             header = batch.read_header(data)
-        refused = self._write(data, header, now_ms)
+        refused = self._write(data, header, now_ms, EndTxnMarker(commit, coordinator_epoch))
         return refused or Appended(header.base_offset, header.last_offset, NO_TIMESTAMP)
 
     def append_as_follower(self, data: bytearray | memoryview | bytes, now_ms: int) -> Refuse | None:
@@ -222,8 +223,14 @@ class PartitionLog:
                 return refused
         return None
 
-    def _write(self, data: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Refuse | None:
-        """Put a numbered batch at the end of the log and record it everywhere."""
+    def _write(
+        self,
+        data: bytearray | memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        marker: EndTxnMarker | None = None,
+    ) -> Refuse | None:
+        """Put a numbered batch at the end of the log and record it everywhere. `marker`: what it holds, if that is known."""
         segment = self.segments[-1]
         last_offset = header.base_offset + header.last_offset_delta
         try:
@@ -238,7 +245,9 @@ class PartitionLog:
         self._unflushed_records += header.last_offset_delta + 1
         if header.producer_id == NO_PRODUCER_ID:
             return None
-        if header.attributes & batch.CONTROL_BIT:
+        if marker is not None:
+            record_marker(self.producers, header, marker, segment.txn_index, now_ms)
+        elif header.attributes & batch.CONTROL_BIT:
             record_batch(self.producers, header, data, segment.txn_index, now_ms)
         else:
             self.producers.record(header, now_ms=now_ms)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.records import control
 from semel.core.records.batch import CONTROL_BIT, BatchHeader
-from semel.core.records.control import ControlType
+from semel.core.records.control import ControlType, EndTxnMarker
 from semel.log.segment import Segment
 from semel.log.txn_index import AbortedTxn, TxnIndex
 from semel.types import BytesLike
@@ -26,7 +26,17 @@ def record_batch(
         return
     if control.read_control_type(data, 0, header) not in (ControlType.ABORT, ControlType.COMMIT):
         return
-    marker = control.read_marker(data, 0, header)
+    record_marker(producers, header, control.read_marker(data, 0, header), txn_index, now_ms)
+
+
+def record_marker(
+    producers: ProducerState,
+    header: BatchHeader,
+    marker: EndTxnMarker,
+    txn_index: TxnIndex | None,
+    now_ms: int,
+) -> None:
+    """Record a stored control batch whose marker is known: who has just built it need not read it."""
     completed = producers.record_marker(
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,

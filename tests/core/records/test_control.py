@@ -100,3 +100,47 @@ def test_data_is_no_marker() -> None:
     batch = build_batch([RecordInput(struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 1), 1)])
     with pytest.raises(CorruptBatchError, match="not a control batch"):
         read_marker(batch, 0, read_header(batch))
+
+
+@given(
+    commit=st.booleans(),
+    producer_id=st.integers(0, 2**63 - 1),
+    producer_epoch=st.integers(0, 2**15 - 1),
+    coordinator_epoch=st.integers(0, 2**31 - 1),
+    timestamp_ms=st.integers(-1, 2**62),
+    base_offset=st.integers(0, 2**62),
+    leader_epoch=st.integers(-1, 2**31 - 1),
+)
+def test_the_shape_of_a_marker_is_that_of_any_batch_with_its_record(
+    *,
+    commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int,
+    leader_epoch: int,
+) -> None:
+    """`build_marker` packs one known shape; `build_batch` builds any."""
+    record = RecordInput(
+        key=struct.pack(">hh", 0, commit),
+        value=struct.pack(">hi", 0, coordinator_epoch),
+        timestamp_ms=timestamp_ms,
+    )
+    assert build_marker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        commit=commit,
+        timestamp_ms=timestamp_ms,
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+    ) == build_batch(
+        [record],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        partition_leader_epoch=leader_epoch,
+    )

@@ -31,7 +31,7 @@ from semel.core.records.batch import (
     write_header,
 )
 from semel.core.records.flaws import HEADER_MIN, RECORD_BODY_MIN, RECORD_MIN, Finding, Flaw, corrupt
-from semel.core.records.varint import CUT, INT_BITS, LONG_BITS, append_varint, read_varint
+from semel.core.records.varint import CUT, INT_BITS, LONG_BITS, read_varint, varint
 from semel.errors import CorruptBatchError, InvalidRecordError, RecordTooLargeError
 from semel.types import (
     NO_PARTITION_LEADER_EPOCH,
@@ -108,13 +108,17 @@ def build_batch(
     if delete_horizon_ms is not None:
         base_timestamp = delete_horizon_ms
     plain = bytearray()
+    max_timestamp = NO_TIMESTAMP
     for record, offset_delta in zip(records, offset_deltas, strict=True):
-        if record.timestamp_ms < NO_TIMESTAMP:
+        timestamp_ms = record.timestamp_ms
+        if timestamp_ms < NO_TIMESTAMP:
             raise InvalidRecordError(
-                f"timestamp {record.timestamp_ms} of record {offset_delta} is negative (-1 means none)"
+                f"timestamp {timestamp_ms} of record {offset_delta} is negative (-1 means none)"
             )
-        _append_record(plain, record, record.timestamp_ms - base_timestamp, offset_delta)
-    section = codecs.compress(compression, plain, level=compression_level)
+        if timestamp_ms > max_timestamp:
+            max_timestamp = timestamp_ms
+        plain += _record_bytes(record, timestamp_ms - base_timestamp, offset_delta)
+    section = codecs.compress(compression, plain, level=compression_level) if compression else plain
     size_bytes = HEADER_SIZE + len(section)
     if size_bytes - LOG_OVERHEAD > _INT_MAX:
         raise RecordTooLargeError(
@@ -122,8 +126,6 @@ def build_batch(
         )
     if timestamp_type is TimestampType.LOG_APPEND_TIME and log_append_time_ms is not None:
         max_timestamp = log_append_time_ms
-    else:
-        max_timestamp = max((record.timestamp_ms for record in records), default=NO_TIMESTAMP)
     batch = bytearray(HEADER_SIZE)
     header = BatchHeader(
         base_offset=base_offset,
@@ -170,26 +172,28 @@ def attributes_of(
     )
 
 
-def _append_record(out: bytearray, record: RecordInput, timestamp_delta: int, offset_delta: int) -> None:
-    body = bytearray(1)  # The attributes of a record: none are defined.
-    append_varint(body, timestamp_delta)
-    append_varint(body, offset_delta)
-    _append_bytes(body, record.key)
-    _append_bytes(body, record.value)
-    append_varint(body, len(record.headers))
-    for name, value in record.headers:
-        _append_bytes(body, name.encode())
-        _append_bytes(body, value)
-    append_varint(out, len(body))
-    out += body
-
-
-def _append_bytes(out: bytearray, data: BytesLike | None) -> None:
-    if data is None:
-        append_varint(out, -1)
-    else:
-        append_varint(out, len(data))
-        out += data
+def _record_bytes(record: RecordInput, timestamp_delta: int, offset_delta: int) -> bytes:
+    key, value, _timestamp_ms, headers = record
+    parts: list[BytesLike] = [
+        b"\x00",  # The attributes of a record: none are defined.
+        varint(timestamp_delta),
+        varint(offset_delta),
+        varint(-1 if key is None else len(key)),
+        key or b"",
+        varint(-1 if value is None else len(value)),
+        value or b"",
+        varint(len(headers)),
+    ]
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (
+            varint(len(encoded)),
+            encoded,
+            varint(-1 if content is None else len(content)),
+            content or b"",
+        )
+    body = b"".join(parts)
+    return varint(len(body)) + body
 
 
 def records_section(

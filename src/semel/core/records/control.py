@@ -12,14 +12,28 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from semel.core.records.batch import BatchHeader
-from semel.core.records.build import RecordInput, build_batch, iter_records
+from semel.core.records.batch import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    set_crc,
+    write_header,
+)
+from semel.core.records.build import iter_records
 from semel.errors import CorruptBatchError
-from semel.types import NO_PARTITION_LEADER_EPOCH, BytesLike
+from semel.types import NO_PARTITION_LEADER_EPOCH, NO_SEQUENCE, BytesLike
 
 _KEY: Final = Struct(">hh")
 _MARKER_VALUE: Final = Struct(">hi")
 _VERSION: Final = 0
+# The record of a marker has one shape: its length, no attributes, both deltas 0, key, value, no headers. Lengths are zig-zag.
+_MARKER_RECORD: Final = Struct(">bbbbbhhbhib")
+_MARKER_BYTES: Final = HEADER_SIZE + _MARKER_RECORD.size
+_BEFORE_KEY: Final = ((_MARKER_RECORD.size - 1) << 1, 0, 0, 0, _KEY.size << 1, _VERSION)
+_BEFORE_EPOCH: Final = (_MARKER_VALUE.size << 1, _VERSION)
 
 
 class ControlType(IntEnum):
@@ -57,20 +71,26 @@ def build_marker(
 ) -> bytearray:
     """The control batch that ends this producer's transaction, as Kafka writes it."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
-    record = RecordInput(
-        key=_KEY.pack(_VERSION, kind),
-        value=_MARKER_VALUE.pack(_VERSION, coordinator_epoch),
-        timestamp_ms=timestamp_ms,
+    header = BatchHeader(
+        base_offset,
+        _MARKER_BYTES - LOG_OVERHEAD,
+        partition_leader_epoch,
+        MAGIC,
+        0,
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
     )
-    return build_batch(
-        [record],
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-        partition_leader_epoch=partition_leader_epoch,
-    )
+    data = bytearray(_MARKER_BYTES)
+    write_header(data, 0, header)
+    _MARKER_RECORD.pack_into(data, HEADER_SIZE, *_BEFORE_KEY, kind, *_BEFORE_EPOCH, coordinator_epoch, 0)
+    set_crc(data, 0, _MARKER_BYTES)
+    return data
 
 
 def read_control_type(buffer: BytesLike, position: int, header: BatchHeader) -> ControlType:

@@ -25,6 +25,13 @@ def append_varint(out: bytearray, value: int) -> None:
     out.append(zigzag)
 
 
+def varint(value: int) -> bytes:
+    """A number of up to 64 bits."""
+    if -1 <= value < _SHORT_MAX:
+        return _SHORT[value]
+    return _encoded(value)
+
+
 def read_varint(data: BytesLike, position: int, end: int, bits: int) -> tuple[int, int]:
     """(value, next position); a next position of `CUT` or `TOO_LARGE` says why there is no value."""
     zigzag = 0
@@ -41,3 +48,14 @@ def read_varint(data: BytesLike, position: int, end: int, bits: int) -> tuple[in
             return (zigzag >> 1) ^ -(zigzag & 1), position
         shift += 7
     return 0, TOO_LARGE
+
+
+def _encoded(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
+# Lengths and deltas are nearly always small. The last entry is that of -1, where Python looks for it: null.
+_SHORT_MAX: Final = 1024
+_SHORT: Final = (*(_encoded(value) for value in range(_SHORT_MAX)), _encoded(-1))
