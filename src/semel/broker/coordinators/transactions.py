@@ -24,23 +24,21 @@ from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import ProducerIds
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Outcome, Ticket
-from semel.core.transactions.coordinator.decision import SendMarkers, TransactionSettings
+from semel.core.transactions.coordinator.decision import Decision, SendMarkers, TransactionSettings
 from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.rows import FORMAT, ROW_TIMES, TOPIC
+from semel.core.transactions.transaction import TRANSACTIONS_V2
 from semel.core.wire.message import Response
-from semel.core.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
+from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from semel.errors import ErrorCode, LogError
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
 _logger = logging.getLogger(__name__)
-_BY_BROKERS: Final = 5
-"""The version of AddPartitionsToTxn brokers speak among themselves."""
+_DECIDED: Final = AddPartitionsToTxnResponse()
+"""Answers the broker's own question, whose codes go another way: it makes no message and reads none."""
+_NOTHING_DECIDED: Final = Decision()
 _RETRY_SECONDS: Final = 0.1
 
 
@@ -155,20 +153,30 @@ class TransactionCoordinator:
         """Whether these partitions are in the producer's transaction; with `add` they join it."""
         if not self.host.partitions_count:
             return [ErrorCode.NOT_COORDINATOR] * len(partitions)
-        request = AddPartitionsToTxnTransaction(
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            verify_only=not add,
-            topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in partitions],
-        )
-        answer = self.host.ask(
-            transactional_id,
-            lambda shard, ticket, now_ms: shard.add_partitions(request, ticket, now_ms, version=_BY_BROKERS),
-        )
-        if isinstance(answer, ErrorCode | Response):
-            return _codes(answer, partitions)
-        return _codes_later(answer, partitions)
+        codes: list[ErrorCode] = []
+
+        def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome[SendMarkers]:
+            decision = _NOTHING_DECIDED
+            if not transactional_id:
+                codes[:] = [ErrorCode.INVALID_REQUEST] * len(partitions)
+            elif add:
+                decision = shard.decide_add(
+                    transactional_id,
+                    producer_id,
+                    producer_epoch,
+                    partitions,
+                    client_version=TRANSACTIONS_V2,
+                    now_ms=now_ms,
+                )
+                codes[:] = [decision.code] * len(partitions)
+            else:
+                codes[:] = shard.verify(transactional_id, producer_id, producer_epoch, partitions)
+            return shard.outcome_of(decision, ticket, _DECIDED)
+
+        answer = self.host.ask(transactional_id, decide)
+        if isinstance(answer, ErrorCode):
+            return [answer] * len(partitions)
+        return codes if answer is _DECIDED else _codes_later(answer, codes, len(partitions))
 
     def check(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
@@ -199,22 +207,11 @@ class TransactionCoordinator:
         )
 
 
-def _codes(answer: Answer, partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
-    if isinstance(answer, ErrorCode):
-        return [answer] * len(partitions)
-    if not isinstance(answer, AddPartitionsToTxnResponse):
-        raise TypeError(f"an AddPartitionsToTxnResponse was expected, the coordinator gave {answer}")
-    (result,) = answer.results_by_transaction
-    found = {
-        (topic.name, one.partition_index): ErrorCode(one.partition_error_code)
-        for topic in result.topic_results
-        for one in topic.results_by_partition
-    }
-    return [found[partition] for partition in partitions]
-
-
-async def _codes_later(answer: Awaitable[Answer], partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
-    return _codes(await answer, partitions)
+async def _codes_later(
+    answer: Awaitable[Answer] | Answer, codes: list[ErrorCode], count: int
+) -> list[ErrorCode]:
+    given = await answer if isinstance(answer, Awaitable) else answer
+    return [given] * count if isinstance(given, ErrorCode) else codes
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:

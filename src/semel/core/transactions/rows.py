@@ -12,7 +12,7 @@ from semel.core.coordination.outcome import LogRow
 from semel.core.coordination.row_format import RowFormat
 from semel.core.coordination.row_times import RowTimes
 from semel.core.transactions.states import MOVES, TransactionState
-from semel.core.transactions.transaction import Transaction
+from semel.core.transactions.transaction import NO_PARTITIONS, Transaction
 from semel.core.wire.messages.transaction_rows import (
     PartitionsSchema,
     TransactionLogKey,
@@ -82,11 +82,13 @@ def transaction_of(row: LogRow) -> Transaction | None:
         raise CorruptLogError(
             f"{TOPIC}: {transactional_id} has the status {value.transaction_status}, which is never stored"
         )
-    partitions = {
-        TopicPartition(one.topic, index): None
-        for one in value.transaction_partitions or ()
-        for index in one.partition_ids
-    }
+    partitions = NO_PARTITIONS  # One for all: most of a million ids are in no transaction.
+    if value.transaction_partitions:
+        partitions = {
+            TopicPartition(one.topic, index): None
+            for one in value.transaction_partitions
+            for index in one.partition_ids
+        }
     return Transaction(
         transactional_id=transactional_id,
         producer_id=value.producer_id,

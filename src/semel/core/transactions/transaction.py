@@ -30,7 +30,7 @@ TRANSACTIONS_V1: Final = 0
 """The number Kafka's rows give to everything before transactions v2."""
 TRANSACTIONS_V2: Final = 2
 
-_NOTHING: Final[Mapping[TopicPartition, None]] = {}
+NO_PARTITIONS: Final[Mapping[TopicPartition, None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Transaction:
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     # A dict keeps the order in which they came; it is never changed.
-    partitions: Mapping[TopicPartition, None] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, None] = field(default_factory=lambda: NO_PARTITIONS)
     start_ms: int = NO_TIMESTAMP
     last_update_ms: int = NO_TIMESTAMP
     previous_producer_id: int = NO_PRODUCER_ID
@@ -106,7 +106,7 @@ class Transaction:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             timeout_ms=timeout_ms,
-            partitions=_NOTHING,
+            partitions=NO_PARTITIONS,
             start_ms=NO_TIMESTAMP,
         )
 
@@ -130,7 +130,7 @@ class Transaction:
         return self._moved(
             TransactionState.ONGOING,
             now_ms,
-            partitions={**(self.partitions if begun else _NOTHING), **dict.fromkeys(added)},
+            partitions={**(self.partitions if begun else NO_PARTITIONS), **dict.fromkeys(added)},
             start_ms=self.start_ms if begun else now_ms,
             client_version=client_version,
         )
@@ -165,7 +165,7 @@ class Transaction:
             producer_epoch=producer_epoch,
             next_producer_id=NO_PRODUCER_ID,
             next_producer_epoch=NO_PRODUCER_EPOCH,
-            partitions=_NOTHING,
+            partitions=NO_PARTITIONS,
         )
 
     @property

@@ -92,7 +92,7 @@ class TransactionShard:
         owned = decision.moved if decision.code is ErrorCode.NONE else None
         if owned is None:
             code = as_of(decision.code, "InitProducerId", version)
-            return self._outcome(
+            return self.outcome_of(
                 decision,
                 ticket,
                 InitProducerIdResponse(
@@ -105,7 +105,7 @@ class TransactionShard:
         if owned.is_kept:
             response.ongoing_txn_producer_id = owned.producer_id
             response.ongoing_txn_producer_epoch = owned.producer_epoch
-        return self._outcome(decision, ticket, response)
+        return self.outcome_of(decision, ticket, response)
 
     def add_partitions(
         self, request: AddPartitionsToTxnTransaction, ticket: Ticket, now_ms: int, *, version: int
@@ -132,7 +132,7 @@ class TransactionShard:
             response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
         else:
             response = AddPartitionsToTxnResponse(results_by_transaction=[result])
-        return self._outcome(decision, ticket, response)
+        return self.outcome_of(decision, ticket, response)
 
     def add_offsets(
         self,
@@ -156,7 +156,7 @@ class TransactionShard:
                 now_ms=now_ms,
             )
         code = as_of(decision.code, "AddOffsetsToTxn", version)
-        return self._outcome(decision, ticket, AddOffsetsToTxnResponse(error_code=code))
+        return self.outcome_of(decision, ticket, AddOffsetsToTxnResponse(error_code=code))
 
     def end_txn(
         self, request: EndTxnRequest, ticket: Ticket, now_ms: int, *, version: int
@@ -182,7 +182,7 @@ class TransactionShard:
                 response.producer_id, response.producer_epoch = decision.moved.identity_after
             elif known is not None:
                 response.producer_id, response.producer_epoch = known.producer_id, known.producer_epoch
-        return self._outcome(decision, ticket, response)
+        return self.outcome_of(decision, ticket, response)
 
     # Questions and steps of the broker itself.
 
@@ -290,7 +290,8 @@ class TransactionShard:
 
     # From a decision to an outcome.
 
-    def _outcome(self, decision: Decision, ticket: Ticket, response: Response) -> Outcome[SendMarkers]:
+    def outcome_of(self, decision: Decision, ticket: Ticket, response: Response) -> Outcome[SendMarkers]:
+        """What is to be written and done for a decision, and who is answered then."""
         outcome: Outcome[SendMarkers] = Outcome(replies=[(ticket, response)])
         self._take_up(decision, outcome)
         return outcome
