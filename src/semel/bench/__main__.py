@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ["broker"],
         ["cleaner"],
         ["groups"],
+        ["transactions"],
     ):  # Two processes side by side: measured in their own way, each on its page.
         return importlib.import_module(f"semel.bench.{given[0]}").main(given[1:])  # type: ignore[no-any-return]
     options = _options(arguments)
@@ -78,7 +79,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m semel.bench",
         description="Measure Semel beside its peers, in interleaved rounds.",
         epilog="Example: python -m semel.bench kernels --pairs 15 --write docs/benchmarks.md. "
-        "The broker, its cleaner and its groups beside Apache Kafka have options of their own: python -m semel.bench broker --help",
+        "The broker, its cleaner, groups and transactions beside Apache Kafka have options of their own: python -m semel.bench broker --help",
     )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(NAMES)}; all if none given"
