@@ -439,6 +439,35 @@ def test_a_deadline_that_moves_is_kept_where_it_is() -> None:
     told(story)
 
 
+def test_what_is_overdue_on_a_full_disk_waits_between_its_attempts() -> None:
+    """A shard that is loaded again finds its deadline passed; without a pause it would be refused and loaded for ever."""
+    attempts: list[int] = []
+
+    class Overdue(Toy):
+        def loaded(self, now_ms: int) -> Outcome[str]:
+            self.deadline_ms = None if "done" in self.numbers else now_ms
+            return super().loaded(now_ms)
+
+        def due(self, now_ms: int) -> Outcome[str]:
+            attempts.append(now_ms)
+            assert len(attempts) < 100
+            self.deadline_ms = None
+            return Outcome(rows=[named("done", 1)])
+
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        host._make_shard = lambda _index: Overdue()
+        client.disk.fail("write", errno.ENOSPC, path_part=TOPIC, times=1000)
+        host.start()
+        await client.broker.runtime.tasks.sleep(10)
+        assert 10 <= len(attempts) <= 21
+        client.disk.clear_faults()
+        await client.broker.runtime.tasks.sleep(1)
+        assert numbers(host) == {"done": 1}
+
+    told(story)
+
+
 def test_stopping_answers_whoever_waits() -> None:
     async def story(client: Client) -> None:
         host = await with_topic(client)

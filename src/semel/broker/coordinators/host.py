@@ -49,6 +49,8 @@ T = TypeVar("T")
 Operation = Callable[[S, Ticket, int], Outcome[E]]
 _logger: Final = logging.getLogger(__name__)
 _RETRY_MS: Final = 5000
+_REFUSED_PAUSE_MS: Final = 500
+"""How long time stands still for shards after a log took no rows: what is overdue would be refused at once again."""
 """After a log could not be replayed: when it is tried again."""
 _CLOCKS_DIFFER_MS: Final = 1000
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -101,6 +103,7 @@ class CoordinatorHost(Generic[S, E]):
         self._loader: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
+        self._timers_from_ms = 0
         self._stopped = False
         clock = runtime.clock
         self._monotonic_ms = clock.monotonic_ms
@@ -331,6 +334,7 @@ class CoordinatorHost(Generic[S, E]):
     def _refused(self, hosted: _Hosted[S, E], outcome: Outcome[E], refused: Refuse) -> None:
         """The rows are not in the log. Is the shard as it was, or must it be loaded again?"""
         _logger.error("%s-%d took no rows: %s", self.topic, hosted.index, refused.reason)
+        self._timers_from_ms = self.now_ms() + _REFUSED_PAUSE_MS
         storage = refused.code is ErrorCode.KAFKA_STORAGE_ERROR
         code = ErrorCode.NOT_COORDINATOR if storage else refused.code
         if code in _TOO_LARGE:
@@ -466,6 +470,7 @@ class CoordinatorHost(Generic[S, E]):
         """Be called at this time, or earlier."""
         if deadline_ms is None or self._stopped:
             return
+        deadline_ms = max(deadline_ms, self._timers_from_ms)
         if self._timer is not None:
             if self._timer_at_ms <= deadline_ms:
                 return
@@ -477,6 +482,9 @@ class CoordinatorHost(Generic[S, E]):
     def _time_has_come(self) -> None:
         self._timer = None
         now_ms = self.now_ms()
+        if now_ms < self._timers_from_ms:
+            self._arm(now_ms)
+            return
         for hosted in list(self._hosted.values()):
             shard = hosted.shard
             if shard is None:
