@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Final
 
 from semel.runtime.environment import environment
-from semel.verify.scenarios import compaction_crash, directory_crash, groups, log_crash, produce
+from semel.verify.scenarios import (
+    compaction_crash,
+    directory_crash,
+    groups,
+    log_crash,
+    produce,
+    transactions,
+)
 
 SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "compaction_crash": compaction_crash.run,
@@ -29,6 +36,7 @@ SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "groups": groups.run,
     "log_crash": log_crash.run,
     "produce": produce.run,
+    "transactions": transactions.run,
 }
 _SEEDS_DEFAULT: Final = 100_000
 _CHUNK: Final = 50

@@ -200,7 +200,7 @@ class Introduced:
     producer_id: int
     producer_epoch: int
     ends: Mapping[Place, int]
-    """Where the logs ended when it learned of it; nothing while the broker was down."""
+    """Where the logs ended when it learned of it, if that was said to fence others and the broker was there."""
 
 
 @dataclass(frozen=True, slots=True)

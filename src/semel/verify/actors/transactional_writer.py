@@ -1,0 +1,121 @@
+"""A program that writes transactions: commits, aborts, freezes, vanishes, and shares its transactional id with another.
+
+Role.   `TransactionalActor` is what writers and workers share: instances one after the other, pauses, freezes.
+        `TransactionalWriter` writes to random partitions.
+Rules.  * An instance that was fenced, or that vanished, is followed by a new one, after a while.
+        * Told to finish, a writer owes one committed transaction that writes to all its partitions. One that never returns
+          from where it vanished owes nothing: only time ends what it left open.
+"""
+
+import asyncio
+from typing import Final
+
+from semel.runtime.bundle import Runtime
+from semel.types import TopicPartition
+from semel.verify.actors.transactional import Manners, Session
+from semel.verify.world import World
+
+_REST_SECONDS: Final = (0.05, 2.0)
+_VANISHED_SECONDS: Final = (0.5, 9.0)
+_BATCHES_MAX: Final = 5
+_RECORDS_MAX: Final = 3
+_STEPS_MAX: Final = 4
+
+
+class TransactionalActor:
+    """Instances of one transactional id, one after the other, in one place."""
+
+    def __init__(self, world: World, name: str, transactional_id: str, manners: Manners) -> None:
+        self.name = name
+        self.transactional_id = transactional_id
+        self.world = world
+        self.manners = manners
+        self.finishing = False
+        self._instances = 0
+        self._frozen_until = 0.0
+
+    async def run(self, runtime: Runtime) -> None:
+        while True:
+            self._instances += 1
+            name = f"{self.name}.{self._instances}"
+            session = Session(self.world, name, self.transactional_id, self.manners, runtime, self.pause)
+            if await session.introduce():
+                await self.work(session, runtime)
+            session.leave()
+            await runtime.tasks.sleep(runtime.dice.uniform(*_REST_SECONDS))
+
+    async def work(self, session: Session, runtime: Runtime) -> None:
+        """Until the instance is lost or vanishes."""
+        raise NotImplementedError
+
+    def freeze(self, seconds: float) -> None:
+        """Stand still."""
+        self._frozen_until = self.world.now() + seconds
+
+    async def pause(self) -> None:
+        """Pass a place where it may stand still."""
+        while (left := self._frozen_until - self.world.now()) > 0:
+            await asyncio.sleep(left)
+
+    def finish(self) -> None:
+        self.finishing = True
+
+
+class TransactionalWriter(TransactionalActor):
+    """The actor."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        transactional_id: str,
+        manners: Manners,
+        partitions: list[TopicPartition],
+        *,
+        returns: bool = True,
+    ) -> None:
+        super().__init__(world, name, transactional_id, manners)
+        self._returns = returns
+        self._partitions = partitions
+        self._values = 0
+        self._is_done = False
+
+    async def work(self, session: Session, runtime: Runtime) -> None:
+        dice, manners = runtime.dice, self.manners
+        while not session.is_lost:
+            if self._is_done:
+                await asyncio.Event().wait()
+            if self.finishing:
+                last = [(one, self._new_values(session, 1)) for one in self._partitions]
+                self._is_done = await session.run(last, commit=True) == "committed"
+                continue
+            batches = [
+                (one, self._new_values(session, dice.randint(1, _RECORDS_MAX)))
+                for one in dice.choices(self._partitions, k=dice.randint(1, _BATCHES_MAX))
+            ]
+            roll = dice.random()
+            if roll < manners.vanish_probability:
+                fate = await session.run(batches, commit=True, steps=dice.randrange(_STEPS_MAX))
+                if fate == "open":
+                    self.world.tell(f"{session.name} vanishes")
+                    session.leave()
+                    if not self._returns:
+                        self._is_done = True
+                        await asyncio.Event().wait()
+                    await runtime.tasks.sleep(dice.uniform(*_VANISHED_SECONDS))
+                    return
+            elif roll < manners.vanish_probability + manners.abort_probability:
+                await session.run(batches, commit=False, steps=dice.randrange(_STEPS_MAX))
+            else:
+                await session.run(batches, commit=True)
+            await self.pause()
+            if not self.finishing:
+                await runtime.tasks.sleep(dice.expovariate(1 / manners.pause_seconds))
+
+    def _new_values(self, session: Session, count: int) -> tuple[bytes, ...]:
+        first = self._values
+        self._values += count
+        return tuple(f"{session.name}:{first + index}".encode() for index in range(count))
+
+    def owes(self) -> str | None:
+        return None if self._is_done else "a committed transaction"

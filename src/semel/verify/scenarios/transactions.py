@@ -1,0 +1,369 @@
+"""Transactions through everything that can go wrong: writers, workers, zombies, a broker that dies, a bad network.
+
+Role.   `run(seed)` plays one story on the simulated runtime with the real broker and judges it.
+Flow.   topics are made -> writers of both protocols commit, abort, freeze and vanish, two instances of one transactional id
+        fence each other, workers consume, transform and produce, readers read -> calm: everybody commits once more,
+        everything is transformed, nothing is left open, within a bound -> the broker ends once more and must know what it
+        knew -> the judgement.
+Rules.  * The same seed gives the same run, to the byte.
+        * What is answered is promised: in worlds where the power may fail, logs are synced before answers; in the others a
+          broker is killed or stopped, and its disk may be full.
+        * A broken promise raises `PromiseBroken` with the seed and the part of the history that matters.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from semel.core.transactions.transaction import Transaction
+from semel.runtime.randomness import seeded_dice
+from semel.types import TopicPartition
+from semel.verify import transaction_invariants
+from semel.verify.actors.admin import Admin, TopicPlan
+from semel.verify.actors.consumer import Consumer, Tastes
+from semel.verify.actors.transactional import Manners, Versions
+from semel.verify.actors.transactional_worker import Pipeline, TransactionalWorker
+from semel.verify.actors.transactional_writer import TransactionalActor, TransactionalWriter
+from semel.verify.disturbances import (
+    KINDS,
+    Disturbance,
+    Draw,
+    EndBroker,
+    EndBrokerInside,
+    EndBrokerInWrite,
+    Reach,
+    plan,
+    play,
+)
+from semel.verify.history import Ending
+from semel.verify.invariants import Broken, judge_openings
+from semel.verify.scenarios.log_crash import PromiseBroken
+from semel.verify.transaction_audit import (
+    INTERNAL_TOPICS,
+    OffsetsAuditor,
+    last_committed,
+    open_partitions,
+    stored_transactions,
+    transactions_known,
+)
+from semel.verify.transaction_invariants import Aftermath
+from semel.verify.world import Actor, World, watched
+
+GROUP: Final = "pipeline"
+SETTLE_SECONDS: Final = 120.0
+"""How long after the last disturbance everything must be settled."""
+_TOPICS_SECONDS_MAX: Final = 60.0
+_BROKEN_SHOWN_MAX: Final = 5
+_AFTERMATH_SECONDS: Final = 0.5
+_LAST_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
+_KINDS: Final = (
+    "end",
+    "end inside",
+    "end in write",
+    "break",
+    "cut off",
+    "bad links",
+    "slow disk",
+    "full disk",
+    "failing disk",
+    "clock",
+    "client",
+)
+_WITH_POWER: Final[Mapping[str, Draw]] = {
+    "end": lambda dice, _: EndBroker(dice.choice(("kill", "kill", "clean stop")), dice.uniform(0.01, 3.0)),
+    "end inside": lambda dice, _: EndBrokerInside(dice.randrange(60), "kill", dice.uniform(0.01, 3.0)),
+    "end in write": lambda dice, _: EndBrokerInWrite(dice.randrange(3000), "kill", dice.uniform(0.01, 3.0)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """A client stands still, often until a successor has begun or its transaction timed out."""
+
+    actor: TransactionalActor
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"{self.actor.name} freezes for {self.seconds:.3f} s")
+        self.actor.freeze(self.seconds)
+
+
+class Quiet:
+    """All logs seen as one: in the end no transaction is open anywhere."""
+
+    name = "the broker"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def run(self, runtime: object) -> None:
+        """It has no process."""
+
+    def finish(self) -> None:
+        """It has nothing to do."""
+
+    def owes(self) -> str | None:
+        blocked = open_partitions(self._world.broker.broker)
+        return f"an end to the transactions on {', '.join(blocked)}" if blocked else None
+
+
+class Story:
+    """One run."""
+
+    def __init__(self, seed: int, *, traced: bool = False) -> None:
+        self.seed = seed
+        self.dice = seeded_dice(seed, "transactions")
+        self.is_synced = self.dice.random() < 0.5
+        self.world = World(seed, _broker_settings(self.dice, self.is_synced), traced=traced)
+        self.topics = [
+            _topic(self.dice, "inputs", self.is_synced),
+            _topic(self.dice, "outputs", self.is_synced),
+        ]
+        self.inputs, self.outputs = (
+            tuple(TopicPartition(topic.name, index) for index in range(topic.partitions))
+            for topic in self.topics
+        )
+        self.admin = Admin(self.world, self.topics)
+        self.seconds = self.dice.uniform(2.0, 8.0)
+        self.writers = self._writers()
+        self.workers = self._workers() if self.dice.random() < 0.7 else []
+        self.readers = {
+            f"reader{index}": Consumer(
+                self.world,
+                f"reader{index}",
+                _tastes(self.dice, committed=index == 0),
+                [topic.name for topic in self.topics],
+            )
+            for index in range(2)
+        }
+        self.aftermath = Aftermath({}, readers={"reader0": True, "reader1": False})
+
+    def run(self) -> None:
+        """Play and judge; raises `PromiseBroken`."""
+        try:
+            with watched(self.world):
+                self.world.simulation.run(self._main())
+        except Exception as error:
+            failed = Broken(f"the run failed: {type(error).__name__}: {error}")
+            raise self._broken([failed]) from error
+        history = self.world.history
+        broken = [*judge_openings(history), *transaction_invariants.judge(history, self.aftermath)]
+        if broken:
+            raise self._broken(broken)
+
+    def digest(self) -> str:
+        """Of everything that ran and was noted, if the story is traced."""
+        return self.world.simulation.loop.trace_digest()
+
+    async def _main(self) -> None:
+        world, broker = self.world, self.world.broker
+        keeper = asyncio.create_task(broker.keep(), name="keeper of the broker")
+        await broker.until_serving()
+        world.add(self.admin)
+        world.start(self.admin)
+        await world.settle([self.admin], _TOPICS_SECONDS_MAX)
+        actors: list[Actor] = [*self.writers, *self.workers, *self.readers.values()]
+        for actor in actors:
+            world.add(actor)
+            world.start(actor)
+        disturbances = plan(
+            self.dice,
+            self._reach(),
+            count=self.dice.randint(0, 9),
+            seconds=self.seconds,
+            kinds=self._kinds(),
+        )
+        await play(world, disturbances, self.seconds)
+        world.make_calm()
+        broker.end(self.dice.choice(("kill", "clean stop")), 0.1)  # Logs that went offline are loaded again.
+        await broker.until_serving()
+        await world.settle(self.writers, SETTLE_SECONDS)
+        if self.workers:
+            await self._settle_workers()
+        await world.settle([Quiet(world)], SETTLE_SECONDS)
+        await world.settle(self.readers.values(), SETTLE_SECONDS)
+        for actor in actors:
+            world.host(actor.name).kill()
+        await self._end_once_more()
+        world.is_over = True
+        keeper.cancel()
+
+    async def _settle_workers(self) -> None:
+        """Until the offsets of their group say that every input was transformed."""
+        for worker in self.workers:
+            worker.finish()
+        auditor = OffsetsAuditor(
+            self.world, GROUP, list(self.inputs), last_committed(self.world, self.inputs)
+        )
+        await self.world.settle([auditor], SETTLE_SECONDS)
+
+    async def _end_once_more(self) -> None:
+        """The broker ends and comes back: it knows what it knew, and what its logs say."""
+        world, broker = self.world, self.world.broker
+        before = await self._known()
+        endings = _LAST_ENDINGS if self.is_synced else ("kill", "clean stop")
+        broker.end(self.dice.choice(endings), 0.1)
+        await broker.until_serving()
+        after = await self._known()
+        self.aftermath.rows = stored_transactions(broker.broker)
+        replayed = {row.transactional_id: row for row in self.aftermath.rows}
+        for name, known in (("before it ended", before), ("after it came back", after)):
+            for transactional_id in sorted({*known, *replayed}):
+                if known.get(transactional_id) != replayed.get(transactional_id):
+                    world.flaw(
+                        f"{transactional_id}: {name} the coordinator knew {known.get(transactional_id)}, its log says "
+                        f"{replayed.get(transactional_id)}"
+                    )
+        if self.workers:
+            auditor = OffsetsAuditor(world, GROUP, list(self.inputs), {})
+            await world.settle([auditor], SETTLE_SECONDS)
+            self.aftermath.offsets = auditor.offsets
+        broker.read_logs(without=INTERNAL_TOPICS)
+
+    async def _known(self) -> dict[str, Transaction]:
+        """What the coordinator knows, once it has loaded its rows."""
+        deadline = self.world.now() + SETTLE_SECONDS
+        while (known := transactions_known(self.world.broker.broker)) is None:
+            if self.world.now() > deadline:
+                self.world.flaw(f"the coordinator has not loaded its rows after {SETTLE_SECONDS} s")
+                return {}
+            await asyncio.sleep(0.05)
+        return known
+
+    # Who is there
+
+    def _writers(self) -> list[TransactionalWriter]:
+        partitions = [*self.inputs, *self.outputs]
+        writers = []
+        for index in range(self.dice.randint(1, 3)):
+            some = sorted(self.dice.sample(partitions, self.dice.randint(1, len(partitions))))
+            for instance in range(self.dice.choice([1, 1, 2])):
+                name = f"writer{index}{'ab'[instance]}"
+                manners = _manners(self.dice)
+                writers.append(TransactionalWriter(self.world, name, f"writer{index}", manners, some))
+        if self.dice.random() < 0.3:
+            manners = replace(_manners(self.dice), vanish_probability=0.5)
+            ghost = TransactionalWriter(self.world, "ghost", "ghost", manners, partitions, returns=False)
+            writers.append(ghost)
+        return writers
+
+    def _workers(self) -> list[TransactionalWorker]:
+        in_group = self.dice.random() < 0.5
+        pipeline = Pipeline(
+            inputs=self.inputs,
+            outputs=self.outputs,
+            group_id=GROUP,
+            in_group=in_group,
+            session_timeout_ms=self.dice.choice([1000, 3000]),
+            abort_probability=self.dice.choice([0.0, 0.2]),
+        )
+        return [
+            TransactionalWorker(
+                self.world,
+                f"worker{index}",
+                f"worker{index}" if in_group else "worker",
+                _manners(self.dice, with_member=in_group),
+                pipeline,
+            )
+            for index in range(self.dice.randint(1, 2))
+        ]
+
+    def _reach(self) -> Reach:
+        clients = [name for name in self.world.actors if name != Admin.name]
+        return Reach(clients=clients, mortal=clients, admin=self.admin, topics=self.topics)
+
+    def _kinds(self) -> Mapping[str, Draw]:
+        actors: list[TransactionalActor] = [*self.writers, *self.workers]
+
+        def freeze(dice: random.Random, _reach: Reach) -> Disturbance:
+            return Freeze(dice.choice(actors), dice.uniform(0.2, 8.0))
+
+        kinds = {kind: KINDS[kind] for kind in _KINDS}
+        if not self.is_synced:
+            kinds |= _WITH_POWER
+            del kinds["failing disk"]
+        return {**kinds, "freeze": freeze}
+
+    def _broken(self, broken: list[Broken]) -> PromiseBroken:
+        """With the first one's part of the history."""
+        shown = "\n".join(one.why for one in broken[:_BROKEN_SHOWN_MAX])
+        more = f"\nand {len(broken) - _BROKEN_SHOWN_MAX} more" if len(broken) > _BROKEN_SHOWN_MAX else ""
+        story = self.world.history.story(broken[0].topic, until=broken[0].at + _AFTERMATH_SECONDS)
+        return PromiseBroken(f"transactions seed {self.seed}: {shown}{more}\n{story}")
+
+
+def _broker_settings(dice: random.Random, is_synced: bool) -> dict[str, str | int | bool]:
+    return {
+        "auto.create.topics.enable": False,
+        "log.flush.interval.messages": 1 if is_synced else 2**63 - 1,
+        "offsets.topic.num.partitions": dice.choice([1, 2]),
+        "transaction.state.log.num.partitions": dice.choice([1, 2]),
+        "group.min.session.timeout.ms": 100,
+        "group.initial.rebalance.delay.ms": dice.choice([0, 300]),
+        "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
+    }
+
+
+def _topic(dice: random.Random, name: str, is_synced: bool) -> TopicPlan:
+    configs = {
+        "flush.messages": "1" if is_synced else "9223372036854775807",
+        "internal.segment.bytes": dice.choice(["1200", "4000", "1000000"]),
+        "index.interval.bytes": dice.choice(["1", "4096"]),
+        "retention.ms": "-1",
+    }
+    return TopicPlan(name, dice.randint(1, 3), configs)
+
+
+def _manners(dice: random.Random, *, with_member: bool = False) -> Manners:
+    return Manners(
+        versions=_v2(dice) if dice.random() < 0.5 else _v1(dice, with_member),
+        transaction_timeout_ms=dice.choice([500, 1500, 4000, 20_000]),
+        request_timeout_ms=dice.choice([300, 1000, 4000]),
+        in_flight_max=dice.choice([1, 5]),
+        pause_seconds=dice.choice([0.15, 0.4, 1.0]),
+        abort_probability=dice.choice([0.1, 0.4]),
+        vanish_probability=dice.choice([0.0, 0.05, 0.1]),
+    )
+
+
+def _v1(dice: random.Random, with_member: bool) -> Versions:
+    return Versions(
+        produce=dice.choice([3, 7, 9, 11]),
+        init_producer_id=dice.choice([3, 4]),
+        add_partitions=dice.choice([0, 1, 2, 3]),
+        add_offsets=dice.choice([0, 2, 3, 4]),
+        txn_offset_commit=dice.choice([3, 4] if with_member else [0, 1, 2, 3, 4]),
+        end_txn=dice.choice([0, 1, 2, 3, 4]),
+    )
+
+
+def _v2(dice: random.Random) -> Versions:
+    return Versions(
+        produce=dice.choice([12, 13]),
+        init_producer_id=dice.choice([4, 5]),
+        add_partitions=3,
+        add_offsets=4,
+        txn_offset_commit=5,
+        end_txn=5,
+    )
+
+
+def _tastes(dice: random.Random, *, committed: bool) -> Tastes:
+    return Tastes(
+        version=dice.choice([4, 7, 11, 12, 13, 17]),
+        committed=committed,
+        sessions=dice.random() < 0.5,
+        max_wait_ms=dice.choice([200, 1000]),
+        min_bytes=1,
+        max_bytes=dice.choice([700, 1 << 20]),
+        partition_max_bytes=dice.choice([400, 1 << 20]),
+        checks_epoch=dice.random() < 0.5,
+        request_timeout_ms=dice.choice([1000, 4000]),
+    )
+
+
+def run(seed: int) -> None:
+    """Play the story of a seed; raises `PromiseBroken` if a promise is."""
+    Story(seed).run()

@@ -1,0 +1,306 @@
+"""What must hold of transactions in every run: a pure judgement over the history and the logs it left.
+
+Role.   `judge` gives every broken promise as a sentence. It trusts nothing but the log's bytes: which records are
+        committed follows from batches and markers, by the rule every Kafka client has.
+Rules.  What is promised:
+        * All or nothing: of a transaction either every record is committed, once, on every partition, or none is. One whose
+          producer was told that it is committed, is. One that was never asked to be, is not.
+        * Read: whoever reads what is committed gets exactly the committed records, each at its offset, in the end all of
+          them; nobody reads what the log does not hold.
+        * In order: what one instance gave for a partition lies there in that order.
+        * Fenced: once a successor has its identity, nothing of an earlier one is appended under the transactional id.
+        * Identities are given once, and an epoch never goes back, to clients and in `__transaction_state` alike; its rows
+          make only legal moves.
+        * Nothing hangs: in the end nothing is open.
+        * Every input has one output, and the group's offsets say exactly how far that is.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from semel.core.transactions.states import MOVES
+from semel.core.transactions.transaction import Transaction
+from semel.types import TopicPartition
+from semel.verify.history import (
+    Decided,
+    Deciding,
+    Given,
+    History,
+    Introduced,
+    Place,
+    Read,
+    StoredBatch,
+)
+from semel.verify.invariants import Broken
+
+_OUTPUT_OF: Final = b"<"
+
+
+@dataclass(slots=True)
+class Stored:
+    """Where a value lies, and whether it is committed; None while its transaction is open."""
+
+    place: Place
+    topic: str
+    offset: int
+    committed: bool | None
+
+
+@dataclass(slots=True)
+class Aftermath:
+    """What is known when everything is over, beside the history."""
+
+    offsets: Mapping[TopicPartition, int]
+    """What the workers' group has committed; empty without workers."""
+    rows: Sequence[Transaction] = ()
+    """Every row of `__transaction_state`, in order."""
+    readers: Mapping[str, bool] = field(default_factory=dict)
+    """Whether each reader reads only what is committed."""
+
+
+def judge(history: History, final: Aftermath) -> list[Broken]:
+    """Every promise that was broken."""
+    stored = [
+        one
+        for place, (state, batches) in history.logs.items()
+        for one in fates_of(place, state.topic, batches)
+    ]
+    by_value: dict[bytes, list[Stored]] = {}
+    for value, one in stored:
+        by_value.setdefault(value, []).append(one)
+    return [
+        *_open(stored),
+        *_all_or_nothing(history, by_value),
+        *_read(history, final, stored),
+        *_in_order(history),
+        *_fenced(history),
+        *_identities(history),
+        *_rows(final.rows),
+        *_pipeline(final, by_value),
+    ]
+
+
+def fates_of(place: Place, topic: str, batches: list[StoredBatch]) -> Iterator[tuple[bytes, Stored]]:
+    """Every record with its fate: that of the first marker of its producer after it."""
+    open_ones: dict[int, list[tuple[bytes, Stored]]] = {}
+    everything: list[tuple[bytes, Stored]] = []
+    for batch in batches:
+        if batch.commits is not None:
+            for _value, one in open_ones.pop(batch.producer_id, ()):
+                one.committed = batch.commits
+            continue
+        new = [
+            (value, Stored(place, topic, offset, None if batch.is_transactional else True))
+            for offset, value in enumerate(batch.values, batch.base_offset)
+        ]
+        everything += new
+        if batch.is_transactional:
+            open_ones.setdefault(batch.producer_id, []).extend(new)
+    yield from everything
+
+
+def _open(stored: list[tuple[bytes, Stored]]) -> Iterator[Broken]:
+    for value, one in stored:
+        if one.committed is None:
+            yield Broken(
+                f"{_at(one)}: {value.decode()} is neither committed nor aborted in the end", one.topic
+            )
+
+
+# All or nothing
+
+
+def _all_or_nothing(history: History, by_value: Mapping[bytes, list[Stored]]) -> Iterator[Broken]:
+    given = {(one.producer, one.batch): one for one in history.of(Given)}
+    fates = {(one.producer, one.transaction): one.fate for one in history.of(Decided)}
+    asked: set[tuple[str, int]] = set()
+    for decision in history.of(Deciding):
+        if not decision.commit:
+            continue
+        asked.update((decision.producer, batch) for batch in decision.batches)
+        fate = fates.get((decision.producer, decision.transaction), "unknown")
+        batches = [given[decision.producer, batch] for batch in decision.batches]
+        counts = {value: _committed(by_value.get(value, [])) for one in batches for value in one.values}
+        name = f"transaction {decision.transaction} of {decision.producer} ({fate})"
+        topic = batches[0].topic if batches else None
+        twice = [value for value, count in counts.items() if count > 1]
+        there = [value for value, count in counts.items() if count]
+        missing = [value for value, count in counts.items() if not count]
+        if twice:
+            yield Broken(f"{name}: {twice[0].decode()} is committed {counts[twice[0]]} times", topic)
+        if there and missing:
+            yield Broken(
+                f"{name} is torn: {there[0].decode()} is committed, {missing[0].decode()} is not", topic
+            )
+        elif fate == "committed" and missing:
+            yield Broken(f"{name}: {missing[0].decode()} is lost", topic)
+        elif fate == "aborted" and there:
+            yield Broken(f"{name}: {there[0].decode()} is committed all the same", topic)
+    for key, batch in given.items():
+        for value in batch.values if key not in asked else ():
+            if _committed(by_value.get(value, [])):
+                yield Broken(
+                    f"{value.decode()} is committed, and {batch.producer} never asked for that", batch.topic
+                )
+
+
+def _committed(places: list[Stored]) -> int:
+    return sum(one.committed is True for one in places)
+
+
+# Readers
+
+
+def _read(history: History, final: Aftermath, stored: list[tuple[bytes, Stored]]) -> Iterator[Broken]:
+    held = {(one.topic, one.place.partition, one.offset): (value, one) for value, one in stored}
+    latest: dict[tuple[str, str, int], tuple[int, set[int]]] = {}
+    for read in history.of(Read):
+        committed = final.readers[read.reader]
+        turn, seen = latest.get((read.reader, read.topic, read.partition), (-1, set()))
+        if turn != read.turn:
+            seen = set()
+        for offset, value in read.records:
+            found = held.get((read.topic, read.partition, offset))
+            where = f"{read.reader} read {value.decode()} at {read.topic}-{read.partition} offset {offset}"
+            if found is None or found[0] != value:
+                there = "nothing" if found is None else found[0].decode()
+                yield Broken(f"{where}, the log holds {there}", read.topic, read.at)
+            elif committed and found[1].committed is not True:
+                yield Broken(f"{where}, which is not committed", read.topic, read.at)
+            if offset in seen:
+                yield Broken(f"{where} twice", read.topic, read.at)
+            if offset >= read.limit:
+                yield Broken(f"{where}, it may see up to {read.limit}", read.topic, read.at)
+            seen.add(offset)
+        latest[read.reader, read.topic, read.partition] = (read.turn, seen)
+    for reader, committed in final.readers.items():
+        for (topic, partition, offset), (value, one) in held.items():
+            if one.committed is True or not committed:
+                _turn, seen = latest.get((reader, topic, partition), (-1, set()))
+                if offset not in seen:
+                    yield Broken(
+                        f"{reader} never read {value.decode()} at {topic}-{partition} offset {offset}", topic
+                    )
+
+
+def _in_order(history: History) -> Iterator[Broken]:
+    order = {value: number for number, value in enumerate(v for one in history.of(Given) for v in one.values)}
+    owner = {value: one for one in history.of(Given) for value in one.values}
+    for place, (state, batches) in history.logs.items():
+        newest: dict[str, int] = {}
+        for batch in batches:
+            for value in batch.values:
+                source = owner.get(value)
+                if source is None or (source.topic, source.partition) != (state.topic, place.partition):
+                    yield Broken(
+                        f"{state.topic}-{place.partition}: nobody gave {value.decode()} for it", state.topic
+                    )
+                    continue
+                if newest.get(source.producer, -1) >= order[value]:
+                    yield Broken(
+                        f"{state.topic}-{place.partition}: {value.decode()} lies behind what was given after it",
+                        state.topic,
+                    )
+                newest[source.producer] = order[value]
+
+
+# Identities
+
+
+def _fenced(history: History) -> Iterator[Broken]:
+    identities: dict[str, set[tuple[int, int]]] = {}
+    for one in history.of(Introduced):
+        identities.setdefault(one.transactional_id, set()).add((one.producer_id, one.producer_epoch))
+    for one in history.of(Introduced):
+        earlier = {
+            identity
+            for identity in identities[one.transactional_id]
+            if identity < (one.producer_id, one.producer_epoch)
+        }
+        for place, end in one.ends.items():
+            state, batches = history.logs.get(place, (None, []))
+            for batch in batches:
+                if batch.base_offset < end or state is None or not batch.is_transactional:
+                    continue
+                if (batch.producer_id, batch.producer_epoch) in earlier:
+                    what = "a marker" if batch.commits is not None else batch.values[0].decode()
+                    yield Broken(
+                        f"{state.topic}-{place.partition} offset {batch.base_offset}: {what} of producer "
+                        f"{batch.producer_id}, epoch {batch.producer_epoch}, was written after {one.producer} had epoch "
+                        f"{one.producer_epoch} of {one.transactional_id}",
+                        state.topic,
+                        one.at,
+                    )
+                    break
+
+
+def _identities(history: History) -> Iterator[Broken]:
+    given: dict[tuple[int, int], str] = {}
+    latest: dict[str, list[Introduced]] = {}
+    for one in history.of(Introduced):
+        identity = (one.producer_id, one.producer_epoch)
+        other = given.setdefault(identity, one.producer)
+        if other != one.producer:
+            yield Broken(
+                f"{other} and {one.producer} both are producer {identity[0]}, epoch {identity[1]}", at=one.at
+            )
+        for before in latest.setdefault(one.transactional_id, []):
+            if before.at <= one.since and (before.producer_id, before.producer_epoch) >= identity:
+                yield Broken(
+                    f"{one.transactional_id}: {one.producer} is given producer {identity[0]}, epoch {identity[1]}, after "
+                    f"{before.producer} had {before.producer_id}, {before.producer_epoch}",
+                    at=one.at,
+                )
+        latest[one.transactional_id].append(one)
+
+
+def _rows(rows: Sequence[Transaction]) -> Iterator[Broken]:
+    last: dict[str, Transaction] = {}
+    for row in rows:
+        before = last.get(row.transactional_id)
+        if before is not None:
+            if row.state not in MOVES[before.state]:
+                yield Broken(f"{row.transactional_id} moved from {before.state.label} to {row.state.label}")
+            if row.producer_id == before.producer_id and row.producer_epoch < before.producer_epoch:
+                yield Broken(
+                    f"{row.transactional_id}: its epoch went from {before.producer_epoch} to {row.producer_epoch}"
+                )
+        last[row.transactional_id] = row
+    for row in last.values():
+        if not row.state.may_expire:
+            yield Broken(f"{row.transactional_id} is {row.state.label} in the end")
+
+
+# Consume, transform, produce
+
+
+def _pipeline(final: Aftermath, by_value: Mapping[bytes, list[Stored]]) -> Iterator[Broken]:
+    outputs = Counter(
+        value.partition(_OUTPUT_OF)[2]
+        for value, places in by_value.items()
+        if _OUTPUT_OF in value
+        for one in places
+        if one.committed is True
+    )
+    for value, places in by_value.items():
+        for one in places:
+            offset = final.offsets.get(TopicPartition(one.topic, one.place.partition))
+            if offset is None or one.committed is not True:
+                continue
+            count, name = outputs.pop(value, 0), f"the input {value.decode()} at {_at(one)}"
+            if count > 1:
+                yield Broken(f"{name} has {count} outputs", one.topic)
+            elif count and one.offset >= offset:
+                yield Broken(f"{name} has an output, the group has committed {offset}", one.topic)
+            elif not count and one.offset < offset:
+                yield Broken(f"{name} has no output, the group has committed {offset}", one.topic)
+            elif not count:
+                yield Broken(f"{name} was never transformed, the group has committed {offset}", one.topic)
+    for value in outputs:
+        yield Broken(f"there is an output of {value.decode()}, which is no committed input")
+
+
+def _at(one: Stored) -> str:
+    return f"{one.topic}-{one.place.partition} offset {one.offset}"
