@@ -37,6 +37,11 @@ class ProducerIds:
         self._next += 1
         return given
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether `take` would give one."""
+        return self._next != self._end
+
     async def ensure(self) -> None:
         """Have at least one at hand; raises `LogError` if no block can be set aside."""
         async with self._reserving:

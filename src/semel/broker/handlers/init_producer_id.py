@@ -19,33 +19,71 @@ from semel.errors import ErrorCode, LogError
 _logger = logging.getLogger(__name__)
 
 
-async def handle(
+def handle(
     broker: BrokerContext, request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse:
-    """Give an id nobody had before, or the next epoch of one."""
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    """Give an id nobody had before, or the next epoch of one: at once where ids are at hand."""
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        try:
-            return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
-        except LogError:
-            return _refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        given = broker.producer_ids.take()
+        if given is None:
+            return _next_id(broker)
+        return InitProducerIdResponse(producer_id=given, producer_epoch=0)
     if not request.transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
+    if not broker.producer_ids.is_at_hand:
+        return _own_later(broker, request, context)
+    answer = _own(broker, request, context)
+    if isinstance(answer, Awaitable):
+        return _told_later(broker, request, answer)
+    _tell(broker, request, answer)
+    return answer
+
+
+async def _next_id(broker: BrokerContext) -> InitProducerIdResponse:
+    try:
+        return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+    except LogError:
+        return _refused(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def _own_later(
+    broker: BrokerContext, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
     try:
         await broker.producer_ids.ensure()
     except LogError:
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    answer = broker.transactions.ask(
-        request.transactional_id,
+    answer = _own(broker, request, context)
+    response = await answer if isinstance(answer, Awaitable) else answer
+    _tell(broker, request, response)
+    return response
+
+
+async def _told_later(
+    broker: BrokerContext, request: InitProducerIdRequest, answer: Awaitable[InitProducerIdResponse]
+) -> InitProducerIdResponse:
+    response = await answer
+    _tell(broker, request, response)
+    return response
+
+
+def _own(
+    broker: BrokerContext, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    return broker.transactions.ask(
+        request.transactional_id or "",
         lambda shard, ticket, now_ms: shard.init_producer_id(
             request, ticket, now_ms, version=context.version
         ),
         InitProducerIdResponse,
         _refused,
     )
-    response = await answer if isinstance(answer, Awaitable) else answer
-    if not response.error_code:
+
+
+def _tell(broker: BrokerContext, request: InitProducerIdRequest, response: InitProducerIdResponse) -> None:
+    if not response.error_code and _logger.isEnabledFor(logging.INFO):
         _logger.info(
             "[TransactionCoordinator id=%d] Initialized transactionalId %s with producerId %d and producer epoch %d "
             "on partition __transaction_state-%d",
@@ -53,9 +91,8 @@ async def handle(
             request.transactional_id,
             response.producer_id,
             response.producer_epoch,
-            broker.transactions.host.partition_of(request.transactional_id),
+            broker.transactions.host.partition_of(request.transactional_id or ""),
         )
-    return response
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

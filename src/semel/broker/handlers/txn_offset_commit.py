@@ -25,45 +25,92 @@ _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 
 
-async def handle(
+def handle(
     broker: BrokerContext, request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse:
-    """Store what may be stored, pending."""
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    """Store what may be stored, pending: at once where both coordinators answer at once."""
     version = context.version
-    response = await _commit(broker, request, version)
+    if not request.group_id:
+        return txn_commit_refused(broker.store.image, request, ErrorCode.INVALID_GROUP_ID)
+    ready = broker.groups.host.ensure_topic()
+    if ready is not ErrorCode.NONE:
+        return _when_ready(broker, request, version, ready)
+    admitted = _admitted(broker, request, version)
+    if not isinstance(admitted, list):
+        return _when_admitted(broker, request, version, admitted)
+    answer = _stored(broker, request, version, admitted[0])
+    return _later(answer, version) if isinstance(answer, Awaitable) else _told(answer, version)
+
+
+async def _when_ready(
+    broker: BrokerContext,
+    request: TxnOffsetCommitRequest,
+    version: int,
+    ready: ErrorCode | Awaitable[ErrorCode],
+) -> TxnOffsetCommitResponse:
+    code = ready if isinstance(ready, ErrorCode) else await ready
+    if code is not ErrorCode.NONE:
+        return _told(txn_commit_refused(broker.store.image, request, code), version)
+    admitted = _admitted(broker, request, version)
+    return await _when_admitted(broker, request, version, admitted)
+
+
+async def _when_admitted(
+    broker: BrokerContext,
+    request: TxnOffsetCommitRequest,
+    version: int,
+    admitted: list[ErrorCode] | Awaitable[list[ErrorCode]],
+) -> TxnOffsetCommitResponse:
+    (code,) = admitted if isinstance(admitted, list) else await admitted
+    answer = _stored(broker, request, version, code)
+    return await _later(answer, version) if isinstance(answer, Awaitable) else _told(answer, version)
+
+
+def _admitted(
+    broker: BrokerContext, request: TxnOffsetCommitRequest, version: int
+) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+    return broker.transactions.admit(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [_place(broker, request)],
+        add=version >= _ADDS_SINCE,
+    )
+
+
+def _place(broker: BrokerContext, request: TxnOffsetCommitRequest) -> TopicPartition:
+    return TopicPartition(OFFSETS_TOPIC, broker.groups.host.partition_of(request.group_id))
+
+
+def _stored(
+    broker: BrokerContext, request: TxnOffsetCommitRequest, version: int, code: ErrorCode
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    refused = partial(txn_commit_refused, broker.store.image, request)
+    if code is ErrorCode.NONE:  # It may have ended while we waited.
+        code = broker.transactions.check(
+            request.transactional_id, request.producer_id, request.producer_epoch, _place(broker, request)
+        )
+    if code is not ErrorCode.NONE:
+        return refused(_as_of(code, version))
+    return broker.groups.ask(
+        request.group_id,
+        lambda shard, ticket, now_ms: shard.commit_in_transaction(request, version, ticket, now_ms),
+        TxnOffsetCommitResponse,
+        refused,
+    )
+
+
+async def _later(answer: Awaitable[TxnOffsetCommitResponse], version: int) -> TxnOffsetCommitResponse:
+    return _told(await answer, version)
+
+
+def _told(response: TxnOffsetCommitResponse, version: int) -> TxnOffsetCommitResponse:
     if version < _LOADING_SINCE:
         for topic in response.topics:
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return response
-
-
-async def _commit(
-    broker: BrokerContext, request: TxnOffsetCommitRequest, version: int
-) -> TxnOffsetCommitResponse:
-    refused = partial(txn_commit_refused, broker.store.image, request)
-    if not request.group_id:
-        return refused(ErrorCode.INVALID_GROUP_ID)
-    ready = broker.groups.host.ensure_topic()
-    code = ready if isinstance(ready, ErrorCode) else await ready
-    if code is not ErrorCode.NONE:
-        return refused(code)
-    place = TopicPartition(OFFSETS_TOPIC, broker.groups.host.partition_of(request.group_id))
-    transaction = (request.transactional_id, request.producer_id, request.producer_epoch)
-    admitted = broker.transactions.admit(*transaction, [place], add=version >= _ADDS_SINCE)
-    (code,) = admitted if isinstance(admitted, list) else await admitted
-    if code is ErrorCode.NONE:
-        code = broker.transactions.check(*transaction, place)  # It may have ended while we waited.
-    if code is not ErrorCode.NONE:
-        return refused(_as_of(code, version))
-    answer = broker.groups.ask(
-        request.group_id,
-        lambda shard, ticket, now_ms: shard.commit_in_transaction(request, version, ticket, now_ms),
-        TxnOffsetCommitResponse,
-        refused,
-    )
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _as_of(code: ErrorCode, version: int) -> ErrorCode:
