@@ -268,6 +268,19 @@ class TestTime:
         host.pass_time(11)
         assert host.state() is TransactionState.PREPARE_ABORT
 
+    def test_a_clock_that_went_back_gives_its_time_once_more_not_for_ever(self) -> None:
+        """The row says that it began in an hour. Whoever counts from there keeps readers waiting for an hour."""
+        host = Hosted()
+        known(host, 3)
+        host.add(PID, 3, [T0])
+        host.now_ms -= 3_600_000
+        host.restart()
+        host.pass_time(TIMEOUT_MS - 10)
+        host.add(PID, 3, [T1])
+        assert host.state() is TransactionState.ONGOING
+        host.pass_time(11)
+        assert host.state() is TransactionState.PREPARE_ABORT
+
     def test_more_partitions_give_no_more_time(self) -> None:
         host = Hosted()
         known(host, 3)

@@ -15,6 +15,7 @@ Elsewhere. The rules of each request: `init_producer_id`, `partitions`, `end_txn
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from semel.core.coordination.deadlines import Deadlines
@@ -243,8 +244,11 @@ class TransactionShard:
             self._last_epochs.pop(transactional_id, None)
             self._timeouts.cancel(transactional_id)
             return
+        before = self._transactions.get(transactional_id)
         self._transactions[transactional_id] = transaction
         deadline_ms = expiry.deadline_ms(transaction)
+        if before is not None and deadline_ms == expiry.deadline_ms(before):
+            return  # More partitions give no more time, nor take what a clock that went back was given.
         if deadline_ms is None:
             self._timeouts.cancel(transactional_id)
         else:
@@ -254,8 +258,13 @@ class TransactionShard:
         """Rows of this topic are part of no transaction."""
 
     def loaded(self, now_ms: int) -> Outcome[SendMarkers]:
-        """Carry out what was decided before."""
+        """Carry out what was decided before. What began in the future, for the wall clock went back, begins now."""
         self._expiry_ms = now_ms + self.settings.expiration_interval_ms
+        for transaction in self._transactions.values():
+            if transaction.start_ms > now_ms:
+                deadline_ms = expiry.deadline_ms(replace(transaction, start_ms=now_ms))
+                if deadline_ms is not None:
+                    self._timeouts.set(transaction.transactional_id, deadline_ms)
         return Outcome(
             effects=[
                 self._markers_of(transaction)
