@@ -51,7 +51,7 @@ public class ConnectCounter {
         source.put("tasks.max", "1");
         source.put("exactly.once.support", "required");
         source.put("transaction.boundary", "interval");
-        source.put("transaction.boundary.interval.ms", "50");
+        source.put("transaction.boundary.interval.ms", "200");
         source.put("topic", arguments[1]);
         source.put("limit", arguments[2]);
         worker.herder().putConnectorConfig(NAME, source, true, (failure, created) -> {

@@ -29,7 +29,8 @@ public class StreamsCounter {
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("replication.factor", "1");
         settings.put("num.stream.threads", "1");
-        settings.put("commit.interval.ms", "100");
+        settings.put("commit.interval.ms", "500");
+        settings.put("producer.linger.ms", "5"); // So that records are written long before they are committed.
         settings.put("statestore.cache.max.bytes", "0"); // Else only the last count before a commit is written.
         settings.put("repartition.purge.interval.ms", "500");
         settings.put("producer.transaction.timeout.ms", "3000"); // What a killed instance leaves open is in the way for so long,

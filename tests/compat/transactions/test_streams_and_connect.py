@@ -16,9 +16,9 @@ from typing import Self
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from compat_kit import BrokerProcess
+from compat_kit import BrokerProcess, eventually
 from java_programs import JavaProgram
 from semel.bench.kafka_peer import KafkaHome
 from transaction_clients import DEADLINE_SECONDS, read
@@ -79,6 +79,11 @@ class Feeder:
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
+
+    def stop(self) -> None:
+        """From now on `words` is what was written."""
+        self._stop.set()
+        self._thread.join()
         assert self._producer.flush(DEADLINE_SECONDS) == 0
 
 
@@ -94,7 +99,7 @@ class Reader:
                 "bootstrap.servers": bootstrap,
                 "group.id": "reader",
                 "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": "error",
                 "enable.auto.commit": False,
                 "reconnect.backoff.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
@@ -129,6 +134,25 @@ class Reader:
         self.wait_until(lambda: sum(self.counts) >= count)
 
 
+def wait_for_an_open_transaction(bootstrap: str, topic: str) -> None:
+    """Records are written and wait for their commit: the moment to kill somebody."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    place = confluent_kafka.TopicPartition(topic, 0)
+
+    def end(isolation: confluent_kafka.IsolationLevel) -> int:
+        found = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=isolation)
+        return int(found[place].result(DEADLINE_SECONDS).offset)
+
+    eventually(
+        lambda: (
+            end(confluent_kafka.IsolationLevel.READ_COMMITTED)
+            < end(confluent_kafka.IsolationLevel.READ_UNCOMMITTED)
+        ),
+        f"an open transaction with records in {topic}",
+        PATIENCE_SECONDS,
+    )
+
+
 def everything(bootstrap: str, topic: str) -> list[bytes]:
     return [
         value
@@ -143,21 +167,19 @@ def test_streams_counts_each_word_once(kafka_home: KafkaHome, tmp_path: Path) ->
     with running_broker(tmp_path / "data") as broker:
         bootstrap = broker.bootstrap
         create(bootstrap, lines=PARTITIONS, counts=PARTITIONS)
-        with (
-            Reader(bootstrap, "counts", PARTITIONS, log) as reader,
-            program.started(log, bootstrap, str(tmp_path / "second")),
-            program.started(log, bootstrap, str(tmp_path / "first")) as first,
-        ):
-            with Feeder(bootstrap) as feeder:
+        with Reader(bootstrap, "counts", PARTITIONS, log) as reader, Feeder(bootstrap) as feeder:
+            with program.started(log, bootstrap, str(tmp_path / "first")):
                 reader.wait_for_more()
+                wait_for_an_open_transaction(bootstrap, "counts")
                 broker.kill()
                 broker.start()
                 reader.wait_for_more()
-                first.kill()
-                first.wait()
+                wait_for_an_open_transaction(bootstrap, "counts")
+            with program.started(log, bootstrap, str(tmp_path / "second")):
                 reader.wait_for_more()
-            expected = sum(feeder.words.values())
-            reader.wait_for(expected)
+                feeder.stop()
+                expected = sum(feeder.words.values())
+                reader.wait_for(expected)
         assert sum(reader.counts) == expected
         found: dict[str, list[int]] = defaultdict(list)
         for value in everything(bootstrap, "counts"):
@@ -182,8 +204,10 @@ def test_connect_copies_each_number_once(kafka_home: KafkaHome, tmp_path: Path) 
         with Reader(broker.bootstrap, "numbers", 1, log) as reader:
             with program.started(log, *arguments):
                 reader.wait_for(NUMBERS_BEFORE_A_KILL)
+                wait_for_an_open_transaction(broker.bootstrap, "numbers")
             with program.started(log, *arguments):
                 reader.wait_for(2 * NUMBERS_BEFORE_A_KILL)
+                wait_for_an_open_transaction(broker.bootstrap, "numbers")
                 broker.kill()
                 broker.start()
                 reader.wait_for(NUMBERS)
