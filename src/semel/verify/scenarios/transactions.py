@@ -91,7 +91,7 @@ class Freeze:
 
 
 class Quiet:
-    """All logs seen as one: in the end no transaction is open anywhere."""
+    """The coordinator and all logs seen as one: in the end no transaction is open anywhere."""
 
     name = "the broker"
 
@@ -105,8 +105,15 @@ class Quiet:
         """It has nothing to do."""
 
     def owes(self) -> str | None:
-        blocked = open_partitions(self._world.broker.broker)
-        return f"an end to the transactions on {', '.join(blocked)}" if blocked else None
+        broker = self._world.broker.broker
+        known = transactions_known(broker)
+        if known is None:
+            return "an answer of its coordinator"
+        under_way = [f"that of {name}" for name, one in known.items() if not one.state.may_expire]
+        blocked = [f"those on {one}" for one in open_partitions(broker)]
+        return (
+            f"an end to transactions: {', '.join([*under_way, *blocked])}" if under_way or blocked else None
+        )
 
 
 class Story:
