@@ -7,7 +7,8 @@ Flow.   both brokers up, the topic of transactions made -> every workload in rou
 Rules.  * One driver for both brokers: producers on plain sockets (`transaction_load`), and confluent-kafka as people use it
           (`transaction_clients`), which speaks transactions v1.
         * Both brokers have warmed up on a workload before its first round counts.
-        * What transactions cost is a ratio inside one round: with them over without, committed over uncommitted.
+        * What transactions cost is with them over without, committed over uncommitted: round n of one workload over round n of
+          the other, which is measured right after it. Unlike *Semel ÷ Kafka* it is not taken inside one round.
 """
 
 import argparse
@@ -79,7 +80,8 @@ _NOTES: Final = (
     """confluent-kafka speaks v1 and waits 20 ms where it is put off; ten of its producers are ten threads of one process, which
   then is busier than the broker.""",
     """The scan reads transactions of 100 records of 100 B, every tenth aborted. *read_committed ÷ read_uncommitted* compares the
-  records of the log that were gone through in a second.""",
+  records of the log that were gone through in a second. It, and *with ÷ without*, divide rounds of two workloads that were
+  measured one after the other: on a busy machine they say little.""",
     """Transactional ids: each look is a process of its own, the ids introduced by InitProducerId, 50 in flight; then known ones
   again, one at a time; then kill -9, and the time from starting the process until 200 known ids spread over all partitions of
   `__transaction_state` have been answered.""",
