@@ -137,6 +137,12 @@ class Session:
                 await self._step()
         if steps is not None and commit:
             return "open"
+        if (
+            not commit
+            and producer.state is ProducerState.IN_TRANSACTION
+            and self._runtime.dice.random() < 0.5
+        ):
+            await self._step_impatiently()
         history = self._world.history
         if not self.is_lost:
             if producer.state is ProducerState.ABORTABLE_ERROR:
@@ -184,6 +190,13 @@ class Session:
             if not any(results):
                 return
         await self._back_off()
+
+    async def _step_impatiently(self) -> None:
+        """One that is not waited for: whatever leaves may arrive after the end of its transaction."""
+        step = asyncio.create_task(self._step(), name=f"{self.name} impatient")
+        await self._runtime.tasks.sleep(self._runtime.dice.choice([0.0, 0.0005, 0.003]))
+        self._leader.disconnect()
+        await step
 
     async def _back_off(self) -> None:
         await self._runtime.tasks.sleep(self._runtime.dice.uniform(*_BACK_OFF_SECONDS))
