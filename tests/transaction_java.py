@@ -129,6 +129,10 @@ class JavaProducer(TransactionalProducer):
     def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         self._ask("offset", group, topic, partition, offset)
 
+    def send_offset_as(self, member: str, topic: str, partition: int, offset: int) -> None:
+        """With what this member knew of its group when it had joined."""
+        self._ask("offset_as", member, topic, partition, offset)
+
     def commit(self) -> None:
         self._ask("commit")
 

@@ -37,6 +37,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  *   open NAME BOOTSTRAP TRANSACTIONAL_ID [KEY=VALUE]…   begin NAME   send NAME TOPIC PARTITION VALUE   flush NAME
  *   offset NAME GROUP TOPIC PARTITION OFFSET            commit NAME  abort NAME                        close NAME
+ *   join MEMBER BOOTSTRAP TOPIC GROUP PROTOCOL          a member that has partitions; what it knows of the group is kept
+ *   leave MEMBER                                        and stays known
+ *   offset_as NAME MEMBER TOPIC PARTITION OFFSET        with what that member knew when it had joined
  *   work BOOTSTRAP WORKERS IN OUT GROUP PROTOCOL COUNT  consume, transform, produce with random aborts, until COUNT
  *                                                       records are committed; an empty OUT only consumes
  *   consume BOOTSTRAP TOPIC GROUP PROTOCOL COUNT        a member of a group that commits by hand; prints the values
@@ -46,6 +49,8 @@ public class TransactionShell {
     private static final Duration SHORT = Duration.ofMillis(100);
     private static final PrintStream OUT = System.out;
     private static final Map<String, KafkaProducer<byte[], byte[]>> PRODUCERS = new HashMap<>();
+    private static final Map<String, KafkaConsumer<byte[], byte[]>> MEMBERS = new HashMap<>();
+    private static final Map<String, ConsumerGroupMetadata> KNOWN = new HashMap<>();
 
     public static void main(String[] ignored) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -81,6 +86,13 @@ public class TransactionShell {
             case "commit" -> PRODUCERS.get(fields[1]).commitTransaction();
             case "abort" -> PRODUCERS.get(fields[1]).abortTransaction();
             case "close" -> PRODUCERS.remove(fields[1]).close(Duration.ZERO);
+            case "join" -> join(fields);
+            case "leave" -> MEMBERS.remove(fields[1]).close();
+            case "offset_as" -> PRODUCERS.get(fields[1]).sendOffsetsToTransaction(
+                Map.of(
+                    new TopicPartition(fields[3], Integer.parseInt(fields[4])),
+                    new OffsetAndMetadata(Long.parseLong(fields[5]))),
+                KNOWN.get(fields[2]));
             case "work" -> work(fields);
             case "consume" -> consume(fields);
             default -> throw new IllegalArgumentException(fields[0]);
@@ -113,6 +125,20 @@ public class TransactionShell {
             settings.put("heartbeat.interval.ms", "300"); // A member learns of a rebalance by its heartbeat.
         }
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    private static void join(String[] fields) {
+        KafkaConsumer<byte[], byte[]> member = consumer(fields[2], fields[4], fields[5]);
+        MEMBERS.put(fields[1], member);
+        member.subscribe(List.of(fields[3]));
+        long deadline = System.nanoTime() + DEADLINE.toNanos();
+        while (member.assignment().isEmpty()) {
+            member.poll(SHORT);
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("no partition was assigned");
+            }
+        }
+        KNOWN.put(fields[1], member.groupMetadata());
     }
 
     private static void work(String[] fields) throws Exception {

@@ -176,11 +176,42 @@ class TestTwoInstances:
 
 
 @pytest.mark.java
+@pytest.mark.mission("EXT-05")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_position_of_a_member_that_is_gone_is_refused(
+    java_4_3: TransactionShell, broker: ThreadBroker, topic: str, protocol: str
+) -> None:
+    """The producer is in order; who it speaks for has left, and another one has its partitions (KIP-447)."""
+    shell, group, member = java_4_3, f"group of {topic}", f"member of {topic}"
+    producer = JavaProducer(broker.bootstrap, f"of {topic}", shell=shell)
+    producer.begin()
+    producer.send(topic, 0, b"creates the topic")
+    producer.commit()
+    shell.ask("join", member, broker.bootstrap, topic, group, protocol)
+    producer.begin()
+    producer.send_offset_as(member, topic, 0, 1)
+    producer.commit()
+    assert committed_offset(broker.bootstrap, group, topic, 0) == 1
+    shell.ask("leave", member)
+    shell.ask("join", f"next {member}", broker.bootstrap, topic, group, protocol)
+    producer.begin()
+    producer.send(topic, 0, b"of a zombie")
+    with pytest.raises(JavaError) as refused:
+        producer.send_offset_as(member, topic, 0, 2)
+    assert refused.value.kind == "CommitFailedException"
+    producer.abort()
+    assert committed_offset(broker.bootstrap, group, topic, 0) == 1
+    assert read(broker.bootstrap, topic, 0, committed=True) == [b"creates the topic"]
+    shell.ask("leave", f"next {member}")
+    producer.close()
+
+
+@pytest.mark.java
 @pytest.mark.mission("TXN-18")
 def test_a_transaction_that_took_too_long_is_aborted_and_its_producer_fenced(
     shell: TransactionShell, broker: ThreadBroker, topic: str
 ) -> None:
-    producer = JavaProducer(broker.bootstrap, f"of {topic}", shell=shell, transaction_timeout_ms="500")
+    producer = JavaProducer(broker.bootstrap, f"of {topic}", shell=shell, transaction_timeout_ms="2000")
     producer.begin()
     producer.send(topic, 0, b"too late")
     producer.flush()
