@@ -8,6 +8,7 @@ Rules.  * A partition is read from its beginning when it is new, when its topic 
         * Once told to finish it owes every offset below the limit it was last told, and a look at every partition.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -82,6 +83,8 @@ class Consumer:
         self._topics = topics
         self._turns = 0
         self._finishing = False
+        self._finishing_since = math.inf
+        """Answers to what was asked before say nothing about how far there is to read."""
         self._positions: dict[TopicPartition, _Position] = {}
         self._session = _NEW_SESSION
         self._forgotten: list[tuple[TopicPartition, bytes]] = []
@@ -109,6 +112,7 @@ class Consumer:
 
     def finish(self) -> None:
         self._finishing = True
+        self._finishing_since = self._world.now()
         for position in self._positions.values():
             position.looked = False
 
@@ -240,7 +244,7 @@ class Consumer:
             )
         for place in list(self._positions):
             # What an incremental answer leaves out has not changed.
-            if place not in answered and self._finishing:
+            if place not in answered and since >= self._finishing_since:
                 self._positions[place].looked = True
 
     def _take_partition(self, place: TopicPartition, data: PartitionData, since: float) -> None:
@@ -253,7 +257,7 @@ class Consumer:
                 position.told = None  # The session may know an old epoch.
             return
         position.limit = data.last_stable_offset if self._tastes.committed else data.high_watermark
-        position.looked = self._finishing
+        position.looked = since >= self._finishing_since
         try:
             records, next_offset = records_of(data, position.offset, committed=self._tastes.committed)
         except CorruptBatchError as error:

@@ -97,6 +97,7 @@ class Session:
         self._given = 0
         self._transactions = 0
         self._is_stale = True
+        self._is_impatient = False
 
     @property
     def is_lost(self) -> bool:
@@ -194,11 +195,15 @@ class Session:
     async def _step_impatiently(self) -> None:
         """One that is not waited for: whatever leaves may arrive after the end of its transaction."""
         step = asyncio.create_task(self._step(), name=f"{self.name} impatient")
-        await self._runtime.tasks.sleep(self._runtime.dice.choice([0.0, 0.0005, 0.003]))
+        await self._runtime.tasks.sleep(self._runtime.dice.choice([0.0001, 0.0005, 0.003]))
+        self._is_impatient = True
         self._leader.disconnect()
         await step
+        self._is_impatient = False
 
     async def _back_off(self) -> None:
+        if self._is_impatient:
+            return
         await self._runtime.tasks.sleep(self._runtime.dice.uniform(*_BACK_OFF_SECONDS))
 
     # Coordinators

@@ -54,6 +54,9 @@ from semel.verify.world import Actor, World, watched
 GROUP: Final = "pipeline"
 SETTLE_SECONDS: Final = 120.0
 """How long after the last disturbance everything must be settled."""
+WORKERS_PROBABILITY = 0.7
+GROUP_PROBABILITY = 0.5
+"""Whether there are workers, and whether they share a group."""
 _TOPICS_SECONDS_MAX: Final = 60.0
 _BROKEN_SHOWN_MAX: Final = 5
 _AFTERMATH_SECONDS: Final = 0.5
@@ -135,7 +138,7 @@ class Story:
         self.admin = Admin(self.world, self.topics)
         self.seconds = self.dice.uniform(2.0, 8.0)
         self.writers = self._writers()
-        self.workers = self._workers() if self.dice.random() < 0.7 else []
+        self.workers = self._workers() if self.dice.random() < WORKERS_PROBABILITY else []
         self.readers = {
             f"reader{index}": Consumer(
                 self.world,
@@ -257,7 +260,7 @@ class Story:
         return writers
 
     def _workers(self) -> list[TransactionalWorker]:
-        in_group = self.dice.random() < 0.5
+        in_group = self.dice.random() < GROUP_PROBABILITY
         pipeline = Pipeline(
             inputs=self.inputs,
             outputs=self.outputs,
