@@ -140,6 +140,8 @@ class KafkaPythonReader(Reader):
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=SESSION_MS // 4,
+            # A leader that divides before it has heard of the topic gives nobody anything until it looks again.
+            metadata_max_age_ms=1000,
             enable_auto_commit=auto_commit_ms is not None,
             auto_commit_interval_ms=auto_commit_ms or 5000,
         )

@@ -470,9 +470,11 @@ class Both:
 
 
 def _is_passing(answer: Any) -> bool:
-    """Whether a code in it says to come back."""
+    """Whether a code in it says to come back, or a state that markers are on their way."""
     if isinstance(answer, list | tuple):
         return any(_is_passing(one) for one in answer)
+    if isinstance(answer, str):
+        return answer in ("PrepareCommit", "PrepareAbort")
     return isinstance(answer, ErrorCode) and answer in _RETRIED
 
 

@@ -26,9 +26,10 @@ Json = Any
 
 @pytest.fixture(scope="module")
 def definitions(kafka_home: KafkaHome) -> dict[str, Json]:
-    """Kafka's definitions by message name: JSON with comment lines."""
+    """Kafka's definitions by message name: JSON with comment lines. Those of Streams are its own affair."""
     found = {}
-    for jar in sorted((kafka_home.path / "lib").glob("kafka-*.jar")):
+    jars = sorted((kafka_home.path / "lib").glob("kafka-*.jar"))
+    for jar in (jar for jar in jars if not jar.name.startswith("kafka-streams")):
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
                 if re.fullmatch(r"common/message/\w+\.json", name):

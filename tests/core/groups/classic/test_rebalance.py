@@ -521,14 +521,14 @@ def test_every_generation_divides_all_partitions(
         gone, staying = members[size:], members[:size]
         if gone:
             world.leave(*gone)
-        # The leader first: others that say nothing new would be told the generation there is.
-        tickets = [world.join(one, names=(assignor,), metadata=wants[one]) for one in staying[:1]]
-        for _ in range(size - len(staying)):
+        # Newcomers have their ids before anybody joins: the generation waits for them.
+        coming = [world.member_id(names=(assignor,)) for _ in range(size - len(staying))]
+        for member_id in coming:
             some = [one for one in topics if dice.random() < 0.7]  # type: ignore[attr-defined]  # A Random.
-            wanted = subscription(*(some or topics))
-            member_id = world.member_id(names=(assignor,))
-            wants[member_id] = wanted
-            tickets.append(world.join(member_id, names=(assignor,), metadata=wanted))
+            wants[member_id] = subscription(*(some or topics))
+        # The leader first: others that say nothing new would be told the generation there is.
+        first = [*staying[:1], *coming]
+        tickets = [world.join(one, names=(assignor,), metadata=wants[one]) for one in first]
         tickets += [world.join(one, names=(assignor,), metadata=wants[one]) for one in staying[1:]]
         world.pass_time(2 * DELAY_MS)
         answers = [world.joined(ticket) for ticket in tickets]

@@ -18,8 +18,8 @@ from semel.core.groups.assignors.members import Assignment, Member, Topics, subs
 from semel.core.groups.assignors.sticky_equal import EqualAssignment
 from semel.core.groups.assignors.sticky_general import GeneralAssignment
 from semel.core.groups.assignors.sticky_state import NO_GENERATION, Claim, RackMap, settle
+from semel.core.groups.assignors.sticky_user_data import StickyTopicAssignment, StickyUserData
 from semel.core.wire import plain
-from semel.core.wire.messages.sticky_user_data import StickyTopicAssignment, StickyUserData
 from semel.errors import WireError
 from semel.types import TopicPartition
 
