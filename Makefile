@@ -47,9 +47,10 @@ format: install
 	$(BIN)/ruff format src tests tools
 	$(BIN)/ruff check --fix src tests tools
 
-bench: install peers ## measurements beside the peers, written to docs/benchmarks.md and docs/benchmarks-broker.md
+bench: install peers ## measurements beside the peers, written to docs/benchmarks*.md
 	$(BIN)/python -m semel.bench --write docs/benchmarks.md
-	$(BIN)/python -m semel.bench broker --write docs/benchmarks-broker.md
+	for what in broker groups cleaner transactions; do \
+	  $(BIN)/python -m semel.bench $$what --write docs/benchmarks-$$what.md || exit 1; done
 
 campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md

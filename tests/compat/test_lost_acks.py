@@ -64,7 +64,7 @@ def test_a_retry_of_the_client_s_own_is_one_copy_whoever_failed(
         fate = Fate.LATE_COPY  # It never gives up by itself, so let the link do it, with a copy under way.
     with FaultProxy(broker.bootstrap, at(PRODUCE, {0: fate})) as proxy:
         client.produce(proxy.bootstrap, topic, [sent], lossy=True)
-        assert proxy.count(PRODUCE) == 2
+        assert proxy.count(PRODUCE) >= 2, "sent again: on a slow machine perhaps more than once"
     assert copies(broker.directory, topic) == {sent.value: 1}
 
 

@@ -254,14 +254,14 @@ def test_readers_of_committed_records_see_the_same(both: Both) -> None:
         both.read(place, committed=committed)
         both.latest(place, committed=committed)
     both.end(second, commit=False, version=5)
-    time.sleep(0.2)  # Kafka writes markers beside the answer, and nothing tells when.
-    both.describe("read-2")
+    both.describe("read-2")  # Kafka writes markers beside the answer: wait for them.
     code, last_stable, high_watermark, *_rest = both.read(place, committed=True)
     assert (code, last_stable, high_watermark) == (OK, 0, 4)  # The first one is still open, from offset 0.
     for offset in range(4):
         both.read(place, offset, committed=True)
     both.end(first, commit=True, version=5)
     both.end(first, commit=False, version=5)
+    both.describe("read-1", "read-2")
     for offset in range(6):
         for committed in (True, False):
             both.read(place, offset, committed=committed)
@@ -299,6 +299,7 @@ def test_what_takes_too_long_is_aborted(both: Both) -> None:
     assert both.end(v2, commit=False, version=5)[0] == OK
     assert both.produce(v2, ("time", 1), version=12)[0][0] == OK
     both.end(v2, commit=True, version=5)
+    both.describe("time-1", "time-2")
     both.read(("time", 1), committed=True)
 
 
