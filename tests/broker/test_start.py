@@ -1,9 +1,11 @@
-"""A start that fails costs nothing: the directory is free again, and as trustworthy as before.
+"""A start that fails costs nothing: the directory is free again, and as trustworthy as before. One that works is light.
 
 Method: a port that is taken, on the simulated network and disk; then the same directory on a free one.
 """
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -125,3 +127,14 @@ def test_settings_without_effect_are_named_once(caplog: pytest.LogCaptureFixture
     simulation.run(main())
     said = [record.getMessage() for record in caplog.records if "without effect" in record.getMessage()]
     assert said == ["set, kept, and without effect here: broker.rack, num.io.threads"]
+
+
+def test_a_broker_starts_without_what_only_groups_and_transactions_need() -> None:
+    """A start is mostly imports; these come with the first group, or the first transactional id."""
+    program = (
+        "import sys\nimport semel.broker.app\n"
+        "print([name for name in sys.modules if name in "
+        "('semel.core.groups.shard', 'semel.core.transactions.coordinator.shard', 'numpy', 'numba')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -24,6 +24,8 @@ from semel.net.inbound import InboundConnection
 from semel.net.reply import Reply
 
 _HANDLERS: Final = "semel.broker.handlers."
+_SHARDS: Final = ("semel.core.groups.shard", "semel.core.transactions.coordinator.shard")
+"""What the coordinators import with their first shard."""
 SERVED: Final[dict[ApiKey, str]] = {
     ApiKey.PRODUCE: "produce",
     ApiKey.FETCH: "fetch",
@@ -81,9 +83,9 @@ _Handle = Callable[..., Response | Awaitable[Response | None] | None]
 
 
 def import_handlers() -> None:
-    """Import every handler now, for processes where a late import on another thread would be trouble."""
-    for module in SERVED.values():
-        importlib.import_module(_HANDLERS + module)
+    """Import every handler and what they lead to now, for processes where a late import on another thread would be trouble."""
+    for module in (*(_HANDLERS + module for module in SERVED.values()), *_SHARDS):
+        importlib.import_module(module)
 
 
 class _Route:

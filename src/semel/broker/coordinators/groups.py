@@ -4,11 +4,12 @@ Role.   Handlers of every group API call `ask` with the group's id and an operat
 Flow.   handler -> ask -> host -> shard; the answer comes back at once or is awaited.
 Rules.  * Settings that change while the broker runs reach every shard.
         * Offsets of topics that were deleted follow them.
+        * What a shard is made of is imported with the first one: a broker without groups starts without it.
 """
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
 from semel.broker.config import BrokerConfig
 from semel.broker.coordinators.host import CoordinatorHost
@@ -17,14 +18,16 @@ from semel.broker.coordinators.tickets import answered
 from semel.broker.partitions import Partitions
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Ticket
-from semel.core.groups.consumer.assignors import assignor_names
+from semel.core.groups.consumer.assignor_names import assignor_names
 from semel.core.groups.group import GroupOutcome, Groups, GroupSettings
 from semel.core.groups.rows import GROUP_ROW_TIMES, GROUP_ROWS, OFFSETS_TOPIC
-from semel.core.groups.shard import GroupShard
 from semel.core.records.compression import Compression
 from semel.core.wire.message import Response
 from semel.errors import ConfigError, ErrorCode
 from semel.runtime.bundle import Runtime
+
+if TYPE_CHECKING:
+    from semel.core.groups.shard import GroupShard
 
 R = TypeVar("R", bound=Response)
 _MINUTE_MS: Final = 60_000
@@ -71,7 +74,9 @@ class GroupCoordinator:
         """What governs groups now."""
         return self._settings
 
-    def _make_shard(self, _index: int) -> GroupShard:
+    def _make_shard(self, _index: int) -> "GroupShard":
+        from semel.core.groups.shard import GroupShard
+
         image = self._store.image
         return GroupShard(Groups(image, self._settings, own_settings=image.group_configs))
 
@@ -97,7 +102,7 @@ class GroupCoordinator:
     def ask(
         self,
         group_id: str,
-        operation: Callable[[GroupShard, Ticket, int], GroupOutcome],
+        operation: "Callable[[GroupShard, Ticket, int], GroupOutcome]",
         expected: type[R],
         refused: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
@@ -105,7 +110,7 @@ class GroupCoordinator:
         return answered(self.host.ask(group_id, operation), expected, refused)
 
 
-def _topics_gone(shard: GroupShard, now_ms: int) -> GroupOutcome:
+def _topics_gone(shard: "GroupShard", now_ms: int) -> GroupOutcome:
     shard.topics_gone(now_ms)
     return GroupOutcome()
 

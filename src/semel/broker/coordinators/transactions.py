@@ -7,12 +7,13 @@ Flow.   handler -> ask -> host -> shard; once a transaction's end is committed, 
 Rules.  * FindCoordinator makes the topic. Without it nobody's coordinator is here: NOT_COORDINATOR.
         * Producer ids are fetched before they run out; the shard never waits for one.
         * Settings that change while the broker runs reach every shard.
+        * What a shard is made of is imported with the first one: a broker without transactions starts without it.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from semel.broker.config import BrokerConfig
 from semel.broker.coordinators.groups import GroupCoordinator
@@ -25,7 +26,6 @@ from semel.broker.producer_ids import ProducerIds
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Outcome, Ticket
 from semel.core.transactions.coordinator.decision import Decision, SendMarkers, TransactionSettings
-from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.rows import FORMAT, ROW_TIMES, TOPIC
 from semel.core.transactions.transaction import TRANSACTIONS_V2
 from semel.core.wire.message import Response
@@ -33,6 +33,9 @@ from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRes
 from semel.errors import ErrorCode, LogError
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
+
+if TYPE_CHECKING:
+    from semel.core.transactions.coordinator.shard import TransactionShard
 
 R = TypeVar("R", bound=Response)
 _logger = logging.getLogger(__name__)
@@ -87,7 +90,9 @@ class TransactionCoordinator:
             row_times=ROW_TIMES,
         )
 
-    def _make_shard(self, _index: int) -> TransactionShard:
+    def _make_shard(self, _index: int) -> "TransactionShard":
+        from semel.core.transactions.coordinator.shard import TransactionShard
+
         return TransactionShard(self._settings, self)
 
     @property
@@ -132,7 +137,7 @@ class TransactionCoordinator:
     def ask(
         self,
         transactional_id: str,
-        operation: Callable[[TransactionShard, Ticket, int], Outcome[SendMarkers]],
+        operation: "Callable[[TransactionShard, Ticket, int], Outcome[SendMarkers]]",
         expected: type[R],
         refused: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
@@ -155,7 +160,7 @@ class TransactionCoordinator:
             return [ErrorCode.NOT_COORDINATOR] * len(partitions)
         codes: list[ErrorCode] = []
 
-        def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome[SendMarkers]:
+        def decide(shard: "TransactionShard", ticket: Ticket, now_ms: int) -> Outcome[SendMarkers]:
             decision = _NOTHING_DECIDED
             if not transactional_id:
                 codes[:] = [ErrorCode.INVALID_REQUEST] * len(partitions)
@@ -185,7 +190,7 @@ class TransactionCoordinator:
         that follows without waiting may rely on."""
         found = [ErrorCode.NOT_COORDINATOR]
 
-        def look(shard: TransactionShard, _now_ms: int) -> Outcome[SendMarkers]:
+        def look(shard: "TransactionShard", _now_ms: int) -> Outcome[SendMarkers]:
             found[:] = shard.verify(transactional_id, producer_id, producer_epoch, [partition])
             return Outcome()
 

@@ -10,7 +10,8 @@ import pytest
 from consumer_kit import CALLER, GROUP, REBALANCE_MS, SESSION_MS, World
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.classic.group import ClassicGroup
-from semel.core.groups.consumer.assignors import assignor_names
+from semel.core.groups.consumer.assignor_names import NAMES, assignor_names
+from semel.core.groups.consumer.assignors import ASSIGNORS
 from semel.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -193,6 +194,7 @@ def _classic_beat(
 
 def test_assignors_go_by_name_or_by_kafkas_class() -> None:
     prefix = "org.apache.kafka.coordinator.group.assignor."
+    assert set(NAMES) == set(ASSIGNORS)
     assert assignor_names([f"{prefix}RangeAssignor", "uniform"]) == ("range", "uniform")
     with pytest.raises(ConfigError, match="sticky is no assignor of this broker; it has uniform, range"):
         assignor_names(["uniform", "sticky"])

@@ -10,14 +10,14 @@ Rules.  * Every partition of a subscribed topic goes to exactly one of its subsc
           topics with equally many partitions are cut alike. It does not look at what members have.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from semel.core.groups.assignors.java_order import sort_key, string_hash
+from semel.core.groups.consumer.assignor_names import RANGE, UNIFORM
 from semel.core.groups.consumer.assignor_spec import Assigned, GroupSpec, MemberSpec
 from semel.core.groups.consumer.balancing import assign_mixed
 from semel.core.groups.consumer.java_order import copied_capacity, in_table_order, int_hash, uuid_hash
-from semel.errors import ConfigError
 
 Assignor = Callable[[GroupSpec], dict[str, Assigned]]
 
@@ -112,17 +112,4 @@ def assign_range(spec: GroupSpec) -> dict[str, Assigned]:
     return assigned
 
 
-ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
-_CLASSES: Final = "org.apache.kafka.coordinator.group.assignor."
-_BY_CLASS: Final = {f"{_CLASSES}UniformAssignor": "uniform", f"{_CLASSES}RangeAssignor": "range"}
-
-
-def assignor_names(configured: Iterable[str]) -> tuple[str, ...]:
-    """The assignors `group.consumer.assignors` names, by name or by Kafka's class; one we do not have is an error."""
-    names = [_BY_CLASS.get(name, name) for name in configured]
-    unknown = [name for name in names if name not in ASSIGNORS]
-    if unknown:
-        raise ConfigError(
-            f"group.consumer.assignors: {unknown[0]} is no assignor of this broker; it has {', '.join(ASSIGNORS)}"
-        )
-    return tuple(names)
+ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: assign_uniform, RANGE: assign_range}
