@@ -8,6 +8,7 @@ Rules.  * An instance that was fenced, or that vanished, is followed by a new on
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Final
 
 from semel.runtime.bundle import Runtime
@@ -22,7 +23,7 @@ _RECORDS_MAX: Final = 3
 _STEPS_MAX: Final = 4
 
 
-class TransactionalActor:
+class TransactionalActor(ABC):
     """Instances of one transactional id, one after the other, in one place."""
 
     def __init__(self, world: World, name: str, transactional_id: str, manners: Manners) -> None:
@@ -44,9 +45,9 @@ class TransactionalActor:
             session.leave()
             await runtime.tasks.sleep(runtime.dice.uniform(*_REST_SECONDS))
 
+    @abstractmethod
     async def work(self, session: Session, runtime: Runtime) -> None:
         """Until the instance is lost or vanishes."""
-        raise NotImplementedError
 
     def freeze(self, seconds: float) -> None:
         """Stand still."""
