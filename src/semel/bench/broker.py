@@ -10,7 +10,6 @@ Rules.  * Both brokers have warmed up on a workload before its first round count
         * Everything written lies in one temporary directory that is removed at the end, however it ends.
 """
 
-import argparse
 import contextlib
 import shutil
 import signal
@@ -23,7 +22,8 @@ from typing import Final
 
 from semel.bench import broker_lives as lives
 from semel.bench import kafka_peer
-from semel.bench.broker_figures import Figure, Target, as_json, figure, page, summary, table
+from semel.bench.beside_kafka import options_of, parser_of, write_page
+from semel.bench.broker_figures import Figure, Target, figure, summary, table
 from semel.bench.broker_load import ProduceFrame, Wire, produce_small, records_of, small_requests
 from semel.bench.broker_workloads import (
     KAFKA,
@@ -38,12 +38,10 @@ from semel.bench.broker_workloads import (
     workloads,
 )
 from semel.bench.idempotence_cost import judge_and_record_seconds
-from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
-from semel.bench.plot import ratio_plot
+from semel.bench.measure import PAIRS_DEFAULT
 from semel.bench.processes import SemelProcess, cpu_seconds, pid_of, resident_bytes
 from semel.core.records.build import load_kernels
 from semel.errors import SemelError
-from semel.runtime.environment import environment
 
 _QUICK_PAIRS: Final = 2
 _NOTES: Final = (
@@ -182,7 +180,7 @@ def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object])
 
 def main(arguments: Sequence[str]) -> int:
     """`python -m semel.bench broker`."""
-    options = _options(arguments)
+    options = options_of(parser_of("broker", "the broker"), arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     scale = QUICK if options.quick else Scale(lives=pairs)
     # A kill must end the brokers too, and remove what they wrote.
@@ -198,39 +196,5 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, before)
     print(summary(figures))
     if options.write is not None:
-        _write(options.write, figures, pairs)
+        write_page(options.write, figures, f"python -m semel.bench broker --pairs {pairs}", _NOTES)
     return 0
-
-
-def _write(path: Path, figures: Sequence[Figure], pairs: int) -> None:
-    where = environment(f"python -m semel.bench broker --pairs {pairs}")
-    plot = path.with_suffix(".svg")
-    plot.write_text(ratio_plot(figures, "Semel ÷ Apache Kafka"), encoding="utf-8")
-    path.with_suffix(".json").write_text(as_json(figures, where, _NOTES), encoding="utf-8")
-    text = page(figures, where, _NOTES, kafka_version=kafka_peer.DEFAULT_VERSION, plot=plot.name)
-    path.write_text(text, encoding="utf-8")
-    print(f"written to {path}, {plot} and {path.with_suffix('.json')}", file=sys.stderr)
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m semel.bench broker",
-        description="Measure the broker beside Apache Kafka, in interleaved rounds.",
-        epilog="Example: python -m semel.bench broker --pairs 7 --write docs/benchmarks-broker.md",
-    )
-    parser.add_argument("--pairs", type=int, help=f"rounds per workload, default {PAIRS_DEFAULT}")
-    parser.add_argument(
-        "--quick", action="store_true", help="little work, few rounds: a first look, not to be published"
-    )
-    parser.add_argument("--directory", type=Path, help="where both brokers keep their data while it runs")
-    parser.add_argument(
-        "--write", type=Path, metavar="PAGE.md", help="write the page, its plot and its figures"
-    )
-    options = parser.parse_args(arguments)
-    if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
-        parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
-    if options.write is not None and options.write.suffix != ".md":
-        parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
-    if options.quick and options.write is not None:
-        parser.error("--quick figures are not for a page; leave out --quick or --write")
-    return options

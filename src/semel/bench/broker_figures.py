@@ -14,7 +14,7 @@ from semel.bench.measure import BenchError, Estimate, coverage, estimate
 from semel.bench.report import number_text
 from semel.runtime.environment import Environment
 
-_HEADER: Final = """\
+HEADER: Final = """\
 # The broker beside Apache Kafka
 
 Written by `python -m semel.bench broker --write docs/benchmarks-broker.md`; do not edit. Both brokers ran on this
@@ -123,7 +123,7 @@ def page(
     *,
     kafka_version: str,
     plot: str,
-    header: str = _HEADER,
+    header: str = HEADER,
 ) -> str:
     """The whole page. `header` names `{version}` and `{plot}`."""
     text = header.format(version=kafka_version, plot=plot)

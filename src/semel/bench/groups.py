@@ -9,7 +9,6 @@ Rules.  * One driver for both brokers: members on plain sockets (`group_load`), 
         * Both brokers have warmed up on a workload before its first round counts.
 """
 
-import argparse
 import contextlib
 import shutil
 import signal
@@ -22,17 +21,16 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench import kafka_peer
+from semel.bench.beside_kafka import options_of, parser_of, write_page
 from semel.bench.broker_clients import PARTITIONS, confluent_consume_in_group, confluent_produce
-from semel.bench.broker_figures import Figure, Target, as_json, figure, page, summary, table
+from semel.bench.broker_figures import Figure, Target, figure, summary, table
 from semel.bench.broker_load import Load, ProduceFrame, Wire, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples, Side, Workload, measure
 from semel.bench.group_load import WireGroup, await_coordinator, commit, join_to_first_record
-from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
-from semel.bench.plot import ratio_plot
+from semel.bench.measure import PAIRS_DEFAULT
 from semel.bench.processes import BrokerProcess, SemelProcess
 from semel.core.records.build import load_kernels
 from semel.errors import SemelError
-from semel.runtime.environment import environment
 
 _QUICK_PAIRS: Final = 2
 _SETTINGS: Final = {
@@ -257,7 +255,7 @@ def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object])
 
 def main(arguments: Sequence[str]) -> int:
     """`python -m semel.bench groups`."""
-    options = _options(arguments)
+    options = options_of(parser_of("groups", "consumer groups"), arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     # A kill must end the brokers too, and remove what they wrote.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -274,41 +272,7 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, before)
     print(summary(figures))
     if options.write is not None:
-        _write(options.write, figures, pairs)
+        write_page(
+            options.write, figures, f"python -m semel.bench groups --pairs {pairs}", _NOTES, header=_HEADER
+        )
     return 0
-
-
-def _write(path: Path, figures: Sequence[Figure], pairs: int) -> None:
-    where = environment(f"python -m semel.bench groups --pairs {pairs}")
-    plot = path.with_suffix(".svg")
-    plot.write_text(ratio_plot(figures, "Semel ÷ Apache Kafka"), encoding="utf-8")
-    path.with_suffix(".json").write_text(as_json(figures, where, _NOTES), encoding="utf-8")
-    text = page(
-        figures, where, _NOTES, kafka_version=kafka_peer.DEFAULT_VERSION, plot=plot.name, header=_HEADER
-    )
-    path.write_text(text, encoding="utf-8")
-    print(f"written to {path}, {plot} and {path.with_suffix('.json')}", file=sys.stderr)
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m semel.bench groups",
-        description="Measure consumer groups beside Apache Kafka, in interleaved rounds.",
-        epilog="Example: python -m semel.bench groups --pairs 7 --write docs/benchmarks-groups.md",
-    )
-    parser.add_argument("--pairs", type=int, help=f"rounds per workload, default {PAIRS_DEFAULT}")
-    parser.add_argument(
-        "--quick", action="store_true", help="little work, few rounds: a first look, not to be published"
-    )
-    parser.add_argument("--directory", type=Path, help="where both brokers keep their data while it runs")
-    parser.add_argument(
-        "--write", type=Path, metavar="PAGE.md", help="write the page, its plot and its figures"
-    )
-    options = parser.parse_args(arguments)
-    if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
-        parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
-    if options.write is not None and options.write.suffix != ".md":
-        parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
-    if options.quick and options.write is not None:
-        parser.error("--quick figures are not for a page; leave out --quick or --write")
-    return options

@@ -11,7 +11,6 @@ Rules.  * One driver for both brokers: producers on plain sockets (`transaction_
           the other, which is measured right after it. Unlike *Semel ÷ Kafka* it is not taken inside one round.
 """
 
-import argparse
 import contextlib
 import shutil
 import signal
@@ -23,13 +22,13 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench import kafka_peer, transactional_ids
+from semel.bench.beside_kafka import options_of, parser_of, write_page
 from semel.bench.broker_clients import PARTITIONS
-from semel.bench.broker_figures import Figure, Target, as_json, figure, page, summary, table
+from semel.bench.broker_figures import Figure, Target, figure, summary, table
 from semel.bench.broker_load import Load, ProduceFrame, Wire, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples, Side, Workload, fresh_topic, measure
 from semel.bench.group_load import await_coordinator
-from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
-from semel.bench.plot import ratio_plot
+from semel.bench.measure import PAIRS_DEFAULT
 from semel.bench.processes import BrokerProcess, SemelProcess
 from semel.bench.transaction_clients import (
     confluent_copy,
@@ -40,7 +39,6 @@ from semel.bench.transaction_clients import (
 from semel.bench.transaction_load import V1, V2, Mixed, await_transactions, fill_with_aborted, scan, transact
 from semel.core.records.build import load_kernels
 from semel.errors import SemelError
-from semel.runtime.environment import environment
 
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -361,7 +359,13 @@ def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object])
 
 def main(arguments: Sequence[str]) -> int:
     """`python -m semel.bench transactions`."""
-    options = _options(arguments)
+    parser = parser_of("transactions", "transactions")
+    parser.add_argument(
+        "--million", action="store_true", help="introduce a million transactional ids too: half an hour more"
+    )
+    options = options_of(parser, arguments)
+    if options.quick and options.million:
+        parser.error("--quick is not for a million ids; leave one of them out")
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     scale = QUICK if options.quick else Scale()
     if options.million:
@@ -379,44 +383,6 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, before)
     print(summary(figures))
     if options.write is not None:
-        _write(options.write, figures, pairs, million=options.million)
+        command = f"python -m semel.bench transactions --pairs {pairs}" + " --million" * options.million
+        write_page(options.write, figures, command, _NOTES, header=_HEADER)
     return 0
-
-
-def _write(path: Path, figures: Sequence[Figure], pairs: int, *, million: bool) -> None:
-    where = environment(f"python -m semel.bench transactions --pairs {pairs}" + " --million" * million)
-    plot = path.with_suffix(".svg")
-    plot.write_text(ratio_plot(figures, "Semel ÷ Apache Kafka"), encoding="utf-8")
-    path.with_suffix(".json").write_text(as_json(figures, where, _NOTES), encoding="utf-8")
-    text = page(
-        figures, where, _NOTES, kafka_version=kafka_peer.DEFAULT_VERSION, plot=plot.name, header=_HEADER
-    )
-    path.write_text(text, encoding="utf-8")
-    print(f"written to {path}, {plot} and {path.with_suffix('.json')}", file=sys.stderr)
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m semel.bench transactions",
-        description="Measure transactions beside Apache Kafka, in interleaved rounds.",
-        epilog="Example: python -m semel.bench transactions --pairs 7 --write docs/benchmarks-transactions.md",
-    )
-    parser.add_argument("--pairs", type=int, help=f"rounds per workload, default {PAIRS_DEFAULT}")
-    parser.add_argument(
-        "--quick", action="store_true", help="little work, few rounds: a first look, not to be published"
-    )
-    parser.add_argument(
-        "--million", action="store_true", help="introduce a million transactional ids too: half an hour more"
-    )
-    parser.add_argument("--directory", type=Path, help="where both brokers keep their data while it runs")
-    parser.add_argument(
-        "--write", type=Path, metavar="PAGE.md", help="write the page, its plot and its figures"
-    )
-    options = parser.parse_args(arguments)
-    if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
-        parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
-    if options.write is not None and options.write.suffix != ".md":
-        parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
-    if options.quick and (options.write is not None or options.million):
-        parser.error("--quick figures are not for a page, nor for a million ids; leave it out")
-    return options
