@@ -34,6 +34,7 @@ def warm() -> None:
     from semel.core.records import compact_kernels, kernels, write_kernels
 
     kernels.scan_kernel()
+    kernels.survey_kernel()
     kernels.fill_kernel()
     write_kernels.plan_kernel()
     write_kernels.write_kernel()

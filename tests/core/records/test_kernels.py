@@ -7,17 +7,19 @@ the cache. Damage beside guard pages is in test_fuzz.py.
 import random
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import config, types
 from numba.core import caching
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 
 from records_kit import damaged, header_of, random_inputs
-from semel.core.records import kernels, memory, varint
+from semel.core.records import compact_kernels, kernels, memory, varint, write_kernels
 from semel.core.records.batch import read_header
 from semel.core.records.build import RecordFacts, build_batch, records_section, survey_in_python
 from semel.core.records.memory import (
@@ -158,3 +160,36 @@ def test_kernels_are_kept_where_the_shell_says(tmp_path: Path, monkeypatch: pyte
 def test_nowhere_to_keep_kernels_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
     assert compiled(_double, LONG(LONG), HERE)(21) == 42
+
+
+def _modules_of(function: FunctionType) -> set[str]:
+    """The modules of a function and of every helper that is compiled into it."""
+    functions, to_see = {function}, [function]
+    while to_see:
+        seen = to_see.pop()
+        known = [seen.__globals__[name] for name in seen.__code__.co_names if name in seen.__globals__]
+        inside = [vars(module) for module in known if isinstance(module, ModuleType)]
+        known += [names[name] for names in inside for name in seen.__code__.co_names if name in names]
+        helpers = {helper.py_func for helper in known if isinstance(helper, Dispatcher)} - functions
+        functions |= helpers
+        to_see += helpers
+    return {found.__module__ for found in functions}
+
+
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        (kernels, "_scan"),
+        (kernels, "_survey"),
+        (kernels, "_fill"),
+        (write_kernels, "_plan"),
+        (write_kernels, "_write"),
+        (compact_kernels, "_note"),
+        (compact_kernels, "_sieve"),
+        (compact_kernels, "_entries"),
+    ],
+)
+def test_a_cached_kernel_is_known_by_all_that_it_is_made_of(module: Any, function: str) -> None:
+    """A helper that changed in a module nobody listed would go on being served from the cache as it was."""
+    listed = {source.__name__ for source in module._sources()}
+    assert _modules_of(getattr(module, function)) <= listed

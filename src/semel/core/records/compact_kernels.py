@@ -10,22 +10,17 @@ Rules.  * A piece is gone through batch by batch until one needs more than bytes
           by someone who tries. The table has room for a number of keys that is fixed when it is made.
         * Records that stay are copied as they are. Only a batch that gets a delete horizon is encoded anew, because its
           timestamps count from there.
-Elsewhere. Transactions, compression and files: `log.compaction`. Compiling and memory access: `memory`.
+Elsewhere. Transactions, compression and files: `log.compaction`. Compiling and memory access: `memory`, `big_endian`,
+        `checksum`, `siphash`.
 """
 
 import sys
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import llvmlite.ir as ir
 import numpy as np
-from llvmlite.binding import get_host_cpu_features, get_process_triple
-from numba import config
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from semel.core.records import flaws, kernels, memory, varint
+from semel.core.records import big_endian, checksum, flaws, kernels, memory, siphash, varint
 from semel.core.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -38,6 +33,8 @@ from semel.core.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from semel.core.records.big_endian import int_at, long_at, set_int_at, set_long_at, set_short_at, short_at
+from semel.core.records.checksum import crc_32c, crc_tables
 from semel.core.records.key_offsets import SLOT_BYTES, IndexEntry, KeyOffsets, Progress, Sieving, Stop
 from semel.core.records.memory import (
     BYTES,
@@ -48,7 +45,6 @@ from semel.core.records.memory import (
     copy,
     helper,
     load_byte,
-    load_int,
     load_long,
     put,
     scratch,
@@ -57,6 +53,7 @@ from semel.core.records.memory import (
     take,
     width,
 )
+from semel.core.records.siphash import hash_128
 from semel.types import NO_TIMESTAMP, BytesLike
 
 _NEEDS_MORE: Final = COMPRESSION_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
@@ -113,24 +110,7 @@ def entries_kernel() -> Kernel:
 
 
 def _sources() -> tuple[Any, ...]:
-    return sys.modules[__name__], kernels, memory, flaws, varint
-
-
-@cache
-def _crc_tables() -> "np.ndarray[Any, Any]":
-    """CRC-32C by eight bytes at a time: eight tables of 256 longs."""
-    polynomial = 0x82F63B78
-    first = []
-    for byte in range(256):
-        crc = byte
-        for _bit in range(8):
-            crc = (crc >> 1) ^ (polynomial if crc & 1 else 0)
-        first.append(crc)
-    tables = [first]
-    for _table in range(7):
-        before = tables[-1]
-        tables.append([(crc >> 8) ^ first[crc & 0xFF] for crc in before])
-    return np.array(tables, np.int64)
+    return sys.modules[__name__], kernels, memory, big_endian, checksum, siphash, flaws, varint
 
 
 class CompiledKeyOffsets(KeyOffsets):
@@ -139,7 +119,7 @@ class CompiledKeyOffsets(KeyOffsets):
     def __init__(self, *, bytes_max: int, load_factor: float, keys_expected: int, secret: bytes) -> None:
         slots = max(16, min(bytes_max // SLOT_BYTES, 2 * keys_expected + 16))
         self._table = np.zeros(slots * (SLOT_BYTES // 8), np.int64)
-        self._crc = _crc_tables()
+        self._crc = crc_tables()
         self._marks = np.zeros(0, np.uint8)
         self._state = np.zeros(_STATE_SLOTS, np.int64)
         self._walk = np.zeros(_WALK_SLOTS, np.int64)
@@ -239,9 +219,9 @@ def _note(data: Any, position: int, end: int, start_offset: int, hard: int, stat
         if stop != _END or size == 0:
             break
         at = start + position
-        base_offset = _long_at(at)
+        base_offset = long_at(at)
         record = at + HEADER_SIZE
-        for _ in range(_int_at(at + _AT_COUNT)):
+        for _ in range(int_at(at + _AT_COUNT)):
             length, record = take(record)
             record_end = record + length
             _timestamp, record = take(record + 1)
@@ -256,7 +236,7 @@ def _note(data: Any, position: int, end: int, start_offset: int, hard: int, stat
             record = record_end
         if stop == _FULL:
             break
-        last_offset = base_offset + _int_at(at + _AT_DELTA)
+        last_offset = base_offset + int_at(at + _AT_DELTA)
         if last_offset >= start_offset and last_offset > load_long(state + 8 * _LATEST):
             store_long(state + 8 * _LATEST, last_offset)
         position += size
@@ -277,7 +257,7 @@ def _sieve(data: Any, position: int, end: int, hard: int, state: int) -> int:
         if stop != _END or size == 0:
             break
         at = start + position
-        count = _int_at(at + _AT_COUNT)
+        count = int_at(at + _AT_COUNT)
         if used + size + _GROWTH_MAX * count > target_size:
             stop = _ROOM
             break
@@ -304,22 +284,22 @@ def _next_batch(at: int, end: int, hard: int, state: int, found: int) -> tuple[i
     """(END, size) of a batch that is proven; (END, 0) where no whole one is; why not to go on, else."""
     if end - at < HEADER_SIZE:
         return _END, 0
-    size = LOG_OVERHEAD + _int_at(at + _AT_LENGTH)
+    size = LOG_OVERHEAD + int_at(at + _AT_LENGTH)
     if size < HEADER_SIZE or load_byte(at + _AT_MAGIC) != MAGIC:
         return _DAMAGED, 0
     if size > end - at:
         return _END, 0
-    if _short_at(at + ATTRIBUTES_POSITION) & hard != 0:
+    if short_at(at + ATTRIBUTES_POSITION) & hard != 0:
         return _HARD, 0
-    if hard != 0 and _crc(at + ATTRIBUTES_POSITION, at + size, load_long(state + 8 * _CRC_TABLE)) != (
-        _int_at(at + CRC_POSITION) & _LOW_32
+    if hard != 0 and crc_32c(at + ATTRIBUTES_POSITION, at + size, load_long(state + 8 * _CRC_TABLE)) != (
+        int_at(at + CRC_POSITION) & _LOW_32
     ):
         return _DAMAGED, 0
-    delta = _int_at(at + _AT_DELTA)
+    delta = int_at(at + _AT_DELTA)
     if delta < 0:
         return _DAMAGED, 0
-    kernels._scan_records(
-        at + HEADER_SIZE, at + size, _int_at(at + _AT_COUNT), delta, _long_at(at + _AT_BASE_TIME), 1, 0, found
+    kernels.scan_records(
+        at + HEADER_SIZE, at + size, int_at(at + _AT_COUNT), delta, long_at(at + _AT_BASE_TIME), 1, 0, found
     )
     if load_long(found + 8 * _FLAW) != 0:
         return _DAMAGED, 0
@@ -329,9 +309,9 @@ def _next_batch(at: int, end: int, hard: int, state: int, found: int) -> tuple[i
 @helper
 def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tuple[int, int]:
     """(records kept, bytes written)."""
-    attributes = _short_at(at + ATTRIBUTES_POSITION)
-    base_offset = _long_at(at)
-    base_timestamp = _long_at(at + _AT_BASE_TIME)
+    attributes = short_at(at + ATTRIBUTES_POSITION)
+    base_offset = long_at(at)
+    base_timestamp = long_at(at + _AT_BASE_TIME)
     latest = load_long(state + 8 * _LATEST)
     has_horizon = attributes & DELETE_HORIZON_BIT != 0
     tombstones_stay = not has_horizon or load_long(state + 8 * _NOW) < base_timestamp
@@ -358,7 +338,7 @@ def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tup
             impossible += base_timestamp + timestamp_delta < NO_TIMESTAMP
         record = record_end
     if kept == 0:
-        if not _is_kept_when_empty(state, base_offset + _int_at(at + _AT_DELTA)):
+        if not _is_kept_when_empty(state, base_offset + int_at(at + _AT_DELTA)):
             return 0, 0
         _write_empty(at, target, attributes)
         _write_crc(target, HEADER_SIZE, state)
@@ -372,13 +352,13 @@ def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tup
         shift = base_timestamp - load_long(state + 8 * _HORIZON)
     written = HEADER_SIZE + _copy_records(at + HEADER_SIZE, count, marks, target + HEADER_SIZE, shift)
     copy(target, at, HEADER_SIZE)
-    _store_int(target + _AT_LENGTH, written - LOG_OVERHEAD)
-    _store_int(target + _AT_COUNT, kept)
+    set_int_at(target + _AT_LENGTH, written - LOG_OVERHEAD)
+    set_int_at(target + _AT_COUNT, kept)
     if sets_horizon:
-        _store_short(target + ATTRIBUTES_POSITION, attributes | DELETE_HORIZON_BIT)
-        _store_long(target + _AT_BASE_TIME, base_timestamp - shift)
+        set_short_at(target + ATTRIBUTES_POSITION, attributes | DELETE_HORIZON_BIT)
+        set_long_at(target + _AT_BASE_TIME, base_timestamp - shift)
     if attributes & TIMESTAMP_TYPE_BIT == 0:
-        _store_long(target + _AT_MAX_TIME, largest)
+        set_long_at(target + _AT_MAX_TIME, largest)
     _write_crc(target, written, state)
     return kept, written
 
@@ -414,10 +394,17 @@ def _copy_records(record: int, count: int, marks: int, target: int, shift: int) 
 def _write_empty(at: int, target: int, attributes: int) -> None:
     """A batch without records: its place, its producer and its last sequence stay."""
     copy(target, at, HEADER_SIZE)
-    _store_int(target + _AT_LENGTH, HEADER_SIZE - LOG_OVERHEAD)
-    _store_short(target + ATTRIBUTES_POSITION, attributes & _KEPT_FLAGS)
-    _store_long(target + _AT_BASE_TIME, NO_TIMESTAMP)
-    _store_int(target + _AT_COUNT, 0)
+    set_int_at(target + _AT_LENGTH, HEADER_SIZE - LOG_OVERHEAD)
+    set_short_at(target + ATTRIBUTES_POSITION, attributes & _KEPT_FLAGS)
+    set_long_at(target + _AT_BASE_TIME, NO_TIMESTAMP)
+    set_int_at(target + _AT_COUNT, 0)
+
+
+@helper
+def _write_crc(at: int, size: int, state: int) -> None:
+    set_int_at(
+        at + CRC_POSITION, crc_32c(at + ATTRIBUTES_POSITION, at + size, load_long(state + 8 * _CRC_TABLE))
+    )
 
 
 @helper
@@ -446,9 +433,9 @@ def _entries(data: Any, end: int, file_position: int, interval_bytes: int, walk:
     found = position = 0
     while position < end:
         at = start + position
-        last_offset = _long_at(at) + _int_at(at + _AT_DELTA)
-        timestamp = _long_at(at + _AT_MAX_TIME)
-        size = LOG_OVERHEAD + _int_at(at + _AT_LENGTH)
+        last_offset = long_at(at) + int_at(at + _AT_DELTA)
+        timestamp = long_at(at + _AT_MAX_TIME)
+        size = LOG_OVERHEAD + int_at(at + _AT_LENGTH)
         if timestamp > largest:
             largest = timestamp
             largest_offset = last_offset
@@ -474,7 +461,7 @@ def _entries(data: Any, end: int, file_position: int, interval_bytes: int, walk:
 
 @helper
 def _put_key(state: int, key: int, length: int, offset: int) -> None:
-    first, second = _hash(key, length, load_long(state + 8 * _SECRET_0), load_long(state + 8 * _SECRET_1))
+    first, second = hash_128(key, length, load_long(state + 8 * _SECRET_0), load_long(state + 8 * _SECRET_1))
     slot, is_new = _slot(state, first, second)
     if is_new:
         store_long(slot, first)
@@ -487,7 +474,7 @@ def _put_key(state: int, key: int, length: int, offset: int) -> None:
 @helper
 def _get_key(state: int, key: int, length: int) -> int:
     """The offset noted for a key, or -1."""
-    first, second = _hash(key, length, load_long(state + 8 * _SECRET_0), load_long(state + 8 * _SECRET_1))
+    first, second = hash_128(key, length, load_long(state + 8 * _SECRET_0), load_long(state + 8 * _SECRET_1))
     slot, _is_new = _slot(state, first, second)
     return load_long(slot + 16) - 1
 
@@ -507,156 +494,3 @@ def _slot(state: int, first: int, second: int) -> tuple[int, bool]:
         number += 1
         if number == slots:
             number = 0
-
-
-# SipHash-1-3 with 128 bits of output.
-
-
-@helper
-def _hash(at: int, length: int, key_0: int, key_1: int) -> tuple[int, int]:
-    v0 = key_0 ^ 0x736F6D6570736575
-    v1 = key_1 ^ 0x646F72616E646F6D ^ 0xEE
-    v2 = key_0 ^ 0x6C7967656E657261
-    v3 = key_1 ^ 0x7465646279746573
-    end = at + (length & ~7)
-    while at < end:
-        word = load_long(at)
-        v3 ^= word
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 ^= word
-        at += 8
-    word = (length & 0xFF) << 56
-    for index in range(length & 7):
-        word |= load_byte(at + index) << (8 * index)
-    v3 ^= word
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 ^= word
-    v2 ^= 0xEE
-    for _ in range(3):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    first = v0 ^ v1 ^ v2 ^ v3
-    v1 ^= 0xDD
-    for _ in range(3):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return first, v0 ^ v1 ^ v2 ^ v3
-
-
-@helper
-def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
-    v0 += v1
-    v1 = _turned(v1, 13) ^ v0
-    v0 = _turned(v0, 32)
-    v2 += v3
-    v3 = _turned(v3, 16) ^ v2
-    v0 += v3
-    v3 = _turned(v3, 21) ^ v0
-    v2 += v1
-    v1 = _turned(v1, 17) ^ v2
-    v2 = _turned(v2, 32)
-    return v0, v1, v2, v3
-
-
-@helper
-def _turned(value: int, bits: int) -> int:
-    """Rotated to the left."""
-    return (value << bits) | ((value >> (64 - bits)) & ((1 << bits) - 1))
-
-
-# Checksums, and numbers with the large end first.
-
-
-@helper
-def _write_crc(at: int, size: int, state: int) -> None:
-    _store_int(
-        at + CRC_POSITION, _crc(at + ATTRIBUTES_POSITION, at + size, load_long(state + 8 * _CRC_TABLE))
-    )
-
-
-@helper
-def _short_at(at: int) -> int:
-    return load_byte(at) << 8 | load_byte(at + 1)
-
-
-@helper
-def _int_at(at: int) -> int:
-    unsigned = load_byte(at) << 24 | load_byte(at + 1) << 16 | load_byte(at + 2) << 8 | load_byte(at + 3)
-    return unsigned - ((unsigned & 0x80000000) << 1)
-
-
-@helper
-def _long_at(at: int) -> int:
-    return (_int_at(at) << 32) | (_int_at(at + 4) & _LOW_32)
-
-
-@helper
-def _store_short(at: int, value: int) -> None:
-    store_byte(at, value >> 8)
-    store_byte(at + 1, value)
-
-
-@helper
-def _store_int(at: int, value: int) -> None:
-    _store_short(at, value >> 16)
-    _store_short(at + 2, value)
-
-
-@helper
-def _store_long(at: int, value: int) -> None:
-    _store_int(at, value >> 32)
-    _store_int(at + 4, value)
-
-
-def _crc_by_table(at: int, end: int, tables: int) -> int:
-    crc = _LOW_32
-    while end - at >= 8:
-        low = (load_int(at) & _LOW_32) ^ crc
-        high = load_int(at + 4) & _LOW_32
-        crc = (
-            load_long(tables + 8 * (7 * 256 + (low & 0xFF)))
-            ^ load_long(tables + 8 * (6 * 256 + ((low >> 8) & 0xFF)))
-            ^ load_long(tables + 8 * (5 * 256 + ((low >> 16) & 0xFF)))
-            ^ load_long(tables + 8 * (4 * 256 + (low >> 24)))
-            ^ load_long(tables + 8 * (3 * 256 + (high & 0xFF)))
-            ^ load_long(tables + 8 * (2 * 256 + ((high >> 8) & 0xFF)))
-            ^ load_long(tables + 8 * (256 + ((high >> 16) & 0xFF)))
-            ^ load_long(tables + 8 * (high >> 24))
-        )
-        at += 8
-    while at < end:
-        crc = load_long(tables + 8 * ((crc ^ load_byte(at)) & 0xFF)) ^ (crc >> 8)
-        at += 1
-    return crc ^ _LOW_32
-
-
-def _crc_by_instruction(at: int, end: int, tables: int) -> int:
-    crc = _LOW_32
-    while end - at >= 8:
-        crc = _crc_of_word(crc, load_long(at))
-        at += 8
-    while at < end:
-        crc = load_long(tables + 8 * ((crc ^ load_byte(at)) & 0xFF)) ^ (crc >> 8)
-        at += 1
-    return crc ^ _LOW_32
-
-
-def _crc_instruction(_typing: Any, crc: Any, word: Any) -> Any:
-    memory._signed_only(crc, word)
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        long = ir.IntType(64)
-        kind = ir.FunctionType(long, [long, long])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse42.crc32.64.64")
-        return builder.call(function, arguments)
-
-    return LONG(LONG, LONG), generate
-
-
-def _has_crc_instruction() -> bool:
-    """Whether numba compiles for this very processor, and it has the instruction: eight times as fast as tables."""
-    if config.CPU_NAME or config.CPU_FEATURES:
-        return False
-    return bool(get_host_cpu_features().get("sse4.2")) and get_process_triple().startswith("x86_64")
-
-
-_crc_of_word: Final = cast("Callable[[int, int], int]", intrinsic(_crc_instruction))
-_crc: Final = helper(_crc_by_instruction if _has_crc_instruction() else _crc_by_table)

@@ -162,7 +162,7 @@ def _survey(
     """Whether there is a flaw, and the three facts: little to hand over, because every produced batch comes by here."""
     found = scratch()
     start = as_long(data.ctypes.data)
-    _scan_records(start, start + data.size, count, last_offset_delta, base_timestamp, gaps, 0, found)
+    scan_records(start, start + data.size, count, last_offset_delta, base_timestamp, gaps, 0, found)
     return (
         load_long(found + 8 * FOUND_FLAW),
         load_long(found + 8 * FOUND_LARGEST),
@@ -183,7 +183,7 @@ def _scan(
     """Prove `count` records in the first `size` bytes. Offset deltas under `skip_below` add no sizes."""
     found = scratch()
     start = as_long(data.ctypes.data)
-    _scan_records(start, start + size, count, last_offset_delta, base_timestamp, gaps, skip_below, found)
+    scan_records(start, start + size, count, last_offset_delta, base_timestamp, gaps, skip_below, found)
     return (
         load_long(found),
         load_long(found + 8),
@@ -202,7 +202,7 @@ def _scan(
 
 
 @helper
-def _scan_records(
+def scan_records(
     start: int,
     end: int,
     count: int,
@@ -212,6 +212,7 @@ def _scan_records(
     skip_below: int,
     found: int,
 ) -> None:
+    """Prove the records between two addresses, for kernels that go over many batches too; what is found goes to `found`."""
     fits_offsets = gaps != 0 or (count > 0 and last_offset_delta == count - 1)
     if count < 0 or count > (end - start) // RECORD_MIN or not fits_offsets:
         _fail(found, _COUNT, 0, 0, count)

@@ -1,6 +1,6 @@
 """Compiling for speed: memory by address, Kafka's numbers, and where compiled kernels are kept.
 
-Role.   What `read_kernels` and `write_kernels` are made of: loads, stores and copies on plain addresses, the
+Role.   What the kernels (`kernels`, `write_kernels`, `compact_kernels`) are made of: loads, stores and copies on plain addresses, the
         compiled counterpart of `varint`, and `compiled`, which turns a function into a kernel.
 Flow.   The shell may call `use_kernel_cache`; a kernel is compiled, or loaded from the cache, when it is first
         asked for. Nothing is compiled on import.
@@ -76,7 +76,7 @@ def helper(function: _Function) -> _Function:
     return cast("_Function", njit(forceinline=True, **_OPTIONS)(function))
 
 
-def _signed_only(*arguments: Any) -> None:
+def signed_only(*arguments: Any) -> None:
     """Refuse to compile anything else: numba makes floats of a sum of signed and unsigned, and an address lossy."""
     for argument in arguments:
         if not (isinstance(argument, types.Integer) and argument.signed):
@@ -85,7 +85,7 @@ def _signed_only(*arguments: Any) -> None:
 
 def _load_of(bits: int, extend: str) -> Callable[[int], int]:
     def load(_typing: Any, address: Any) -> Any:
-        _signed_only(address)
+        signed_only(address)
 
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             loaded = builder.load(builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()))
@@ -99,7 +99,7 @@ def _load_of(bits: int, extend: str) -> Callable[[int], int]:
 
 def _store_of(bits: int) -> Callable[[int, int], None]:
     def store(_typing: Any, address: Any, value: Any) -> Any:
-        _signed_only(address, value)
+        signed_only(address, value)
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             low_bits = builder.trunc(arguments[1], ir.IntType(bits)) if bits < 64 else arguments[1]
@@ -113,7 +113,7 @@ def _store_of(bits: int) -> Callable[[int, int], None]:
 
 
 def _copy(_typing: Any, target: Any, source: Any, size: Any) -> Any:
-    _signed_only(target, source, size)
+    signed_only(target, source, size)
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         pointer = ir.IntType(8).as_pointer()
