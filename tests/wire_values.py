@@ -4,11 +4,9 @@
 they are allowed, tagged fields present or not. The same generator and seed give the same message everywhere.
 """
 
-import base64
 import importlib
 import pkgutil
 import random
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +15,6 @@ from semel.core.wire.message import Message, Request, Response
 from semel.core.wire.schema import BOOL, BYTES, FLOAT64, RECORDS, STRING, UUID, Field, Kind, Struct, fields_of
 from semel.errors import ErrorCode
 
-Json = Any
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TEXTS = ("", "a", "orders", "group-0323", "über→𝄞", "x" * 126, "y" * 127, "z" * 300)
 _CODES = [int(code) for code in ErrorCode]
@@ -118,33 +115,3 @@ def _random_value(rng: random.Random, kind: Kind, name: str, plain_times: bool) 
         RECORDS: lambda: rng.randbytes(rng.choice((0, 61, 128))),
     }
     return makers[kind]()
-
-
-def kafka_json(message: Struct, version: int) -> Json:
-    """The message as Kafka's JsonConverter reads and writes it: tagged fields at their default are left out."""
-    out: dict[str, Json] = {}
-    for field in fields_of(type(message)):
-        value = getattr(message, field.name)
-        if version in field.versions and (field.tag is None or not field.is_default(value)):
-            out[camel(field.name)] = _json_value(field, value, version)
-    return out
-
-
-def _json_value(field: Field, value: Any, version: int) -> Json:
-    if value is None:
-        return None
-    if field.is_array and isinstance(value, list):
-        return [_json_value(field, one, version) for one in value]
-    if isinstance(value, Struct):
-        return kafka_json(value, version)
-    if field.kind is UUID:
-        return base64.urlsafe_b64encode(value).decode().rstrip("=")
-    if field.kind in (BYTES, RECORDS):
-        return base64.b64encode(value).decode()
-    return value
-
-
-def camel(name: str) -> str:
-    """Kafka's spelling of a field's name in JSON."""
-    name = name.replace("enable_2pc", "enable2_pc")
-    return re.sub(r"_([a-z0-9])", lambda found: found.group(1).upper(), name)

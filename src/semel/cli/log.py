@@ -24,10 +24,32 @@ def command() -> None:
 @click.option(
     "--deep-iteration", is_flag=True, help="Show a line for every record, not only for every batch."
 )
+@click.option(
+    "--transaction-log-decoder",
+    "decoder",
+    flag_value="__transaction_state",
+    help="Show records as rows of __transaction_state, in a directory of any name.",
+)
+@click.option(
+    "--offsets-decoder",
+    "decoder",
+    flag_value="__consumer_offsets",
+    help="Show records as rows of __consumer_offsets, in a directory of any name.",
+)
 @click.argument("more", nargs=-1, metavar="[FILE…]")
-def dump(paths: tuple[str, ...], print_data_log: bool, deep_iteration: bool, more: tuple[str, ...]) -> None:
-    """Print .log, .index, .timeindex, .txnindex and .snapshot files in the words of Kafka's DumpLogSegments."""
+def dump(
+    paths: tuple[str, ...],
+    print_data_log: bool,
+    deep_iteration: bool,
+    decoder: str | None,
+    more: tuple[str, ...],
+) -> None:
+    """Print .log, .index, .timeindex, .txnindex and .snapshot files in the words of Kafka's DumpLogSegments.
+
+    In the directories of __transaction_state and __consumer_offsets --print-data-log shows what each row says.
+    """
     from semel.log.dump import dump as dump_file
+    from semel.log.dump_rows import ROW_TEXTS
     from semel.runtime.files import RealFiles
 
     chosen = [path for given in (*paths, *more) for path in given.split(",") if path]
@@ -38,7 +60,15 @@ def dump(paths: tuple[str, ...], print_data_log: bool, deep_iteration: bool, mor
             raise click.BadParameter(f"{path} is no file that can be read", param_hint="--files")
     files = RealFiles()
     for path in chosen:
-        _print(dump_file(files, path, print_data_log=print_data_log, deep_iteration=deep_iteration))
+        _print(
+            dump_file(
+                files,
+                path,
+                print_data_log=print_data_log,
+                deep_iteration=deep_iteration,
+                row_text=ROW_TEXTS[decoder] if decoder else None,
+            )
+        )
 
 
 @command.command(epilog="Example: semel log verify data, or semel log verify data/orders-0")

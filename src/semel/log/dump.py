@@ -2,13 +2,15 @@
 
 Role.   Behind `semel log dump`. Reads files of Semel and of Apache Kafka alike and prints the lines, with the field
         names, that Kafka's own DumpLogSegments prints, so that scripts and eyes need not change.
-Rules.  * Reading only; a damaged file is shown as far as it goes, and what is wrong with it is said in a line.
+Rules.  * The rows of `__transaction_state` and `__consumer_offsets` are shown as what they say, their partition's directory
+          or the caller tells (`dump_rows`).
+        * Reading only; a damaged file is shown as far as it goes, and what is wrong with it is said in a line.
         * One batch is held in memory at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from semel.core.idempotence import snapshot
 from semel.core.records import batch, control
@@ -16,6 +18,7 @@ from semel.core.records.batch import HEADER_SIZE, BatchHeader, TimestampType
 from semel.core.records.build import Record, iter_records
 from semel.errors import CorruptBatchError, CorruptSnapshotError, LogError, SemelError
 from semel.log import names, offset_index, time_index
+from semel.log.dump_rows import RowText, row_text_of
 from semel.log.txn_index import TxnIndex
 from semel.runtime.files import File, Files, read_whole
 
@@ -26,15 +29,23 @@ _TIMESTAMP_NAMES: Final = {
 }
 
 
+PayloadText: TypeAlias = Callable[[Record], str]
+
+
 class UnknownFileError(LogError):
     """A file whose name is none of a log's."""
 
 
 def dump(
-    files: Files, path: str, *, print_data_log: bool = False, deep_iteration: bool = False
+    files: Files,
+    path: str,
+    *,
+    print_data_log: bool = False,
+    deep_iteration: bool = False,
+    row_text: RowText | None = None,
 ) -> Iterator[str]:
-    """The lines for one file; what kind it is, its name says."""
-    name = path.rpartition("/")[2]
+    """The lines for one file; what kind it is, its name says. `row_text`: its records are rows of that kind."""
+    directory, _, name = path.rpartition("/")
     parsed = names.parse(name)
     if parsed is None:
         raise UnknownFileError(
@@ -44,9 +55,11 @@ def dump(
     yield f"Dumping {path}"
     match parsed.kind:
         case names.LOG:
-            yield from _dump_log(
-                files, path, parsed.base_offset, print_data_log, deep_iteration or print_data_log
-            )
+            payload = None
+            if print_data_log or row_text is not None:
+                payload = _payload(row_text or row_text_of(directory.rpartition("/")[2]))
+            deep = deep_iteration or payload is not None
+            yield from _dump_log(files, path, parsed.base_offset, payload, deep)
         case names.OFFSET_INDEX:
             for relative, position in _entries(files, path, offset_index.ENTRY):
                 yield f"offset: {parsed.base_offset + relative} position: {position}"
@@ -63,7 +76,9 @@ def dump(
             yield from _dump_snapshot(files, path)
 
 
-def _dump_log(files: Files, path: str, base_offset: int, with_payload: bool, deep: bool) -> Iterator[str]:
+def _dump_log(
+    files: Files, path: str, base_offset: int, payload: PayloadText | None, deep: bool
+) -> Iterator[str]:
     yield f"Log starting offset: {base_offset}"
     file = files.open(path, read_only=True)
     try:
@@ -73,7 +88,7 @@ def _dump_log(files: Files, path: str, base_offset: int, with_payload: bool, dee
             header = batch.read_header(file.read_at(position, HEADER_SIZE))
             if header.size_bytes < HEADER_SIZE or header.size_bytes > size_bytes - position:
                 break
-            yield from _dump_batch(file, position, header, with_payload, deep)
+            yield from _dump_batch(file, position, header, payload, deep)
             position += header.size_bytes
         if position < size_bytes:
             yield f"Found {size_bytes - position} invalid bytes at the end of {path.rpartition('/')[2]}"
@@ -82,7 +97,7 @@ def _dump_log(files: Files, path: str, base_offset: int, with_payload: bool, dee
 
 
 def _dump_batch(
-    file: File, position: int, header: BatchHeader, with_payload: bool, deep: bool
+    file: File, position: int, header: BatchHeader, payload: PayloadText | None, deep: bool
 ) -> Iterator[str]:
     data = file.read_at(position, header.size_bytes)
     is_valid = header.magic == batch.MAGIC and batch.computed_crc(data, 0, header.size_bytes) == header.crc
@@ -94,7 +109,7 @@ def _dump_batch(
         return
     try:
         for record in iter_records(data, 0, header):
-            yield _record_line(data, header, record, with_payload)
+            yield _record_line(data, header, record, payload)
     except SemelError as error:
         yield f"| the rest of the records is not shown: {error}"
 
@@ -113,7 +128,7 @@ def _batch_line(position: int, header: BatchHeader, is_valid: bool) -> str:
     )
 
 
-def _record_line(data: bytes, header: BatchHeader, record: Record, with_payload: bool) -> str:
+def _record_line(data: bytes, header: BatchHeader, record: Record, payload: PayloadText | None) -> str:
     keys = ",".join(name for name, _value in record.headers)
     line = (
         f"| offset: {record.offset} {_TIMESTAMP_NAMES[header.timestamp_type]}: {record.timestamp_ms} "
@@ -121,12 +136,17 @@ def _record_line(data: bytes, header: BatchHeader, record: Record, with_payload:
     )
     if header.is_control:
         return line + _control_fields(data, header)
-    if with_payload:
-        if record.key is not None:
-            line += f" key: {record.key.decode(errors='replace')}"
-        if record.value is not None:
-            line += f" payload: {record.value.decode(errors='replace')}"
-    return line
+    return line if payload is None else line + payload(record)
+
+
+def _payload(row_text: RowText | None) -> PayloadText:
+    return _fields if row_text is None else row_text.fields
+
+
+def _fields(record: Record) -> str:
+    key = "" if record.key is None else f" key: {record.key.decode(errors='replace')}"
+    value = "" if record.value is None else f" payload: {record.value.decode(errors='replace')}"
+    return key + value
 
 
 def _control_fields(data: bytes, header: BatchHeader) -> str:

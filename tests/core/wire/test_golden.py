@@ -14,11 +14,12 @@ import pytest
 
 from semel.core.wire import registry
 from semel.core.wire.framing import read_request_header, read_response_header, request_frame, response_frame
+from semel.core.wire.kafka_json import kafka_json
 from semel.core.wire.message import Message
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from semel.core.wire.messages.api_versions import ApiVersionsResponse
 from semel.core.wire.messages.fetch import FetchRequest
-from wire_values import all_messages, kafka_json, versions_of
+from wire_values import all_messages, versions_of
 
 GOLDEN = Path(__file__).parent / "golden"
 Row = dict[str, Any]

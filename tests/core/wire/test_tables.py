@@ -15,9 +15,10 @@ import pytest
 
 from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire import registry
+from semel.core.wire.kafka_json import kafka_json
 from semel.core.wire.message import Message
 from semel.core.wire.schema import Field, Struct, Versions, fields_of
-from wire_values import all_messages, every_version, kafka_json, random_message, versions_of
+from wire_values import all_messages, every_version, random_message, versions_of
 
 pytestmark = pytest.mark.java
 ORACLE = Path(__file__).parents[2] / "java" / "WireOracle.java"
