@@ -1,6 +1,7 @@
 """Semel: an exactly-once event log and data pipeline for Python and Spark.
 
-The public names, nothing else. They load lazily, so a Spark worker or a client never imports the broker.
+The public names, nothing else. They load lazily, so a Spark worker or a client never imports the broker, and `import semel`
+costs next to nothing.
 """
 
 import importlib
@@ -10,16 +11,23 @@ from semel._version import __version__
 
 if TYPE_CHECKING:
     from semel.embedded import Broker
+    from semel.exceptions import *  # noqa: F403 - every one of them is a name of this package.
+    from semel.types import TopicPartition
 
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "TopicPartition", "__version__"]
 
-_HOMES: Final = {"Broker": "semel.embedded"}
+_HOMES: Final = {"Broker": "semel.embedded", "TopicPartition": "semel.types"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'semel' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    home = _HOMES.get(name)
+    if home is not None:
+        return getattr(importlib.import_module(home), name)
+    if not name.startswith("_"):
+        exceptions = importlib.import_module("semel.exceptions")
+        if name in exceptions.EXCEPTIONS:
+            return exceptions.EXCEPTIONS[name]
+    raise AttributeError(f"module 'semel' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
