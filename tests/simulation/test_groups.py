@@ -54,6 +54,12 @@ def test_random_seeds(chunk: int) -> None:
         groups.run(seed)
 
 
+@pytest.mark.parametrize("seed", [798603559, 1000583, 1000929, 1001240])
+def test_a_mixed_group_that_was_empty_begins_its_generations_anew(seed: int) -> None:
+    """As in Kafka; the judgement once took the earlier generation of that number for the same one."""
+    groups.run(seed)
+
+
 def test_a_run_is_reproduced_to_the_byte_by_its_seed() -> None:
     """Twice, in processes whose sets and dictionaries of strings are ordered differently."""
     program = Path(group_story.__file__)

@@ -11,9 +11,11 @@ Rules.  What is promised:
         * Complete: every record that is in the log was processed by a member that owned its partition.
         Where a power cut took rows that were not promised to survive one, generations and offsets begin anew, and so
         they do at every later start: a group that is left without members and offsets is forgotten then.
+        A mixed group has members of both protocols. Once it is empty, a first member of the other protocol founds it anew,
+        and generations begin at one again, as in Kafka: there a generation says who owns what only while both are heard of.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +34,8 @@ class _Commit:
     """A commit of one partition, and what became of it."""
 
     era: int
-    generation_id: int
+    rank: int
+    """Its generation, where generations only grow."""
     number: int
     member: str
     offset: int
@@ -42,7 +45,7 @@ class _Commit:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        return self.era, self.generation_id, self.number
+        return self.era, self.rank, self.number
 
     @property
     def is_stored(self) -> bool:
@@ -56,11 +59,12 @@ class _Commit:
 def judge(history: History, group: set[str], kip848: Collection[str] = ()) -> list[Broken]:
     """Every promise that was broken. `group` names the members, `kip848` those of them to whom the broker assigns."""
     eras = _Eras(history)
-    commits = _commits(history, eras)
+    is_mixed = bool(kip848) and not group <= set(kip848)
+    commits = _commits(history, eras, is_mixed=is_mixed)
     return [
-        *_one_owner(history, eras),
+        *_one_owner(history, eras, is_mixed=is_mixed),
         *_released(history, eras, kip848),
-        *_fenced(history, eras, is_classic=not kip848),
+        *_fenced(history, eras, is_classic=not kip848, is_mixed=is_mixed),
         *_kept(history, eras, commits),
         *_complete(history, group),
     ]
@@ -88,13 +92,22 @@ def _lost_unpromised_rows(opened: Reopened) -> bool:
     )
 
 
-def _one_owner(history: History, eras: _Eras) -> Iterator[Broken]:
+def _one_owner(history: History, eras: _Eras, *, is_mixed: bool) -> Iterator[Broken]:
     owners: dict[tuple[int, int, TopicPartition], str] = {}
+    last_heard: dict[tuple[str, int, TopicPartition], float] = {
+        (owned.owner, owned.generation_id, partition): owned.since
+        for owned in history.of(Owned)
+        for partition in owned.partitions
+    }
     for owned in history.of(Owned):
         for partition in owned.partitions:
             key = (eras.at(owned.since), owned.generation_id, partition)
             owner = owners.setdefault(key, owned.owner)
-            if owner != owned.owner:
+            if owner == owned.owner:
+                continue
+            if is_mixed and last_heard[owner, owned.generation_id, partition] < owned.at:
+                owners[key] = owned.owner  # The group may have been founded anew in between.
+            else:
                 yield Broken(
                     f"{partition} belongs to {owner} and to {owned.owner} in generation {owned.generation_id}",
                     partition.topic,
@@ -129,16 +142,17 @@ def _released(history: History, eras: _Eras, kip848: Collection[str]) -> Iterato
                     )
 
 
-def _fenced(history: History, eras: _Eras, *, is_classic: bool) -> Iterator[Broken]:
+def _fenced(history: History, eras: _Eras, *, is_classic: bool, is_mixed: bool) -> Iterator[Broken]:
     sent = {one.commit: one for one in history.of(Committing)}
     entered = list(history.of(Owned))
     for answer in history.of(Committed):
         commit = sent[answer.commit]
         if answer.code != "NONE":
             continue
+        since = _entered_at(entered, commit) if is_mixed else 0.0
         for owned in entered:
             if (
-                owned.at < commit.at
+                since <= owned.at < commit.at
                 and owned.generation_id > commit.generation_id
                 and eras.at(owned.since) == eras.at(commit.at)
                 and (
@@ -158,7 +172,20 @@ def _fenced(history: History, eras: _Eras, *, is_classic: bool) -> Iterator[Brok
                 break
 
 
-def _commits(history: History, eras: _Eras) -> dict[TopicPartition, list[_Commit]]:
+def _entered_at(entered: Sequence[Owned], commit: Committing) -> float:
+    """When the member was last heard to be in the generation it commits in."""
+    return max(
+        (
+            owned.at
+            for owned in entered
+            if (owned.member, owned.generation_id) == (commit.member, commit.generation_id)
+            and owned.at <= commit.at
+        ),
+        default=0.0,
+    )
+
+
+def _commits(history: History, eras: _Eras, *, is_mixed: bool) -> dict[TopicPartition, list[_Commit]]:
     answers = {one.commit: one for one in history.of(Committed)}
     commits: dict[TopicPartition, list[_Commit]] = {}
     for sent in history.of(Committing):
@@ -167,7 +194,7 @@ def _commits(history: History, eras: _Eras) -> dict[TopicPartition, list[_Commit
             commits.setdefault(partition, []).append(
                 _Commit(
                     eras.at(sent.at),
-                    sent.generation_id,
+                    0 if is_mixed else sent.generation_id,
                     sent.commit,
                     sent.member,
                     offset,
