@@ -226,6 +226,8 @@ class Ownership:
             for earlier in turns[:index]:
                 if earlier.process is later.process or earlier.until_ns <= later.since_ns:
                     continue
+                if later.generation < earlier.generation:
+                    continue  # It heard of its generation after the group had gone on: it is the one that is out.
                 assert earlier.member_id not in self.parts(later.generation), (
                     f"partition {partition} came to {later.process.name} in generation {later.generation} while "
                     f"{earlier.process.name}, a member of that generation, still had it from {earlier.generation}"

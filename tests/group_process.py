@@ -133,6 +133,8 @@ def with_kafka_python(arguments: Arguments, diary: Diary, stopping: Stopping) ->
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
+    import kafka_python_kit
+
     assignors = {
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
@@ -161,7 +163,7 @@ def with_kafka_python(arguments: Arguments, diary: Diary, stopping: Stopping) ->
         def on_partitions_lost(self, lost: Any) -> None:
             diary.gone("lost", [one.partition for one in lost])
 
-    consumer.subscribe([arguments.topic], listener=Listener())
+    kafka_python_kit.subscribe(consumer, arguments.topic, listener=Listener())
     while not stopping.asked:
         try:
             polled = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=_RECORDS_MAX)

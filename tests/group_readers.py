@@ -13,6 +13,8 @@ import aiokafka
 import confluent_kafka
 import kafka
 
+import kafka_python_kit
+
 _DEADLINE_SECONDS: Final = 60
 SESSION_MS: Final = 2000
 
@@ -134,17 +136,15 @@ class KafkaPythonReader(Reader):
     def __init__(self, bootstrap: str, group: str, topic: str, *, auto_commit_ms: int | None = None) -> None:
         super().__init__(bootstrap, group, topic, auto_commit_ms=auto_commit_ms)
         self.consumer = kafka.KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=SESSION_MS // 4,
-            # A leader that divides before it has heard of the topic gives nobody anything until it looks again.
-            metadata_max_age_ms=1000,
             enable_auto_commit=auto_commit_ms is not None,
             auto_commit_interval_ms=auto_commit_ms or 5000,
         )
+        kafka_python_kit.subscribe(self.consumer, topic)
         self.place = kafka.TopicPartition(topic, 0)
 
     def poll(self) -> list[tuple[int, bytes]]:
