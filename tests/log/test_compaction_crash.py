@@ -16,8 +16,8 @@ from semel.log.partition_log import PartitionLog
 from semel.runtime.files import read_whole
 from semel.runtime.memory_faults import Death
 from semel.runtime.memory_files import MemoryDisk
+from semel.verify.promise import PromiseBroken
 from semel.verify.scenarios import compaction_crash
-from semel.verify.scenarios.log_crash import PromiseBroken
 
 SEEDS = 80
 CONFIG = LogConfig(segment_bytes=400, cleanup_compact=True, cleanup_delete=False)

@@ -24,8 +24,8 @@ from semel.core.idempotence.producer_window import APPEND, Duplicate, ProducerWi
 from semel.core.records.batch import BatchHeader
 from semel.log import reading
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
+from semel.verify.promise import PromiseBroken
 from semel.verify.scenarios import produce
-from semel.verify.scenarios.log_crash import PromiseBroken
 
 _CHUNK = 20
 _FIXED = 120

@@ -39,8 +39,8 @@ from semel.log import reading
 from semel.log.partition_log import PartitionLog
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from semel.verify.actors.transactional_worker import TransactionalWorker
+from semel.verify.promise import PromiseBroken
 from semel.verify.scenarios import transactions
-from semel.verify.scenarios.log_crash import PromiseBroken
 
 _CHUNK = 8
 _FIXED = 32

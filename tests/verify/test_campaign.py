@@ -9,13 +9,14 @@ import pytest
 
 from semel.log.partition_log import PartitionLog
 from semel.verify import campaign
+from semel.verify.promise import PromiseBroken
 from semel.verify.scenarios import directory_crash, log_crash
 
 
 def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks_at_three(seed: int) -> None:
         if seed == 3:
-            raise log_crash.PromiseBroken("seed 3: offset 7 is gone")
+            raise PromiseBroken("seed 3: offset 7 is gone")
 
     monkeypatch.setattr(campaign, "SCENARIOS", {"made_up": breaks_at_three})
     assert campaign.play(("made_up", 2)) is None
@@ -66,7 +67,7 @@ def test_the_scenario_notices(what: str, break_it: Callable[[log_crash.Story], o
     while len(story.model) < 4 or story.log.producers.first_unstable_offset is None:
         story._append()
     break_it(story)
-    with pytest.raises(log_crash.PromiseBroken):
+    with pytest.raises(PromiseBroken):
         story._check()
 
 
@@ -87,5 +88,5 @@ def test_the_scenario_of_a_directory_notices(
         story._append()
     partition, kept, log = chosen
     break_it(kept, log)
-    with pytest.raises(log_crash.PromiseBroken):
+    with pytest.raises(PromiseBroken):
         story._check(partition, kept, log)

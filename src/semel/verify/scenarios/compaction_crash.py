@@ -13,9 +13,8 @@ Rules.  What must hold after every opening:
         * One more cleaning leaves exactly one record per key. Nothing is left of cleanings that were interrupted.
 """
 
-import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.core.idempotence.producer_window import Duplicate
@@ -31,15 +30,15 @@ from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
 from semel.log.recovery import Opening, open_log
 from semel.runtime.memory_faults import Death, DiskCrashed
-from semel.runtime.memory_files import MemoryDisk
 from semel.types import NO_PRODUCER_ID, TopicPartition
-from semel.verify.scenarios.log_crash import PromiseBroken
+from semel.verify.scenarios.disk_story import DiskStory
 
 _DIRECTORY: Final = "/data/table-0"
 _SECRET: Final = bytes(range(16))
 _PRODUCERS: Final = (NO_PRODUCER_ID, 1, 2, 101, 102)
 _TRANSACTIONAL_FROM: Final = 100
-_DEATHS: Final[tuple[Death, ...]] = ("kill", "power cut")
+_Marker = tuple[int, int, bool]
+"""Its offset, its producer, whether it commits."""
 
 
 def clean_in_steps(cleaning: Cleaning, log: PartitionLog, now_ms: int) -> Iterator[None]:
@@ -75,33 +74,21 @@ class Written:
     """None while its transaction is open."""
 
 
-@dataclass(slots=True)
-class Story:
+class Story(DiskStory):
     """The log under test, the list beside it, and what happened so far."""
 
-    seed: int
-    steps: int = 40
-    now_ms: int = 1_700_000_000_000
-    written: list[Written] = field(default_factory=list)
-    last_batches: dict[int, tuple[BatchHeader, bytes]] = field(default_factory=dict)
-    ends: list[tuple[int, int, bool]] = field(default_factory=list)
-    """(offset of the marker, producer, commit)"""
-    under_way: tuple[list[Written], tuple[BatchHeader, bytes] | None, tuple[int, int, bool] | None] | None = (
-        None
-    )
-    """Records, their batch, or a marker: sent, and not acknowledged yet."""
-    durable_end: int = 0
-    recovery_point: int = 0
-    cleaned_offset: int = 0
-    told: list[str] = field(default_factory=list)
-    dice: random.Random = field(init=False)
-    disk: MemoryDisk = field(init=False)
-    config: LogConfig = field(init=False)
-    log: PartitionLog = field(init=False)
+    name = "compaction_crash"
 
-    def __post_init__(self) -> None:
-        self.dice = random.Random(self.seed)
-        self.disk = MemoryDisk(random.Random(self.dice.random()))
+    def __init__(self, seed: int, *, steps: int = 40) -> None:
+        super().__init__(seed, steps=steps)
+        self.written: list[Written] = []
+        self.last_batches: dict[int, tuple[BatchHeader, bytes]] = {}
+        self.ends: list[_Marker] = []
+        self.under_way: tuple[list[Written], tuple[BatchHeader, bytes] | None, _Marker | None] | None = None
+        """Records, their batch, or a marker: sent, and not acknowledged yet."""
+        self.durable_end = 0
+        self.recovery_point = 0
+        self.cleaned_offset = 0
         self.config = LogConfig(
             segment_bytes=self.dice.choice([500, 900, 3000]),
             index_interval_bytes=self.dice.choice([1, 150, 4096]),
@@ -112,16 +99,8 @@ class Story:
         )
         self.log = self._open(clean=True)
 
-    def run(self) -> None:
-        """Play all steps and check at the end."""
-        try:
-            for _step in range(self.steps):
-                self._step()
-            self.reopen("kill")
-        except PromiseBroken:
-            raise
-        except Exception as error:
-            raise self._broken(f"{type(error).__name__}: {error}") from error
+    def _end(self) -> None:
+        self.reopen("kill")
 
     def _step(self) -> None:
         self.now_ms += self.dice.randrange(10)
@@ -141,7 +120,7 @@ class Story:
         roll = self.dice.random()
         open_ones = self._open_transactions()
         if roll < 0.2 and open_ones:
-            self._end(self.dice.choice(open_ones))
+            self._end_transaction(self.dice.choice(open_ones))
         elif roll < 0.26:
             self.log.roll(self.now_ms)
         elif roll < 0.36:
@@ -203,7 +182,7 @@ class Story:
     def _open_transactions(self) -> list[int]:
         return sorted({one.producer_id for one in self.written if one.aborted is None})
 
-    def _end(self, producer_id: int) -> None:
+    def _end_transaction(self, producer_id: int) -> None:
         commit = self.dice.random() < 0.5
         self.under_way = [], None, (self.log.log_end_offset, producer_id, commit)
         result = self.log.append_marker(
@@ -247,11 +226,7 @@ class Story:
         self.log.remove_deleted_files(self.now_ms + self.dice.choice([0, 10**6]))
 
     def _clean_and_die(self) -> None:
-        death = self.dice.choice(_DEATHS)
-        if self.dice.random() < 0.3:
-            self.disk.crash_after(self.dice.randrange(1, 3000), death=death)
-        else:
-            self.disk.crash_at_operation(self.dice.randrange(40), death=death)
+        death = self._plan_death(in_write=0.3, bytes_max=3000, operations_max=40)
         self._tell(f"{death} to come")
         try:
             self.clean()
@@ -413,7 +388,7 @@ class Story:
         self.log.roll(self.now_ms)
         self.flush()
         for producer_id in self._open_transactions():
-            self._end(producer_id)
+            self._end_transaction(producer_id)
         self.log.roll(self.now_ms)
         self.flush()
         dirt = dirtiness(self.log, None, self.now_ms)
@@ -428,12 +403,8 @@ class Story:
         self.cleaned_offset = cleaning.end_offset
         self.check()
 
-    def _tell(self, what: str) -> None:
-        self.told.append(f"{len(self.told):3} end={self.log.log_end_offset} {what}")
-
-    def _broken(self, why: str) -> PromiseBroken:
-        story = "\n".join(self.told[-40:])
-        return PromiseBroken(f"compaction_crash seed {self.seed}: {why}\n{story}")
+    def _moment(self) -> str:
+        return f"end={self.log.log_end_offset}"
 
 
 def run(seed: int, *, steps: int = 40) -> None:

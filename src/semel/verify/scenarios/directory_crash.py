@@ -12,7 +12,6 @@ Rules.  What must hold after every start:
         * A retry of a producer's last five batches is answered with its first offset.
 """
 
-import random
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,13 +27,12 @@ from semel.log.directory import LogDirectory
 from semel.log.partition_log import Appended, PartitionLog
 from semel.log.producers import record_batch
 from semel.runtime.memory_faults import Death, DiskCrashed
-from semel.runtime.memory_files import MemoryDisk
 from semel.types import TopicPartition
-from semel.verify.scenarios.log_crash import PromiseBroken, Stored
+from semel.verify.scenarios.disk_story import DiskStory
+from semel.verify.scenarios.log_crash import Stored
 
 _PATH: Final = "/data"
 _WINDOW: Final = 5
-_DEATHS: Final[tuple[Death, ...]] = ("kill", "power cut")
 
 
 @dataclass(slots=True)
@@ -59,15 +57,13 @@ class Kept:
         return self.batches[-1].header.next_offset if self.batches else 0
 
 
-class Story:
+class Story(DiskStory):
     """The directory under test, the model beside it, and what happened so far."""
 
+    name = "directory_crash"
+
     def __init__(self, seed: int, *, steps: int = 80) -> None:
-        self.seed = seed
-        self.steps = steps
-        self.dice = random.Random(seed)
-        self.disk = MemoryDisk(random.Random(self.dice.random()))
-        self.now_ms = 1_700_000_000_000
+        super().__init__(seed, steps=steps)
         self.config = LogConfig(
             segment_bytes=self.dice.choice([400, 900]),
             index_interval_bytes=100,
@@ -75,20 +71,11 @@ class Story:
             producer_id_expiration_ms=10**12,
         )
         self.kept: dict[TopicPartition, Kept] = {}
-        self.told: list[str] = []
         self.directory = self._start(lost_power=False)
 
-    def run(self) -> None:
-        """Play all steps and check at the end."""
-        try:
-            for _step in range(self.steps):
-                self._step()
-            self.disk.kill()
-            self.directory = self._start(lost_power=False)
-        except PromiseBroken:
-            raise
-        except Exception as error:
-            raise self._broken(f"{type(error).__name__}: {error}") from error
+    def _end(self) -> None:
+        self.disk.kill()
+        self.directory = self._start(lost_power=False)
 
     def _step(self) -> None:
         self.now_ms += self.dice.randrange(5)
@@ -236,7 +223,7 @@ class Story:
     # Ends and beginnings.
 
     def _die_in_the_middle(self) -> None:
-        death = self._plan_death(30)
+        death = self._plan_a_death(30)
         self._tell(f"{death} to come")
         try:
             for _ in range(15):
@@ -256,18 +243,13 @@ class Story:
         for kept in self.kept.values():
             kept.durable_end = kept.end
 
-    def _plan_death(self, operations_max: int) -> Death:
-        death = self.dice.choice(_DEATHS)
-        if self.dice.random() < 0.3:
-            self.disk.crash_after(self.dice.randrange(1, 2000), death=death)
-        else:
-            self.disk.crash_at_operation(self.dice.randrange(operations_max), death=death)
-        return death
+    def _plan_a_death(self, operations_max: int) -> Death:
+        return self._plan_death(in_write=0.3, bytes_max=2000, operations_max=operations_max)
 
     def _start(self, *, lost_power: bool) -> LogDirectory:
         """Open the directory, perhaps dying on the way, and check everything."""
         while self.dice.random() < 0.3:
-            death = self._plan_death(40)
+            death = self._plan_a_death(40)
             try:
                 self._load().release()
             except DiskCrashed:
@@ -368,13 +350,9 @@ class Story:
                 f"{partition}: the retry of offset {stored.header.base_offset} was answered {answer}"
             )
 
-    def _tell(self, what: str) -> None:
+    def _moment(self) -> str:
         ends = " ".join(f"{p.partition}:{kept.end}" for p, kept in sorted(self.kept.items()))
-        self.told.append(f"{len(self.told):3} [{ends}] {what}")
-
-    def _broken(self, why: str) -> PromiseBroken:
-        story = "\n".join(self.told[-40:])
-        return PromiseBroken(f"directory_crash seed {self.seed}: {why}\n{story}")
+        return f"[{ends}]"
 
 
 def run(seed: int, *, steps: int = 80) -> None:

@@ -23,7 +23,7 @@ from semel.core.records import batch
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.core.records.control import build_marker
-from semel.errors import Refuse, SemelError
+from semel.errors import Refuse
 from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
@@ -33,14 +33,11 @@ from semel.log.txn_index import TxnIndex
 from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.memory_files import MemoryDisk
 from semel.types import TopicPartition
+from semel.verify.promise import PromiseBroken as PromiseBroken  # noqa: PLC0414 - groups imports it from here
+from semel.verify.scenarios.disk_story import DiskStory
 
 _DIRECTORY: Final = "/data/orders-0"
 _WINDOW: Final = 5
-_DEATHS: Final[tuple[Death, ...]] = ("kill", "power cut")
-
-
-class PromiseBroken(SemelError):  # noqa: N818 - it is a finding, not an error of the caller
-    """A story that ended badly: the seed to run it again and what led to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +61,13 @@ class Writer:
     """Its batches of this epoch that are in the log, newest last."""
 
 
-class Story:
+class Story(DiskStory):
     """The log under test, the model beside it, and what happened so far."""
 
+    name = "log_crash"
+
     def __init__(self, seed: int, *, steps: int = 60) -> None:
-        self.seed = seed
-        self.steps = steps
-        self.dice = random.Random(seed)
-        self.disk = MemoryDisk(random.Random(self.dice.random()))
-        self.now_ms = 1_700_000_000_000
+        super().__init__(seed, steps=steps)
         self.config = LogConfig(
             segment_bytes=self.dice.choice([700, 1500, 4000]),
             index_interval_bytes=self.dice.choice([1, 100, 400]),
@@ -89,23 +84,14 @@ class Story:
         self.truncating_to: int | None = None
         """Set while a truncation is under way: what lies above may be there or not."""
         self.writers = [Writer(producer_id=100 + n, transactional=n % 2 == 1) for n in range(4)]
-        self.told: list[str] = []
         self.stable_offset = 0
         """The largest last stable offset seen since the log was opened or cut back."""
         self.log = self._open(clean=True)
 
     # The story
 
-    def run(self) -> None:
-        """Play all steps and check at the end."""
-        try:
-            for _step in range(self.steps):
-                self._step()
-            self._reopen_after_kill()
-        except PromiseBroken:
-            raise
-        except Exception as error:
-            raise self._broken(f"{type(error).__name__}: {error}") from error
+    def _end(self) -> None:
+        self._reopen_after_kill()
 
     def _step(self) -> None:
         self.now_ms += self.dice.randrange(5)
@@ -306,7 +292,7 @@ class Story:
     # Deaths
 
     def _die_in_the_middle(self) -> None:
-        death = self._plan_death()
+        death = self._plan_a_death()
         self._tell(f"{death} to come")
         try:
             for _ in range(20):
@@ -319,13 +305,8 @@ class Story:
         else:
             self.disk.clear_faults()
 
-    def _plan_death(self) -> Death:
-        death = self.dice.choice(_DEATHS)
-        if self.dice.random() < 0.5:
-            self.disk.crash_after(self.dice.randrange(1, 400), death=death)
-        else:
-            self.disk.crash_at_operation(self.dice.randrange(12), death=death)
-        return death
+    def _plan_a_death(self) -> Death:
+        return self._plan_death(in_write=0.5, bytes_max=400, operations_max=12)
 
     def _reopen_after_kill(self) -> None:
         self.disk.kill()
@@ -343,7 +324,7 @@ class Story:
     def _reopen(self, *, lost_from: int | None) -> None:
         """Open after a death. None: nothing acknowledged may be missing; else nothing below that offset."""
         while self.dice.random() < 0.2:
-            death = self._plan_death()
+            death = self._plan_a_death()
             self._tell(f"open, {death}")
             if death == "power cut":
                 lost_from = self.durable_end
@@ -485,14 +466,8 @@ class Story:
         if found != expected:
             raise self._broken(f"aborted in [{low}, {high}): {found}, expected {expected}")
 
-    def _tell(self, what: str) -> None:
-        self.told.append(
-            f"{len(self.told):3} end={self.log.log_end_offset if hasattr(self, 'log') else 0} {what}"
-        )
-
-    def _broken(self, why: str) -> PromiseBroken:
-        story = "\n".join(self.told[-40:])
-        return PromiseBroken(f"log_crash seed {self.seed}: {why}\n{story}")
+    def _moment(self) -> str:
+        return f"end={self.log.log_end_offset if hasattr(self, 'log') else 0}"
 
 
 def _shown(entries: list[ProducerEntry]) -> str:

@@ -3,12 +3,12 @@
 Role.   `run(seed)` plays one story on the simulated runtime with the real broker and judges it.
 Flow.   topics are made -> producers and consumers work while disturbances happen -> calm: everything unsettled settles
         within a bound -> the broker ends once more and is opened again -> `invariants.judge`.
-Rules.  * The same seed gives the same run, to the byte: `play(seed, traced=True)` gives its digest.
+Rules.  * The same seed gives the same run, to the byte.
         * A broken promise raises `PromiseBroken` with the seed and the part of the history that matters.
 """
 
-import asyncio
 import random
+from dataclasses import replace
 from typing import Final
 
 from semel.core.records.compression import Compression
@@ -17,70 +17,41 @@ from semel.types import TopicPartition
 from semel.verify.actors.admin import Admin, TopicPlan
 from semel.verify.actors.consumer import Consumer, Tastes
 from semel.verify.actors.producer import Habits, Producer
-from semel.verify.disturbances import Reach, plan, play
-from semel.verify.history import Ending
+from semel.verify.disturbances import Reach, plan
 from semel.verify.invariants import Broken, judge
-from semel.verify.scenarios.log_crash import PromiseBroken
-from semel.verify.world import Actor, World, watched
+from semel.verify.scenarios.broker_story import LAST_ENDINGS, BrokerStory
+from semel.verify.world import World
 
 SETTLE_SECONDS: Final = 90.0
 """How long after the last disturbance everything must be settled."""
-_TOPICS_SECONDS_MAX: Final = 60.0
-_BROKEN_SHOWN_MAX: Final = 5
-_AFTERMATH_SECONDS: Final = 0.5
 
 
-class Story:
+class Story(BrokerStory):
     """One run."""
 
+    name = "produce"
+
     def __init__(self, seed: int, *, traced: bool = False) -> None:
-        self.seed = seed
-        self.dice = seeded_dice(seed, "produce")
-        self.world = World(seed, _broker_settings(self.dice), traced=traced)
-        self.topics = [_topic(self.dice, f"topic{index}") for index in range(self.dice.randint(1, 3))]
+        dice = seeded_dice(seed, self.name)
+        super().__init__(seed, dice, World(seed, _broker_settings(dice), traced=traced))
+        self.topics = [_topic(dice, f"topic{index}") for index in range(dice.randint(1, 3))]
         self.admin = Admin(self.world, self.topics)
-        self.seconds = self.dice.uniform(4.0, 16.0)
+        self.seconds = dice.uniform(4.0, 16.0)
 
-    def run(self) -> None:
-        """Play and judge; raises `PromiseBroken`."""
-        try:
-            with watched(self.world):
-                self.world.simulation.run(self._main())
-        except Exception as error:
-            failed = Broken(f"the run failed: {type(error).__name__}: {error}")
-            raise self._broken([failed]) from error
-        broken = judge(self.world.history)
-        if broken:
-            raise self._broken(broken)
+    def _judge(self) -> list[Broken]:
+        return judge(self.world.history)
 
-    def digest(self) -> str:
-        """Of everything that ran and was noted, if the story is traced."""
-        return self.world.simulation.loop.trace_digest()
-
-    async def _main(self) -> None:
-        world, broker = self.world, self.world.broker
-        keeper = asyncio.create_task(broker.keep(), name="keeper of the broker")
-        await broker.until_serving()
-        world.add(self.admin)
-        world.start(self.admin)
-        await world.settle([self.admin], _TOPICS_SECONDS_MAX)
+    async def _play(self) -> None:
+        world = self.world
         producers, consumers = self._producers(), self._consumers()
-        actors: list[Actor] = [*producers, *consumers]
-        for actor in actors:
-            world.add(actor)
-            world.start(actor)
-        disturbances = plan(self.dice, self._reach(), count=self.dice.randint(0, 9), seconds=self.seconds)
-        await play(world, disturbances, self.seconds)
-        world.make_calm()
-        broker.end(self.dice.choice(_FIRST_ENDINGS), 0.1)  # Logs that went offline are loaded again.
-        await broker.until_serving()
+        self._start([*producers, *consumers])
+        await self._disturb(
+            plan(self.dice, self._reach(), count=self.dice.randint(0, 9), seconds=self.seconds)
+        )
         await world.settle([self.admin, *producers], SETTLE_SECONDS)
         await world.settle(consumers, SETTLE_SECONDS)
-        broker.end(self.dice.choice(_LAST_ENDINGS), 0.1)
-        await broker.until_serving()
-        broker.read_logs()
-        world.is_over = True
-        keeper.cancel()
+        await self._end_broker(LAST_ENDINGS)
+        world.broker.read_logs()
 
     def _producers(self) -> list[Producer]:
         partitions = [
@@ -99,19 +70,9 @@ class Story:
         ]
 
     def _reach(self) -> Reach:
-        clients = [name for name in self.world.actors if name != Admin.name]
-        return Reach(clients=[*clients, Admin.name], mortal=clients, admin=self.admin, topics=self.topics)
-
-    def _broken(self, broken: list[Broken]) -> PromiseBroken:
-        """With the first one's part of the history."""
-        shown = "\n".join(one.why for one in broken[:_BROKEN_SHOWN_MAX])
-        more = f"\nand {len(broken) - _BROKEN_SHOWN_MAX} more" if len(broken) > _BROKEN_SHOWN_MAX else ""
-        story = self.world.history.story(broken[0].topic, until=broken[0].at + _AFTERMATH_SECONDS)
-        return PromiseBroken(f"produce seed {self.seed}: {shown}{more}\n{story}")
-
-
-_FIRST_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "clean stop")
-_LAST_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
+        """The administrator may be cut off too, but never dies."""
+        reach = super()._reach()
+        return replace(reach, clients=[*reach.clients, Admin.name])
 
 
 def _broker_settings(dice: random.Random) -> dict[str, str | int | bool]:

@@ -35,11 +35,9 @@ from semel.verify.disturbances import (
     EndBrokerInWrite,
     Reach,
     plan,
-    play,
 )
-from semel.verify.history import Ending
 from semel.verify.invariants import Broken, judge_openings
-from semel.verify.scenarios.log_crash import PromiseBroken
+from semel.verify.scenarios.broker_story import ENDINGS_IN_POWER, LAST_ENDINGS, BrokerStory
 from semel.verify.transaction_audit import (
     INTERNAL_TOPICS,
     OffsetsAuditor,
@@ -49,7 +47,7 @@ from semel.verify.transaction_audit import (
     transactions_known,
 )
 from semel.verify.transaction_invariants import Aftermath
-from semel.verify.world import Actor, World, watched
+from semel.verify.world import Actor, World
 
 GROUP: Final = "pipeline"
 SETTLE_SECONDS: Final = 120.0
@@ -57,10 +55,6 @@ SETTLE_SECONDS: Final = 120.0
 WORKERS_PROBABILITY = 0.7
 GROUP_PROBABILITY = 0.5
 """Whether there are workers, and whether they share a group."""
-_TOPICS_SECONDS_MAX: Final = 60.0
-_BROKEN_SHOWN_MAX: Final = 5
-_AFTERMATH_SECONDS: Final = 0.5
-_LAST_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
 _KINDS: Final = (
     "end",
     "end inside",
@@ -119,14 +113,15 @@ class Quiet:
         )
 
 
-class Story:
+class Story(BrokerStory):
     """One run."""
 
+    name = "transactions"
+
     def __init__(self, seed: int, *, traced: bool = False) -> None:
-        self.seed = seed
-        self.dice = seeded_dice(seed, "transactions")
-        self.is_synced = self.dice.random() < 0.5
-        self.world = World(seed, _broker_settings(self.dice, self.is_synced), traced=traced)
+        dice = seeded_dice(seed, self.name)
+        self.is_synced = dice.random() < 0.5
+        super().__init__(seed, dice, World(seed, _broker_settings(dice, self.is_synced), traced=traced))
         self.topics = [
             _topic(self.dice, "inputs", self.is_synced),
             _topic(self.dice, "outputs", self.is_synced),
@@ -150,45 +145,23 @@ class Story:
         }
         self.aftermath = Aftermath({}, readers={"reader0": True, "reader1": False})
 
-    def run(self) -> None:
-        """Play and judge; raises `PromiseBroken`."""
-        try:
-            with watched(self.world):
-                self.world.simulation.run(self._main())
-        except Exception as error:
-            failed = Broken(f"the run failed: {type(error).__name__}: {error}")
-            raise self._broken([failed]) from error
+    def _judge(self) -> list[Broken]:
         history = self.world.history
-        broken = [*judge_openings(history), *transaction_invariants.judge(history, self.aftermath)]
-        if broken:
-            raise self._broken(broken)
+        return [*judge_openings(history), *transaction_invariants.judge(history, self.aftermath)]
 
-    def digest(self) -> str:
-        """Of everything that ran and was noted, if the story is traced."""
-        return self.world.simulation.loop.trace_digest()
-
-    async def _main(self) -> None:
-        world, broker = self.world, self.world.broker
-        keeper = asyncio.create_task(broker.keep(), name="keeper of the broker")
-        await broker.until_serving()
-        world.add(self.admin)
-        world.start(self.admin)
-        await world.settle([self.admin], _TOPICS_SECONDS_MAX)
+    async def _play(self) -> None:
+        world = self.world
         actors: list[Actor] = [*self.writers, *self.workers, *self.readers.values()]
-        for actor in actors:
-            world.add(actor)
-            world.start(actor)
-        disturbances = plan(
-            self.dice,
-            self._reach(),
-            count=self.dice.randint(0, 9),
-            seconds=self.seconds,
-            kinds=self._kinds(),
+        self._start(actors)
+        await self._disturb(
+            plan(
+                self.dice,
+                self._reach(),
+                count=self.dice.randint(0, 9),
+                seconds=self.seconds,
+                kinds=self._kinds(),
+            )
         )
-        await play(world, disturbances, self.seconds)
-        world.make_calm()
-        broker.end(self.dice.choice(("kill", "clean stop")), 0.1)  # Logs that went offline are loaded again.
-        await broker.until_serving()
         await world.settle(self.writers, SETTLE_SECONDS)
         if self.workers:
             await self._settle_workers()
@@ -197,8 +170,6 @@ class Story:
         for actor in actors:
             world.host(actor.name).kill()
         await self._end_once_more()
-        world.is_over = True
-        keeper.cancel()
 
     async def _settle_workers(self) -> None:
         """Until the offsets of their group say that every input was transformed."""
@@ -213,9 +184,7 @@ class Story:
         """The broker ends and comes back: it knows what it knew, and what its logs say."""
         world, broker = self.world, self.world.broker
         before = await self._known()
-        endings = _LAST_ENDINGS if self.is_synced else ("kill", "clean stop")
-        broker.end(self.dice.choice(endings), 0.1)
-        await broker.until_serving()
+        await self._end_broker(LAST_ENDINGS if self.is_synced else ENDINGS_IN_POWER)
         after = await self._known()
         self.aftermath.rows = stored_transactions(broker.broker)
         replayed = {row.transactional_id: row for row in self.aftermath.rows}
@@ -280,10 +249,6 @@ class Story:
             for index in range(self.dice.randint(1, 2))
         ]
 
-    def _reach(self) -> Reach:
-        clients = [name for name in self.world.actors if name != Admin.name]
-        return Reach(clients=clients, mortal=clients, admin=self.admin, topics=self.topics)
-
     def _kinds(self) -> Mapping[str, Draw]:
         actors: list[TransactionalActor] = [*self.writers, *self.workers]
 
@@ -295,13 +260,6 @@ class Story:
             kinds |= _WITH_POWER
             del kinds["failing disk"]
         return {**kinds, "freeze": freeze}
-
-    def _broken(self, broken: list[Broken]) -> PromiseBroken:
-        """With the first one's part of the history."""
-        shown = "\n".join(one.why for one in broken[:_BROKEN_SHOWN_MAX])
-        more = f"\nand {len(broken) - _BROKEN_SHOWN_MAX} more" if len(broken) > _BROKEN_SHOWN_MAX else ""
-        story = self.world.history.story(broken[0].topic, until=broken[0].at + _AFTERMATH_SECONDS)
-        return PromiseBroken(f"transactions seed {self.seed}: {shown}{more}\n{story}")
 
 
 def _broker_settings(dice: random.Random, is_synced: bool) -> dict[str, str | int | bool]:
