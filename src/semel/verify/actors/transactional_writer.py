@@ -39,11 +39,15 @@ class TransactionalActor(ABC):
         while True:
             self._instances += 1
             name = f"{self.name}.{self._instances}"
-            session = Session(self.world, name, self.transactional_id, self.manners, runtime, self.pause)
+            session = self.new_session(name, runtime)
             if await session.introduce():
                 await self.work(session, runtime)
             session.leave()
             await runtime.tasks.sleep(runtime.dice.uniform(*_REST_SECONDS))
+
+    def new_session(self, name: str, runtime: Runtime) -> Session:
+        """The next instance."""
+        return Session(self.world, name, self.transactional_id, self.manners, runtime, self.pause)
 
     @abstractmethod
     async def work(self, session: Session, runtime: Runtime) -> None:
@@ -60,6 +64,10 @@ class TransactionalActor(ABC):
 
     def finish(self) -> None:
         self.finishing = True
+
+    @abstractmethod
+    def owes(self) -> str | None:
+        """What it still waits for once it was told to finish."""
 
 
 class TransactionalWriter(TransactionalActor):

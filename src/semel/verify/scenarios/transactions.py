@@ -121,15 +121,9 @@ class Story(BrokerStory):
     def __init__(self, seed: int, *, traced: bool = False) -> None:
         dice = seeded_dice(seed, self.name)
         self.is_synced = dice.random() < 0.5
-        super().__init__(seed, dice, World(seed, _broker_settings(dice, self.is_synced), traced=traced))
-        self.topics = [
-            _topic(self.dice, "inputs", self.is_synced),
-            _topic(self.dice, "outputs", self.is_synced),
-        ]
-        self.inputs, self.outputs = (
-            tuple(TopicPartition(topic.name, index) for index in range(topic.partitions))
-            for topic in self.topics
-        )
+        super().__init__(seed, dice, World(seed, self._settings(dice), traced=traced))
+        self.topics = [self._topic("inputs"), self._topic("outputs")]
+        self.inputs, self.outputs = map(partitions_of, self.topics)
         self.admin = Admin(self.world, self.topics)
         self.seconds = self.dice.uniform(2.0, 8.0)
         self.writers = self._writers()
@@ -138,7 +132,7 @@ class Story(BrokerStory):
             f"reader{index}": Consumer(
                 self.world,
                 f"reader{index}",
-                _tastes(self.dice, committed=index == 0),
+                self._tastes(committed=index == 0),
                 [topic.name for topic in self.topics],
             )
             for index in range(2)
@@ -152,6 +146,7 @@ class Story(BrokerStory):
     async def _play(self) -> None:
         world = self.world
         actors: list[Actor] = [*self.writers, *self.workers, *self.readers.values()]
+        await self._set_up()
         self._start(actors)
         await self._disturb(
             plan(
@@ -162,6 +157,7 @@ class Story(BrokerStory):
                 kinds=self._kinds(),
             )
         )
+        await world.settle([self.admin], SETTLE_SECONDS)
         await world.settle(self.writers, SETTLE_SECONDS)
         if self.workers:
             await self._settle_workers()
@@ -170,6 +166,9 @@ class Story(BrokerStory):
         for actor in actors:
             world.host(actor.name).kill()
         await self._end_once_more()
+
+    async def _set_up(self) -> None:
+        """What has to be there before anybody comes: nothing but the topics."""
 
     async def _settle_workers(self) -> None:
         """Until the offsets of their group say that every input was transformed."""
@@ -211,19 +210,57 @@ class Story(BrokerStory):
             await asyncio.sleep(0.05)
         return known
 
-    # Who is there
+    # Who is there, and where
 
-    def _writers(self) -> list[TransactionalWriter]:
-        partitions = [*self.inputs, *self.outputs]
-        writers = []
+    def _settings(self, dice: random.Random) -> dict[str, str | int | bool]:
+        return {
+            "auto.create.topics.enable": False,
+            "log.flush.interval.messages": 1 if self.is_synced else 2**63 - 1,
+            "offsets.topic.num.partitions": dice.choice([1, 2]),
+            "transaction.state.log.num.partitions": dice.choice([1, 2]),
+            "group.min.session.timeout.ms": 100,
+            "group.initial.rebalance.delay.ms": dice.choice([0, 300]),
+            "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
+        }
+
+    def _topic(self, name: str) -> TopicPlan:
+        configs = {
+            "flush.messages": "1" if self.is_synced else "9223372036854775807",
+            "internal.segment.bytes": self.dice.choice(["1200", "4000", "1000000"]),
+            "index.interval.bytes": self.dice.choice(["1", "4096"]),
+            "retention.ms": "-1",
+        }
+        return TopicPlan(name, self.dice.randint(1, 3), configs)
+
+    def _written(self) -> list[TopicPartition]:
+        """Where writers write."""
+        return [*self.inputs, *self.outputs]
+
+    def _tastes(self, *, committed: bool) -> Tastes:
+        dice = self.dice
+        return Tastes(
+            version=dice.choice([4, 7, 11, 12, 13, 17]),
+            committed=committed,
+            sessions=dice.random() < 0.5,
+            max_wait_ms=dice.choice([200, 1000]),
+            min_bytes=1,
+            max_bytes=dice.choice([700, 1 << 20]),
+            partition_max_bytes=dice.choice([400, 1 << 20]),
+            checks_epoch=dice.random() < 0.5,
+            request_timeout_ms=dice.choice([1000, 4000]),
+        )
+
+    def _writers(self) -> list[TransactionalActor]:
+        partitions = self._written()
+        writers: list[TransactionalActor] = []
         for index in range(self.dice.randint(1, 3)):
             some = sorted(self.dice.sample(partitions, self.dice.randint(1, len(partitions))))
             for instance in range(self.dice.choice([1, 1, 2])):
                 name = f"writer{index}{'ab'[instance]}"
-                manners = _manners(self.dice)
+                manners = draw_manners(self.dice)
                 writers.append(TransactionalWriter(self.world, name, f"writer{index}", manners, some))
         if self.dice.random() < 0.3:
-            manners = replace(_manners(self.dice), vanish_probability=0.5)
+            manners = replace(draw_manners(self.dice), vanish_probability=0.5)
             ghost = TransactionalWriter(self.world, "ghost", "ghost", manners, partitions, returns=False)
             writers.append(ghost)
         return writers
@@ -243,7 +280,7 @@ class Story(BrokerStory):
                 self.world,
                 f"worker{index}",
                 f"worker{index}" if in_group else "worker",
-                _manners(self.dice, with_member=in_group),
+                draw_manners(self.dice, with_member=in_group),
                 pipeline,
             )
             for index in range(self.dice.randint(1, 2))
@@ -262,29 +299,13 @@ class Story(BrokerStory):
         return {**kinds, "freeze": freeze}
 
 
-def _broker_settings(dice: random.Random, is_synced: bool) -> dict[str, str | int | bool]:
-    return {
-        "auto.create.topics.enable": False,
-        "log.flush.interval.messages": 1 if is_synced else 2**63 - 1,
-        "offsets.topic.num.partitions": dice.choice([1, 2]),
-        "transaction.state.log.num.partitions": dice.choice([1, 2]),
-        "group.min.session.timeout.ms": 100,
-        "group.initial.rebalance.delay.ms": dice.choice([0, 300]),
-        "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
-    }
+def partitions_of(topic: TopicPlan) -> tuple[TopicPartition, ...]:
+    """All of a topic's."""
+    return tuple(TopicPartition(topic.name, index) for index in range(topic.partitions))
 
 
-def _topic(dice: random.Random, name: str, is_synced: bool) -> TopicPlan:
-    configs = {
-        "flush.messages": "1" if is_synced else "9223372036854775807",
-        "internal.segment.bytes": dice.choice(["1200", "4000", "1000000"]),
-        "index.interval.bytes": dice.choice(["1", "4096"]),
-        "retention.ms": "-1",
-    }
-    return TopicPlan(name, dice.randint(1, 3), configs)
-
-
-def _manners(dice: random.Random, *, with_member: bool = False) -> Manners:
+def draw_manners(dice: random.Random, *, with_member: bool = False) -> Manners:
+    """How a client works, in one of the two protocols."""
     return Manners(
         versions=_v2(dice) if dice.random() < 0.5 else _v1(dice, with_member),
         transaction_timeout_ms=dice.choice([500, 1500, 4000, 20_000]),
@@ -315,20 +336,6 @@ def _v2(dice: random.Random) -> Versions:
         add_offsets=4,
         txn_offset_commit=5,
         end_txn=5,
-    )
-
-
-def _tastes(dice: random.Random, *, committed: bool) -> Tastes:
-    return Tastes(
-        version=dice.choice([4, 7, 11, 12, 13, 17]),
-        committed=committed,
-        sessions=dice.random() < 0.5,
-        max_wait_ms=dice.choice([200, 1000]),
-        min_bytes=1,
-        max_bytes=dice.choice([700, 1 << 20]),
-        partition_max_bytes=dice.choice([400, 1 << 20]),
-        checks_epoch=dice.random() < 0.5,
-        request_timeout_ms=dice.choice([1000, 4000]),
     )
 
 
