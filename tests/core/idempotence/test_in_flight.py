@@ -4,6 +4,8 @@ Method: stories of one partition with the sends and decisions written out; a tab
 every event. The same queue against a broker over a lossy link: `test_order_over_a_lossy_link`.
 """
 
+import copy
+
 import pytest
 
 from semel.core.idempotence.delivery import (
@@ -527,3 +529,75 @@ def test_every_place_with_every_event(place: str, event: str) -> None:
 def test_an_empty_batch_stops_the_shard() -> None:
     with pytest.raises(InvariantError, match="has 0 records"):
         Story().queue.enqueue("p", 1, 0)
+
+
+def has_room(story: Story) -> bool:
+    """What the queue says, which must be what happens to a batch that is enqueued."""
+    said = story.queue.has_room("p", story.now_ms)
+    probe = copy.deepcopy(story)
+    probe.enqueue(999)
+    assert (999 in [one.batch_id for one in probe.sent()]) is said
+    return said
+
+
+def test_there_is_room_where_a_batch_could_leave_at_once() -> None:
+    story = Story()
+    assert has_room(story)
+    story.enqueue(1)
+    assert story.sends() == [(1, 0)]
+    assert not has_room(story), "the first travels alone"
+    story.ack(1)
+    story.enqueue(2, 3, 4, 5)
+    story.sends()
+    assert has_room(story)
+    story.enqueue(6)
+    story.sends()
+    assert not has_room(story), "five are under way"
+    story.ack(2)
+    assert has_room(story)
+    story.lose(3)
+    assert not has_room(story), "a retry is pending"
+    story.sends()
+    assert not has_room(story)
+    story.ack(3, 4, 5, 6)
+    assert has_room(story)
+    story.enqueue(7)
+    story.sends()
+    story.error(7, TOO_LARGE)
+    assert has_room(story), "a new epoch begins at once"
+    assert not InFlight[str]().has_room("p", 0), "without an identity nothing leaves"
+    plain = InFlight[str](idempotent=False, in_flight_max=1)
+    assert plain.has_room("p", 0)
+    plain.enqueue("p", 1, 1)
+    assert plain.send("p", 0) is not None
+    assert not plain.has_room("p", 0)
+
+
+def test_a_batch_that_is_too_large_becomes_several_in_its_place_and_sequences() -> None:
+    story = running()
+    story.enqueue(1, 2)
+    assert story.sends() == [(1, 10), (2, 20)]
+    story.queue.split("p", 1, [(11, 4), (12, 6)])
+    assert story.sends() == [(11, 10)]
+    assert story.error(2, OUT_OF_ORDER) == [Retry("p", 2, OUT_OF_ORDER)]
+    story.ack(11)
+    assert story.sends() == [(12, 14)]
+    story.ack(12)
+    assert story.sends() == [(2, 20)]
+    story.ack(2)
+    for batch_id, pieces in ((2, [(5, 10)]), (3, [(5, 10)])):
+        with pytest.raises(InvariantError, match="only one that is sent"):
+            story.queue.split("p", batch_id, pieces)
+    story.enqueue(3)
+    story.sends()
+    with pytest.raises(InvariantError, match="has 10 records"):
+        story.queue.split("p", 3, [(4, 3), (5, 3)])
+
+
+def test_without_idempotence_the_pieces_of_a_batch_come_first() -> None:
+    story = Story(idempotent=False, in_flight_max=2)
+    story.enqueue(1, 2, 3)
+    assert [batch_id for batch_id, _sequence in story.sends()] == [1, 2]
+    story.queue.split("p", 1, [(11, 5), (12, 5)])
+    story.ack(2)
+    assert [batch_id for batch_id, _sequence in story.sends()] == [11, 12]

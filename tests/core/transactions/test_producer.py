@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semel.core.idempotence.delivery import Answered, Lost
-from semel.core.transactions.producer import After, GroupMetadata, Outgoing, TransactionalProducer
+from semel.core.transactions.producer import After, GroupMetadata, Outgoing, Position, TransactionalProducer
 from semel.core.transactions.producer_states import MOVES, Fate, ProducerState
 from semel.core.transactions.states import TransactionState
 from semel.core.wire.message import Response
@@ -342,12 +342,42 @@ def test_what_passes_is_asked_again(code: ErrorCode, after: After) -> None:
     assert asked(producer) is first
 
 
-def test_offsets_are_sent_once() -> None:
+def test_offsets_may_be_sent_again_once_the_first_are_stored() -> None:
+    producer = ready(v2=True)
+    producer.begin()
+    for offset in (1, 2):
+        producer.send_offsets(GROUP, {INPUT: Position(offset, "text", 3)})
+        assert producer.has_offsets_to_send
+        outgoing = asked(producer)
+        assert isinstance(outgoing.request, TxnOffsetCommitRequest)
+        ((sent,),) = [topic.partitions for topic in outgoing.request.topics]
+        assert (sent.committed_offset, sent.committed_metadata, sent.committed_leader_epoch) == (
+            offset,
+            "text",
+            3,
+        )
+        producer.answered(outgoing, answer(outgoing))
+        assert not producer.has_offsets_to_send
+
+
+def test_offsets_are_not_sent_again_while_a_lost_attempt_may_arrive_after_them() -> None:
     producer = ready(v2=True)
     producer.begin()
     producer.send_offsets(GROUP, {INPUT: 1})
-    with pytest.raises(InvariantError, match="once per transaction"):
-        producer.send_offsets(GROUP, {INPUT: 2})
+    first = asked(producer)
+    producer.lost(first)
+    assert asked(producer) is first
+    producer.answered(first, answer(first))
+    producer.send_offsets(GROUP, {INPUT: 2})
+    assert producer.next_request() is None
+    assert (producer.state, producer.error) == (S.ABORTABLE_ERROR, ErrorCode.TRANSACTION_ABORTABLE)
+
+
+def test_a_transaction_that_lacks_a_record_cannot_be_committed() -> None:
+    producer = ready(v2=True)
+    producer.begin()
+    producer.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    assert (producer.state, producer.error) == (S.ABORTABLE_ERROR, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 # Beside the real coordinator

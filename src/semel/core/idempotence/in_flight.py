@@ -25,7 +25,7 @@ Elsewhere. Events and decisions: `delivery`. What the broker does with all this:
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic
@@ -191,6 +191,47 @@ class InFlight(Generic[PartitionT]):
         batch.place = _Place.SENT
         batch.attempts += 1
         return Send(partition, batch.batch_id, lane.identity, batch.base_sequence, batch.attempts)
+
+    def has_room(self, partition: PartitionT, now_ms: int) -> bool:
+        """Whether a batch that were enqueued now could leave at once: until then it may as well grow."""
+        lane = self._lanes.get(partition)
+        if not self.idempotent:
+            return lane is None or (not lane.queue and len(lane.unsettled) < self._in_flight_max)
+        if self.identity == NO_IDENTITY or self._abort_needed:
+            return False
+        if lane is None:
+            return True
+        if lane.queue or lane.gap is not None or lane.unresolved:
+            return False
+        if any(batch.attempts > 1 or batch.place is _Place.WAITING for batch in lane.unsettled):
+            return False
+        probes = bool(lane.unsettled) and self._must_probe(lane, now_ms)
+        return len(lane.unsettled) < (1 if probes else self._in_flight_max)
+
+    def split(self, partition: PartitionT, batch_id: int, pieces: Sequence[tuple[int, int]]) -> None:
+        """A batch that was refused as too large becomes several, (id, records) each, in its place and its sequences."""
+        lane = self._lanes.get(partition)
+        batch = next((one for one in lane.unsettled if one.batch_id == batch_id), None) if lane else None
+        if lane is None or batch is None or batch.place is not _Place.SENT:
+            raise InvariantError(f"batch {batch_id} for {partition}: only one that is sent can be split")
+        if sum(count for _id, count in pieces) != batch.records_count:
+            raise InvariantError(
+                f"batch {batch_id} for {partition} has {batch.records_count} records, its pieces {pieces}"
+            )
+        at = lane.unsettled.index(batch)
+        if not self.idempotent:
+            lane.unsettled.remove(batch)
+            for piece_id, count in reversed(pieces):
+                lane.queue.appendleft(_Batch(piece_id, count, batch.order))
+            return
+        sequence = batch.base_sequence
+        replacing = []
+        for piece_id, count in pieces:
+            piece = _Batch(piece_id, count, batch.order, _Place.WAITING, sequence)
+            piece.maybe_stored = batch.maybe_stored
+            replacing.append(piece)
+            sequence = sequences.increment(sequence, count)
+        lane.unsettled[at : at + 1] = replacing
 
     def _next(self, lane: _Lane, now_ms: int) -> _Batch | None:
         if any(batch.attempts > 1 or batch.place is _Place.WAITING for batch in lane.unsettled):

@@ -12,7 +12,8 @@ Rules.  * A request without an answer is sent again until it has one, and nothin
         * v2 (Produce 12+, EndTxn 5+): partitions join by themselves, and every end gives the next epoch.
         * A transaction is committed only if every batch and its offsets are stored. A commit whose fate is open when the
           producer is fenced is UNKNOWN, never ABORTED.
-        * Offsets are sent once per transaction: of two requests, the first might arrive last.
+        * A group's offsets are sent a second time only if every answer to the first came: of two requests, a lost
+          attempt of the first might arrive last. Otherwise the transaction must be aborted.
         * Nothing is ended before all that was sent is settled. A transaction that sent nothing ends without a request.
 Elsewhere. Sequences and what a batch's answer means: `core.idempotence.in_flight`. Back-off, connections, finding the
         coordinators, batching: the client.
@@ -23,7 +24,8 @@ Elsewhere. Sequences and what a batch's answer means: `core.idempotence.in_fligh
                \\---- BUMPING (v1, where something is unsure) <-----------/
 """
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -95,6 +97,14 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
+class Position(NamedTuple):
+    """An offset to commit, the text stored with it, and the leader epoch of what was read before it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
 class Outgoing(NamedTuple):
     """A request to a coordinator: the transaction's, or with `group_id` that of the group."""
 
@@ -108,10 +118,13 @@ class _Progress:
 
     to_add: dict[TopicPartition, None] = field(default_factory=dict)
     added: dict[TopicPartition, None] = field(default_factory=dict)
-    group: GroupMetadata | None = None
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    group_added: bool = False
-    offsets_stored: bool = False
+    offsets: deque[tuple[GroupMetadata, Mapping[TopicPartition, int | Position]]] = field(
+        default_factory=deque
+    )
+    """What is to be stored, the first is under way."""
+    groups_added: dict[str, None] = field(default_factory=dict)
+    groups_unsure: dict[str, None] = field(default_factory=dict)
+    """Those with an attempt that was given up and may still arrive."""
     begun: bool = False
     """Whether the coordinator may know of it."""
 
@@ -165,15 +178,20 @@ class TransactionalProducer:
             self._progress.to_add[partition] = None
         self._in_flight.enqueue(partition, batch_id, records_count)
 
-    def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+    def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
         """What the transaction consumed: committed with it, or not at all."""
         self._expect(ProducerState.IN_TRANSACTION)
-        if self._progress.group is not None:
-            raise InvariantError(
-                f"{self.transactional_id}: offsets of {group.group_id} in a transaction that has offsets of "
-                f"{self._progress.group.group_id}; offsets are sent once per transaction"
-            )
-        self._progress.group, self._progress.offsets = group, dict(offsets)
+        self._progress.offsets.append((group, dict(offsets)))
+
+    @property
+    def has_offsets_to_send(self) -> bool:
+        """Whether offsets are not stored yet."""
+        return bool(self._progress.offsets)
+
+    def refuse(self, code: ErrorCode) -> None:
+        """A record of the transaction was not taken at all: without it, it is not what the application meant."""
+        self._expect(ProducerState.IN_TRANSACTION)
+        self._fail(code)
 
     def commit(self) -> None:
         """Commit, once everything is stored."""
@@ -203,6 +221,14 @@ class TransactionalProducer:
         send = self._in_flight.send(partition, now_ms)
         self._progress.begun = self._progress.begun or send is not None
         return send
+
+    def has_room(self, partition: TopicPartition, now_ms: int) -> bool:
+        """Whether a batch that were enqueued now could leave at once, as soon as its partition has joined."""
+        return self.state is ProducerState.IN_TRANSACTION and self._in_flight.has_room(partition, now_ms)
+
+    def split(self, partition: TopicPartition, batch_id: int, pieces: Sequence[tuple[int, int]]) -> None:
+        """As `InFlight.split`."""
+        self._in_flight.split(partition, batch_id, pieces)
 
     def handle(self, event: Event[TopicPartition], now_ms: int) -> list[Decision[TopicPartition]]:
         """What became of a batch."""
@@ -260,8 +286,8 @@ class TransactionalProducer:
             case ProducerState.IN_TRANSACTION | ProducerState.COMMITTING:
                 if progress.to_add:
                     return Outgoing(self._add_partitions())
-                if progress.group is not None and not progress.offsets_stored:
-                    return self._offsets(progress.group)
+                if progress.offsets:
+                    return self._offsets(*progress.offsets[0])
                 if self.state is ProducerState.COMMITTING and next(self.partitions(), None) is None:
                     return Outgoing(self._end(commit=True))
             case ProducerState.ABORTING if next(self.partitions(), None) is None:
@@ -281,8 +307,13 @@ class TransactionalProducer:
             v3_and_below_topics=list(topics.values()),
         )
 
-    def _offsets(self, group: GroupMetadata) -> Outgoing:
-        if not self.v2 and not self._progress.group_added:
+    def _offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position]
+    ) -> Outgoing | None:
+        if group.group_id in self._progress.groups_unsure:
+            self._fail(ErrorCode.TRANSACTION_ABORTABLE)
+            return None
+        if not self.v2 and group.group_id not in self._progress.groups_added:
             return Outgoing(
                 AddOffsetsToTxnRequest(
                     transactional_id=self.transactional_id,
@@ -293,9 +324,15 @@ class TransactionalProducer:
             )
         self._progress.begun = True
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-        for (topic, partition), offset in self._progress.offsets.items():
+        for (topic, partition), position in offsets.items():
+            where = position if isinstance(position, Position) else Position(position)
             topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(
-                TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=where.offset,
+                    committed_leader_epoch=where.leader_epoch,
+                    committed_metadata=where.metadata,
+                )
             )
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
@@ -323,7 +360,7 @@ class TransactionalProducer:
             return
         if self.state is ProducerState.ABORTING:
             self._over(Fate.ABORTED)
-        elif not self._progress.to_add and self._progress.group is None:
+        elif not self._progress.to_add and not self._progress.offsets:
             self._over(Fate.COMMITTED)
 
     # Answers of the coordinators
@@ -333,6 +370,8 @@ class TransactionalProducer:
         self._expect_sent(outgoing)
         self._is_sent = False
         self._be_unsure()
+        if isinstance(outgoing.request, TxnOffsetCommitRequest):
+            self._progress.groups_unsure[outgoing.request.group_id] = None
         if isinstance(outgoing.request, EndTxnRequest) and outgoing.request.committed:
             self._commit_is_open = True
         return After.BACK_OFF
@@ -344,7 +383,7 @@ class TransactionalProducer:
         code = _code(response)
         if code is ErrorCode.NONE:
             self._under_way = None
-            self._accepted(response)
+            self._accepted(outgoing.request, response)
             return After.GO_ON
         if code.retriable and not (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             if isinstance(outgoing.request, EndTxnRequest) and outgoing.request.committed:
@@ -361,7 +400,7 @@ class TransactionalProducer:
     def _is_aborting(self) -> bool:
         return self.state in (ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR)
 
-    def _accepted(self, response: Response) -> None:
+    def _accepted(self, request: Request[Any], response: Response) -> None:
         progress = self._progress
         match response:
             case InitProducerIdResponse():
@@ -373,9 +412,11 @@ class TransactionalProducer:
                 progress.to_add = {}
                 progress.begun = True
             case AddOffsetsToTxnResponse():
-                progress.group_added = progress.begun = True
+                assert isinstance(request, AddOffsetsToTxnRequest)
+                progress.groups_added[request.group_id] = None
+                progress.begun = True
             case TxnOffsetCommitResponse():
-                progress.offsets_stored = True
+                progress.offsets.popleft()
             case EndTxnResponse():
                 if self.v2 and response.producer_id != NO_PRODUCER_ID:
                     self._in_flight.use_identity(response.producer_id, response.producer_epoch)
