@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.core.records import kernels
+from semel.core.records.arrow_schema import HEADER_TYPE, HEADERS_TYPE, SCHEMA, TIMESTAMP_TYPE
 from semel.core.records.batch import TIMESTAMP_TYPE_BIT, BatchHeader, check_crc, headers
 from semel.core.records.build import records_section
 from semel.core.records.compression import DECOMPRESSED_SIZE_MAX
@@ -47,18 +48,6 @@ from semel.core.records.kernels import (
 from semel.errors import ConfigError, CorruptBatchError
 from semel.types import BytesLike
 
-HEADER_TYPE: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
-HEADERS_TYPE: Final = pa.list_(HEADER_TYPE)
-TIMESTAMP_TYPE: Final = pa.timestamp("ms", tz="UTC")
-SCHEMA: Final = pa.schema(
-    [
-        ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP_TYPE),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS_TYPE),
-    ]
-)
 _LONG_MAX: Final = (1 << 63) - 1
 COLUMN_BYTES_MAX: Final = (1 << 31) - 1  # Offsets of Arrow's binary columns are 32 bits wide.
 

@@ -1,0 +1,1 @@
+"""What clients decide, without waiting: batching, partitions, subscriptions, fetches."""

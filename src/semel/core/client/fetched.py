@@ -1,0 +1,269 @@
+"""Records as they came from a broker, and the pieces of them that are handed to the user.
+
+Role.   `Chunk` is what one answer held of one partition: bytes, until somebody asks for records. `take` gives the next ones
+        as a `Piece`: Arrow columns by the kernels, or a few records read in plain Python while kernels are not loaded.
+Flow.   the fetcher makes chunks -> `fetch_buffer` keeps them in order -> `take` -> the user's records or columns.
+Rules.  * A chunk is decoded once, whole or in parts of at most `DECODE_BYTES_MAX`; what the user did not ask for stays as
+          columns and is sliced later. Given back, a piece is the next to be taken.
+        * Control batches and, for read_committed, batches of aborted transactions are left out; the offset to go on from is
+          past them.
+        * A damaged batch raises where it is reached, never before what stands in front of it was handed out.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from semel.core.records import batch
+from semel.core.records.batch import BatchHeader, TimestampType
+from semel.core.records.build import Record, iter_records
+from semel.core.records.visibility import CommittedOnly
+from semel.types import NO_PARTITION_LEADER_EPOCH, BytesLike, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DECODE_BYTES_MAX: Final = 32 * 1024 * 1024
+PLAIN_BYTES_MAX: Final = 64 * 1024
+"""Chunks up to this size do not wait for kernels that are not loaded."""
+_PLACE: Final = Struct(">qi")
+_LAST_OFFSET_DELTA: Final = Struct(">i")
+_LAST_OFFSET_DELTA_POSITION: Final = 23
+
+Headers = tuple[tuple[str, bytes | None], ...]
+NO_HEADERS: Final[Headers] = ()
+
+
+class Span(NamedTuple):
+    """What the records up to an offset share: who stamped them, and under which leader they were written."""
+
+    last_offset: int
+    timestamp_type: TimestampType
+    leader_epoch: int | None
+
+
+class Lists(NamedTuple):
+    """A piece as Python lists, one entry per record."""
+
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: "Sequence[Headers]"
+
+
+class Piece:
+    """Some records of one partition, in order; either columns or a list of records."""
+
+    __slots__ = ("_columns", "_records", "count", "next_offset", "spans", "where")
+
+    def __init__(
+        self,
+        where: TopicPartition,
+        spans: tuple[Span, ...],
+        next_offset: int,
+        *,
+        columns: "pa.RecordBatch | None" = None,
+        records: Sequence[Record] = (),
+    ) -> None:
+        self.where = where
+        self.spans = spans
+        self.next_offset = next_offset
+        """Where to go on once all of these are consumed."""
+        self._columns = columns
+        self._records = records
+        self.count = len(records) if columns is None else columns.num_rows
+
+    def split(self, count: int) -> "tuple[Piece, Piece]":
+        """The first so many, and the others."""
+        rest_at = self.offset_at(count)
+        if self._columns is None:
+            first = Piece(self.where, self.spans, rest_at, records=self._records[:count])
+            return first, Piece(self.where, self.spans, self.next_offset, records=self._records[count:])
+        first = Piece(self.where, self.spans, rest_at, columns=self._columns.slice(0, count))
+        return first, Piece(self.where, self.spans, self.next_offset, columns=self._columns.slice(count))
+
+    def offset_at(self, index: int) -> int:
+        """The offset of a record."""
+        if self._columns is None:
+            return self._records[index].offset
+        offset: int = self._columns.column(0)[index].as_py()
+        return offset
+
+    def columns(self) -> "pa.RecordBatch":
+        """offset, timestamp, key, value, headers."""
+        if self._columns is None:
+            from semel.core.records.arrow_schema import columns_of
+
+            self._columns = columns_of(self._records)
+        return self._columns
+
+    def lists(self) -> Lists:
+        """The same as Python values."""
+        if self._columns is None:
+            if not self._records:
+                return Lists([], [], [], [], [])
+            offsets, timestamps, keys, values, headers, _ = map(list, zip(*self._records, strict=True))
+            return Lists(offsets, timestamps, keys, values, headers)
+        from semel.core.records.arrow_schema import lists_of
+
+        return Lists(*lists_of(self._columns, NO_HEADERS))
+
+    def shared(self) -> "tuple[Sequence[TimestampType], Sequence[int | None]]":
+        """Of every record, who stamped it and its leader epoch."""
+        if len(self.spans) == 1:
+            (span,) = self.spans
+            return list(repeat(span.timestamp_type, self.count)), list(repeat(span.leader_epoch, self.count))
+        types: list[TimestampType] = []
+        epochs: list[int | None] = []
+        spans = iter(self.spans)
+        span = next(spans)
+        for offset in self.lists().offsets:
+            while offset > span.last_offset:
+                span = next(spans)
+            types.append(span.timestamp_type)
+            epochs.append(span.leader_epoch)
+        return types, epochs
+
+    @property
+    def last_leader_epoch(self) -> int | None:
+        """Under which the last of them was written."""
+        if not self.count:
+            return None
+        last = self.offset_at(self.count - 1)
+        return next(span.leader_epoch for span in self.spans if span.last_offset >= last)
+
+
+class Chunk:
+    """What one answer held of one partition."""
+
+    __slots__ = (
+        "_aborted",
+        "_check_crcs",
+        "_data",
+        "_left",
+        "_offset",
+        "_position",
+        "size_bytes",
+        "turn",
+        "where",
+    )
+
+    def __init__(
+        self,
+        where: TopicPartition,
+        turn: int,
+        data: BytesLike,
+        fetch_offset: int,
+        *,
+        aborted: Sequence[tuple[int, int]] | None,
+        check_crcs: bool,
+    ) -> None:
+        self.where = where
+        self.turn = turn
+        self.size_bytes = len(data)
+        self._data = data
+        self._offset = fetch_offset
+        self._position = 0
+        self._aborted = None if aborted is None else CommittedOnly(aborted)
+        self._check_crcs = check_crcs
+        self._left: list[Piece] = []
+
+    def take(self, count_max: int | None, *, has_kernels: bool) -> Piece | None:
+        """The next records, at most so many; None if there are no more. Raises `CorruptBatchError`.
+
+        A piece may be empty: then everything up to its `next_offset` is hidden.
+        """
+        piece = self._left.pop() if self._left else self._decode(has_kernels)
+        if piece is None or count_max is None or piece.count <= count_max:
+            return piece
+        first, rest = piece.split(count_max)
+        self._left.append(rest)
+        return first
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether there is not even one whole batch in it."""
+        return self._position == 0
+
+    def give_back(self, piece: Piece) -> None:
+        """Make this piece, the last taken or a part of it, the next to be taken."""
+        self._left.append(piece)
+
+    def _decode(self, has_kernels: bool) -> Piece | None:
+        if not has_kernels and self.size_bytes <= PLAIN_BYTES_MAX:
+            return self._decode_plain()
+        from semel.core.records.arrow import decode_batches
+
+        spans: list[Span] = []
+        aborted = self._aborted
+
+        def visible(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
+            spans.append(_span(header))
+            return aborted is None or aborted(buffer, position, header)
+
+        decoded = decode_batches(
+            self._data,
+            position=self._position,
+            fetch_offset=self._offset,
+            visible=visible,
+            check_crcs=self._check_crcs,
+            size_max=DECODE_BYTES_MAX,
+        )
+        if decoded.position == self._position:
+            return None
+        self._position, self._offset = decoded.position, decoded.next_offset
+        return Piece(self.where, _merged(spans), decoded.next_offset, columns=decoded.records)
+
+    def _decode_plain(self) -> Piece | None:
+        records: list[Record] = []
+        spans: list[Span] = []
+        start = self._position
+        for position, header in batch.headers(self._data, start):
+            if self._check_crcs:
+                batch.check_crc(self._data, position, header)
+            shown = self._aborted is None or self._aborted(self._data, position, header)
+            if shown and not header.is_control:
+                found = iter_records(self._data, position, header)
+                records += [one for one in found if one.offset >= self._offset]
+            spans.append(_span(header))
+            self._position = position + header.size_bytes
+            self._offset = max(self._offset, header.next_offset)
+        if self._position == start:
+            return None
+        return Piece(self.where, _merged(spans), self._offset, records=records)
+
+
+def end_of(data: BytesLike) -> int | None:
+    """The offset after the last whole batch; None if there is no whole one."""
+    position, last = 0, -1
+    size = len(data)
+    while size - position >= batch.HEADER_SIZE:
+        _, length = _PLACE.unpack_from(data, position)
+        end = position + batch.LOG_OVERHEAD + length
+        if length < batch.SIZE_MIN - batch.LOG_OVERHEAD or end > size:
+            break
+        last, position = position, end
+    if last < 0:
+        return None
+    base_offset: int = _PLACE.unpack_from(data, last)[0]
+    delta: int = _LAST_OFFSET_DELTA.unpack_from(data, last + _LAST_OFFSET_DELTA_POSITION)[0]
+    return base_offset + delta + 1
+
+
+def _span(header: BatchHeader) -> Span:
+    epoch = header.partition_leader_epoch
+    known = None if epoch == NO_PARTITION_LEADER_EPOCH else epoch
+    return Span(header.last_offset, header.timestamp_type, known)
+
+
+def _merged(spans: list[Span]) -> tuple[Span, ...]:
+    """Neighbours that say the same are one."""
+    found: list[Span] = []
+    for span in spans:
+        if found and found[-1][1:] == span[1:]:
+            found[-1] = span
+        else:
+            found.append(span)
+    return tuple(found)
