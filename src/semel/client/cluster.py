@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
 from semel._version import __version__
-from semel.client.config import Address, ClientConfig
+from semel.client.config import Address, ReachConfig
 from semel.core.wire import registry
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
@@ -87,7 +87,7 @@ class _Link:
 class Cluster:
     """Connections to the brokers of one cluster."""
 
-    def __init__(self, runtime: Runtime, config: ClientConfig) -> None:
+    def __init__(self, runtime: Runtime, config: ReachConfig) -> None:
         self.runtime = runtime
         self.config = config
         self.cluster_id: str | None = None
@@ -231,7 +231,7 @@ class Cluster:
                 address.host,
                 address.port,
                 client_id=self.config.client_id,
-                response_max_bytes=max(2 * self.config.fetch_max_bytes, 100 * 1024 * 1024),
+                response_max_bytes=self.config.response_max_bytes,
                 timeout_ms=self.config.socket_connection_setup_timeout_ms,
             )
             try:

@@ -1,22 +1,28 @@
-"""A client's settings: Kafka's keys, checked once at the edge.
+"""What every client needs to reach a cluster, and the settings of the command line's.
 
-Role.   `ClientConfig.of` takes what a user gave with `-X key=value` and `--bootstrap` and gives typed values.
+Role.   `ReachConfig` is what `Cluster` runs on, whoever configured it. `ClientConfig.of` takes what a user gave with
+        `-X key=value` and `--bootstrap` and gives typed values.
 Rules.  * Kafka's dotted names one to one; underscores may stand for dots. An unknown key is refused with the nearest one.
         * Defaults are Kafka 4's, except `isolation.level`, which is `read_committed`.
         * What would promise something that is not kept (TLS, SASL) is refused.
+Elsewhere. The keys: `config_keys`. The settings of the public clients: `settings`.
 """
 
-import difflib
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple, Protocol
 
-from semel.errors import ConfigError
+from semel.client.config_keys import ALL_KEYS, read
+from semel.errors import ConfigError, InvariantError
+
+logger = logging.getLogger(__name__)
 
 _INT_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535
-COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_RESPONSE_MAX: Final = 100 * 1024 * 1024
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
@@ -30,72 +36,92 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class ReachConfig(Protocol):
+    """What it takes to find a cluster and to talk to it."""
+
+    @property
+    def bootstrap_servers(self) -> tuple[Address, ...]: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def request_timeout_ms(self) -> int: ...
+    @property
+    def socket_connection_setup_timeout_ms(self) -> int: ...
+    @property
+    def default_api_timeout_ms(self) -> int: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def retry_backoff_ms(self) -> int: ...
+    @property
+    def retry_backoff_max_ms(self) -> int: ...
+    @property
+    def response_max_bytes(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What a client runs with. Attributes are Kafka's keys with underscores for dots."""
+    """What a command runs with. Attributes are Kafka's keys with underscores for dots."""
 
     bootstrap_servers: tuple[Address, ...] = (Address("localhost", 9092),)
     client_id: str = "semel"
-    security_protocol: str = field(default="PLAINTEXT", metadata={"one of": ("PLAINTEXT",)})
-    request_timeout_ms: int = field(default=30_000, metadata={"least": 1})
+    security_protocol: str = "PLAINTEXT"
+    request_timeout_ms: int = 30_000
     """How long one answer is waited for."""
-    socket_connection_setup_timeout_ms: int = field(default=10_000, metadata={"least": 1})
-    default_api_timeout_ms: int = field(default=60_000, metadata={"least": 1})
+    socket_connection_setup_timeout_ms: int = 10_000
+    default_api_timeout_ms: int = 60_000
     """How long a call is tried again, all attempts together."""
-    delivery_timeout_ms: int = field(default=120_000, metadata={"least": 1})
+    delivery_timeout_ms: int = 120_000
     """The same for records on their way."""
-    retries: int = field(default=_INT_MAX, metadata={"least": 0})
-    retry_backoff_ms: int = field(default=100, metadata={"least": 0})
-    retry_backoff_max_ms: int = field(default=1_000, metadata={"least": 0})
+    retries: int = _INT_MAX
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
     acks: int = -1
-    compression_type: str = field(default="none", metadata={"one of": COMPRESSION_TYPES})
-    isolation_level: str = field(default="read_committed", metadata={"one of": ISOLATION_LEVELS})
-    fetch_max_bytes: int = field(default=50 * 1024 * 1024, metadata={"least": 1})
-    max_partition_fetch_bytes: int = field(default=1024 * 1024, metadata={"least": 1})
-    fetch_max_wait_ms: int = field(default=500, metadata={"least": 0})
+    compression_type: str = "none"
+    isolation_level: str = "read_committed"
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_partition_fetch_bytes: int = 1024 * 1024
+    fetch_max_wait_ms: int = 500
     partition_assignment_strategy: str = "range,cooperative-sticky"
     """Assignors of a classic group's members, by preference."""
     group_instance_id: str = ""
     client_rack: str = ""
-    session_timeout_ms: int = field(default=45_000, metadata={"least": 1})
-    heartbeat_interval_ms: int = field(default=3_000, metadata={"least": 1})
-    max_poll_interval_ms: int = field(default=300_000, metadata={"least": 1})
-    auto_commit_interval_ms: int = field(default=5_000, metadata={"least": 0})
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    auto_commit_interval_ms: int = 5_000
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "ClientConfig":
         """The configuration a user gave; raises `ConfigError` with the key, the value and the way out."""
-        known = {one.name.replace("_", "."): one for one in fields(cls)}
+        given = read(ALL_KEYS, settings, of_a="client")
+        names = {one.name for one in fields(cls)}
         values: dict[str, Any] = {}
-        for name, content in settings.items():
-            dotted = name if name in known else name.replace("_", ".")
-            if dotted not in known:
-                near = difflib.get_close_matches(dotted, known, n=1)
-                hint = f": did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
-                raise ConfigError(f"{name} is no setting of a client{hint}")
-            one = known[dotted]
-            values[one.name] = _parsed(dotted, content.strip(), one.metadata)
+        for dotted, value in given.items():
+            name = dotted.replace(".", "_")
+            if name in names:
+                values[name] = value
+            else:
+                logger.warning("%s=%s changes nothing in this command", dotted, value)
+        if "bootstrap_servers" in values:
+            values["bootstrap_servers"] = parse_addresses(",".join(values["bootstrap_servers"]))
+        if "acks" in values:
+            values["acks"] = _ACKS[values["acks"]]
+        if "partition_assignment_strategy" in values:
+            values["partition_assignment_strategy"] = ",".join(values["partition_assignment_strategy"])
         return cls(**values)
 
+    @property
+    def response_max_bytes(self) -> int:
+        """A longer answer closes its connection."""
+        return max(2 * self.fetch_max_bytes, _RESPONSE_MAX)
 
-def _parsed(name: str, content: str, rules: Mapping[str, Any]) -> object:
-    if name == "bootstrap.servers":
-        return parse_addresses(content)
-    if name == "acks":
-        if content not in _ACKS:
-            raise ConfigError(f"acks={content}: use all, 1 or 0")
-        return _ACKS[content]
-    if choices := rules.get("one of"):
-        chosen = next((one for one in choices if one.lower() == content.lower()), None)
-        if chosen is None:
-            raise ConfigError(f"{name}={content}: use {' or '.join(choices)}")
-        return chosen
-    if "least" in rules:
-        least: int = rules["least"]
-        if not content.isdecimal() or not least <= int(content) <= _INT_MAX:
-            raise ConfigError(f"{name}={content}: use a whole number from {least} to {_INT_MAX}")
-        return int(content)
-    return content
+
+def command_config(config: ReachConfig) -> ClientConfig:
+    """The settings of a cluster that a command opened."""
+    if not isinstance(config, ClientConfig):
+        raise InvariantError(f"a command runs on a ClientConfig, not on a {type(config).__name__}")
+    return config
 
 
 def parse_addresses(content: str) -> tuple[Address, ...]:

@@ -21,7 +21,7 @@ from semel.client import reader
 from semel.client.admin_groups import find_coordinator
 from semel.client.admin_offsets import committed_offsets
 from semel.client.cluster import Cluster, TopicView, error_code
-from semel.client.config import ClientConfig
+from semel.client.config import ClientConfig, command_config
 from semel.client.reader import Fetched, Lane
 from semel.core.groups.assignors.members import Racks
 from semel.core.groups.member import Member
@@ -84,7 +84,7 @@ class GroupReader:
         self._coordination = Cluster(cluster.runtime, cluster.config)
         self._topic = topic
         self._start = start
-        self.member = Member(member_config(cluster.config, group_id))
+        self.member = Member(member_config(command_config(cluster.config), group_id))
         self.member.subscribe([topic.name])
         self._coordinator = _NO_COORDINATOR
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -155,7 +155,7 @@ class GroupReader:
         if deadline is not None and deadline <= self._now_ms():
             await self._tell(self.member.due)
         if self._now_ms() >= self._commit_at_ms:
-            self._commit_at_ms = self._now_ms() + self._cluster.config.auto_commit_interval_ms
+            self._commit_at_ms = self._now_ms() + command_config(self._cluster.config).auto_commit_interval_ms
             await self._commit(self._lanes)
 
     # Records
@@ -172,7 +172,7 @@ class GroupReader:
         for data in answers:
             lane = lanes[data.partition_index]
             if self._lanes.get(data.partition_index) is lane:
-                records = reader.records_in(data, lane, self._cluster.config.isolation_level)
+                records = reader.records_in(data, lane, command_config(self._cluster.config).isolation_level)
                 found += [Fetched(data.partition_index, record) for record in records]
                 lane.is_done = lane.end is not None and lane.offset >= lane.end
         return found
@@ -256,7 +256,9 @@ class GroupReader:
                 ]
             return found
 
-        known = await cluster.patiently(ask, timeout_ms=self._cluster.config.max_poll_interval_ms)
+        known = await cluster.patiently(
+            ask, timeout_ms=command_config(self._cluster.config).max_poll_interval_ms
+        )
         self._events.put_nowait(lambda now_ms: self.member.topics_known(known, now_ms))
 
     # Partitions

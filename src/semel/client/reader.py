@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from semel.client.cluster import Cluster, TopicView, refused
-from semel.client.config import ISOLATION_LEVELS
+from semel.client.config import ISOLATION_LEVELS, command_config
 from semel.core.records import batch
 from semel.core.records.build import Record, iter_records
 from semel.core.records.visibility import CommittedOnly
@@ -74,7 +74,7 @@ async def read(
 
         for data in await cluster.patiently(fetch_all):
             lane = lanes[data.partition_index]
-            for record in records_in(data, lane, cluster.config.isolation_level):
+            for record in records_in(data, lane, command_config(cluster.config).isolation_level):
                 yield Fetched(data.partition_index, record)
             lane.is_done = lane.end is not None and lane.offset >= lane.end
 
@@ -115,7 +115,7 @@ async def _ask_leader(
 ) -> list[ListOffsetsPartitionResponse]:
     request = ListOffsetsRequest(
         replica_id=_CONSUMER,
-        isolation_level=ISOLATION_LEVELS.index(cluster.config.isolation_level),
+        isolation_level=ISOLATION_LEVELS.index(command_config(cluster.config).isolation_level),
         topics=[
             ListOffsetsTopic(
                 name=topic,
@@ -150,7 +150,7 @@ async def fetch_round(cluster: Cluster, topic: str, lanes: Mapping[int, Lane]) -
 async def _fetch_from(
     cluster: Cluster, topic: str, leader: int, offsets: Mapping[int, int]
 ) -> list[PartitionData]:
-    config = cluster.config
+    config = command_config(cluster.config)
     request = FetchRequest(
         replica_id=_CONSUMER,
         max_wait_ms=config.fetch_max_wait_ms,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from semel.client.cluster import Cluster, TopicView, passes, refused
-from semel.client.config import COMPRESSION_TYPES
+from semel.client.config import COMPRESSION_TYPES, command_config
 from semel.client.partitioner import partition_for_key
 from semel.core.idempotence.sequence import increment
 from semel.core.records.build import RecordInput, build_batch
@@ -62,7 +62,7 @@ class Writer:
         return [stored for task in tasks for stored in task.result()]
 
     async def _identified(self) -> tuple[int, int]:
-        if self._cluster.config.acks != _ACKS_ALL:
+        if command_config(self._cluster.config).acks != _ACKS_ALL:
             return NO_PRODUCER_ID, NO_PRODUCER_EPOCH
 
         async def ask() -> tuple[int, int]:
@@ -96,7 +96,7 @@ class Writer:
         sequence = self._sequences.get(partition, 0)
         batch = build_batch(
             records,
-            compression=COMPRESSION_TYPES.index(self._cluster.config.compression_type),
+            compression=COMPRESSION_TYPES.index(command_config(self._cluster.config).compression_type),
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence if is_numbered else NO_SEQUENCE,
@@ -107,7 +107,7 @@ class Writer:
 
     async def _deliver(self, where: TopicPartition, batch: bytes) -> int:
         """Send until the broker has it or says why not; the offset of its first record."""
-        cluster, config = self._cluster, self._cluster.config
+        cluster, config = self._cluster, command_config(self._cluster.config)
         deadline_ms = cluster.runtime.clock.monotonic_ms() + config.delivery_timeout_ms
         tries = 0
         while True:
@@ -124,7 +124,7 @@ class Writer:
             self._topic = await cluster.topic(where.topic)  # Another broker may lead by now.
 
     async def _attempt(self, where: TopicPartition, batch: bytes) -> int:
-        config = self._cluster.config
+        config = command_config(self._cluster.config)
         data = PartitionProduceData(index=where.partition, records=batch)
         request = ProduceRequest(
             transactional_id=None,

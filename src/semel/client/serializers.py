@@ -1,0 +1,159 @@
+"""What turns keys and values into bytes and back: callables of one argument, or the names of Java's own.
+
+Role.   `serializer` and `deserializer` take what stands in `key.serializer` and its kin: a callable, the name of one of
+        Kafka's classes (with or without its package), or nothing.
+Rules.  * The bytes are Java's: numbers big-endian, a UUID as text, text in UTF-8.
+        * None is no key, or a tombstone: it stays None and no callable sees it.
+        * Without a setting bytes pass as they are, in both directions; text is taken as UTF-8 on the way out.
+        * The built-in ones raise `SerializationException` with the value's type and the way out.
+"""
+
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from semel.exceptions import ConfigException, SerializationException
+
+Serializer: TypeAlias = Callable[[Any], bytes | None]
+Deserializer: TypeAlias = Callable[[bytes], Any]
+
+
+def plain(value: object) -> bytes:
+    """Bytes as they are, text as UTF-8: what a producer does without a setting."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise SerializationException(
+        f"a {type(value).__name__} is neither bytes nor text: set key.serializer or value.serializer"
+    )
+
+
+def unchanged(content: bytes) -> bytes:
+    """The bytes themselves: what a consumer does without a setting."""
+    return content
+
+
+def _bytes(value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise _not_a("bytes", value)
+
+
+def _string(value: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    raise _not_a("a str", value)
+
+
+def _number(layout: str, kinds: tuple[type, ...]) -> tuple[Serializer, Deserializer]:
+    form = struct.Struct(layout)
+
+    def write(value: object) -> bytes:
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise _not_a(" or ".join(f"a {kind.__name__}" for kind in kinds), value)
+        try:
+            return form.pack(value)
+        except (struct.error, OverflowError) as error:
+            raise SerializationException(f"{value!r} does not fit {form.size} bytes") from error
+
+    def read(content: bytes) -> int | float:
+        if len(content) != form.size:
+            raise SerializationException(f"{len(content)} bytes are no number of {form.size} bytes")
+        value: int | float = form.unpack(content)[0]
+        return value
+
+    return write, read
+
+
+def _boolean(value: object) -> bytes:
+    if isinstance(value, bool):
+        return b"\x01" if value else b"\x00"
+    raise _not_a("a bool", value)
+
+
+def _read_boolean(content: bytes) -> bool:
+    if content not in (b"\x00", b"\x01"):
+        raise SerializationException(f"{content[:8]!r} is no boolean: one byte, 0 or 1")
+    return content == b"\x01"
+
+
+def _uuid(value: object) -> bytes:
+    if isinstance(value, uuid.UUID):
+        return str(value).encode()
+    raise _not_a("a uuid.UUID", value)
+
+
+def _read_uuid(content: bytes) -> uuid.UUID:
+    try:
+        return uuid.UUID(content.decode())
+    except ValueError as error:
+        raise SerializationException(f"{content[:40]!r} is no UUID") from error
+
+
+def _read_string(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise SerializationException(f"{content[:40]!r} is no UTF-8: {error.reason}") from error
+
+
+def _void(_value: object) -> None:
+    return None
+
+
+def _not_a(kind: str, value: object) -> SerializationException:
+    return SerializationException(f"a {type(value).__name__} is not {kind}: use another serializer")
+
+
+_FLOATS: Final = (float, int)
+_SHORT: Final = _number(">h", (int,))
+_INTEGER: Final = _number(">i", (int,))
+_LONG: Final = _number(">q", (int,))
+_FLOAT: Final = _number(">f", _FLOATS)
+_DOUBLE: Final = _number(">d", _FLOATS)
+_KINDS: Final[Mapping[str, tuple[Serializer, Deserializer]]] = {
+    "ByteArray": (_bytes, unchanged),
+    "ByteBuffer": (_bytes, unchanged),
+    "Bytes": (_bytes, unchanged),
+    "String": (_string, _read_string),
+    "Short": _SHORT,
+    "Integer": _INTEGER,
+    "Long": _LONG,
+    "Float": _FLOAT,
+    "Double": _DOUBLE,
+    "Boolean": (_boolean, _read_boolean),
+    "UUID": (_uuid, _read_uuid),
+    "Void": (_void, _void),
+}
+_PACKAGE: Final = "org.apache.kafka.common.serialization."
+
+
+def serializer(key: str, given: object) -> Serializer:
+    """The callable behind a setting."""
+    if given is None:
+        return plain
+    if callable(given):
+        return given
+    return _kind(key, str(given), "Serializer")[0]
+
+
+def deserializer(key: str, given: object) -> Deserializer:
+    """The callable behind a setting."""
+    if given is None:
+        return unchanged
+    if callable(given):
+        return given
+    return _kind(key, str(given), "Deserializer")[1]
+
+
+def _kind(key: str, name: str, suffix: str) -> tuple[Serializer, Deserializer]:
+    short = name.removeprefix("class ").removeprefix(_PACKAGE)
+    kind = _KINDS.get(short.removesuffix(suffix)) if short.endswith(suffix) else None
+    if kind is None:
+        known = ", ".join(f"{one}{suffix}" for one in _KINDS)
+        raise ConfigException(f"{key}={name}: use a callable, or one of {known}")
+    return kind
