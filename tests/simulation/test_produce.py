@@ -5,18 +5,12 @@ does not; a failing seed is printed with its story and fails again, alone: `seme
 Then the broker is broken on purpose, one promise at a time, and the judgement must notice within a few seeds.
 """
 
-import os
-import random
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import produced_story
+import story_digests
 from semel.broker.partitions import Partition, Partitions
 from semel.broker.producer_ids import BLOCK_SIZE, ProducerIds
 from semel.core.idempotence.producer_state import ProducerState
@@ -24,8 +18,8 @@ from semel.core.idempotence.producer_window import APPEND, Duplicate, ProducerWi
 from semel.core.records.batch import BatchHeader
 from semel.log import reading
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
-from semel.verify.promise import PromiseBroken
 from semel.verify.scenarios import produce
+from story_kit import Break, must_be_noticed, must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 20
 _FIXED = 120
@@ -35,8 +29,7 @@ _SEEDS_TO_FIND_IT = 60
 
 @pytest.mark.parametrize("first", range(0, _FIXED, _CHUNK))
 def test_fixed_seeds(first: int) -> None:
-    for seed in range(first, first + _CHUNK):
-        produce.run(seed)
+    run_seeds(produce.run, first, _CHUNK)
 
 
 # Each of these once showed a flaw, of the broker or of the log below it.
@@ -52,35 +45,19 @@ def test_seeds_that_once_failed(seed: int, what: str) -> None:
     produce.run(seed)
 
 
-@pytest.mark.parametrize("chunk", range(_RANDOM // _CHUNK))
-def test_random_seeds(chunk: int) -> None:
-    first = random.SystemRandom().randrange(10**6, 10**9)
-    print(f"seeds {first} to {first + _CHUNK - 1}")
-    for seed in range(first, first + _CHUNK):
-        produce.run(seed)
+def test_random_seeds() -> None:
+    run_random_seeds(produce.run, _RANDOM)
 
 
 def test_a_run_is_reproduced_to_the_byte_by_its_seed() -> None:
-    """Twice, in processes whose sets and dictionaries of strings are ordered differently."""
-    program = Path(produced_story.__file__)
-    printed = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, str(program), "17"], env=environment, capture_output=True, text=True, check=True
-        )
-        printed.add(done.stdout)
-    assert len(printed) == 1
-    assert len(printed.pop().split()) == 2
+    must_be_reproduced("produce", 17)
 
 
 def test_other_seeds_are_other_runs() -> None:
-    assert len({produced_story.digests(seed) for seed in range(3)}) == 3
+    assert len({story_digests.digests("produce", seed) for seed in range(3)}) == 3
 
 
 # Broken on purpose
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def _judges_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -193,12 +170,4 @@ def _refuses_everybody_after_a_restart(patch: pytest.MonkeyPatch) -> None:
 )
 def test_a_broken_broker_is_found(break_it: Break, noticed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     break_it(monkeypatch)
-    other_findings = []
-    for seed in range(_SEEDS_TO_FIND_IT):
-        try:
-            produce.run(seed)
-        except PromiseBroken as broken:
-            if noticed in str(broken) and f"seed {seed}" in str(broken):
-                return
-            other_findings.append(str(broken).splitlines()[0])
-    pytest.fail(f"{_SEEDS_TO_FIND_IT} seeds, and nothing says {noticed!r}, only {other_findings}")
+    must_be_noticed(produce.run, noticed, range(_SEEDS_TO_FIND_IT))

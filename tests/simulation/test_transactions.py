@@ -8,19 +8,12 @@ must notice within a few seeds.
 """
 
 import contextlib
-import os
-import random
-import re
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import transactions_story
 from semel.broker.coordinators.host import CoordinatorHost
 from semel.broker.coordinators.transactions import TransactionCoordinator
 from semel.broker.markers import Markers
@@ -39,8 +32,8 @@ from semel.log import reading
 from semel.log.partition_log import PartitionLog
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from semel.verify.actors.transactional_worker import TransactionalWorker
-from semel.verify.promise import PromiseBroken
 from semel.verify.scenarios import transactions
+from story_kit import Break, must_be_noticed, must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 8
 _FIXED = 32
@@ -50,35 +43,23 @@ _SEEDS_TO_FIND_IT = 30
 
 @pytest.mark.parametrize("first", range(0, _FIXED, _CHUNK))
 def test_fixed_seeds(first: int) -> None:
-    for seed in range(first, first + _CHUNK):
-        transactions.run(seed)
+    run_seeds(transactions.run, first, _CHUNK)
 
 
-@pytest.mark.parametrize("chunk", range(_RANDOM // _CHUNK))
-def test_random_seeds(chunk: int) -> None:
-    first = random.SystemRandom().randrange(10**6, 10**9)
-    print(f"seeds {first} to {first + _CHUNK - 1}")
-    for seed in range(first, first + _CHUNK):
-        transactions.run(seed)
+def test_a_worker_that_is_far_behind_catches_up() -> None:
+    """Its outputs were one batch, larger than a segment: refused, and tried again for ever."""
+    transactions.run(160641565)
+
+
+def test_random_seeds() -> None:
+    run_random_seeds(transactions.run, _RANDOM)
 
 
 def test_a_run_is_reproduced_to_the_byte_by_its_seed() -> None:
-    """Twice, in processes whose sets and dictionaries of strings are ordered differently."""
-    program = Path(transactions_story.__file__)
-    printed = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, str(program), "5"], env=environment, capture_output=True, text=True, check=True
-        )
-        printed.add(done.stdout)
-    assert len(printed) == 1
-    assert len(printed.pop().split()) == 2
+    must_be_reproduced("transactions", 5)
 
 
 # Broken on purpose
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def _writes_no_marker_to_one_partition(patch: pytest.MonkeyPatch) -> None:
@@ -266,13 +247,4 @@ def test_a_broken_broker_is_found(
     break_it: Break, noticed: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_it(monkeypatch)
-    other_findings = []
-    for seed in range(first, first + _SEEDS_TO_FIND_IT):
-        try:
-            transactions.run(seed)
-        except PromiseBroken as broken:
-            if re.search(noticed, str(broken).partition("\n      ")[0]) and f"seed {seed}" in str(broken):
-                print(f"found by seed {seed}")
-                return
-            other_findings.append(str(broken).splitlines()[0])
-    pytest.fail(f"{_SEEDS_TO_FIND_IT} seeds, and nothing says {noticed!r}, only {other_findings}")
+    must_be_noticed(transactions.run, noticed, range(first, first + _SEEDS_TO_FIND_IT))
