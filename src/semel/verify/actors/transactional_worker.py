@@ -45,6 +45,9 @@ _HEARTBEAT_VERSION: Final = 2
 _BACK_OFF_SECONDS: Final = (0.02, 0.3)
 _FETCH_WAIT_MS: Final = 200
 _FETCH_BYTES: Final = 2000
+_BATCH_RECORDS_MAX: Final = (
+    16  # So that a batch fits the smallest segments of any world: else it is refused for ever.
+)
 _REBALANCE_TIMEOUT_MS: Final = 2000
 
 
@@ -194,7 +197,7 @@ class TransactionalWorker(TransactionalActor):
                 batches.setdefault(dice.choice(self._pipeline.outputs), []).append(output)
         aborts = dice.random() < self._pipeline.abort_probability and not self.finishing
         return await session.run(
-            [(one, tuple(values)) for one, values in batches.items()],
+            [(one, tuple(part)) for one, values in batches.items() for part in _parts(values)],
             commit=not aborts,
             steps=dice.randrange(4) if aborts else None,
             group=group,
@@ -242,6 +245,10 @@ class TransactionalWorker(TransactionalActor):
                 records, next_offset = records_of(data, positions[one], committed=True)
                 fetched[one] = ([value for _offset, value in records], next_offset)
         return fetched
+
+
+def _parts(values: list[bytes]) -> list[list[bytes]]:
+    return [values[at : at + _BATCH_RECORDS_MAX] for at in range(0, len(values), _BATCH_RECORDS_MAX)]
 
 
 _GONE: Final = frozenset(
