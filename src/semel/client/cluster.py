@@ -77,11 +77,14 @@ class TopicView(NamedTuple):
 class _Link:
     """A connection and what the broker behind it serves."""
 
-    __slots__ = ("connection", "served")
+    __slots__ = ("connection", "features", "served")
 
-    def __init__(self, connection: Connection, served: dict[int, tuple[int, int]]) -> None:
+    def __init__(
+        self, connection: Connection, served: dict[int, tuple[int, int]], features: dict[str, int]
+    ) -> None:
         self.connection = connection
         self.served = served
+        self.features = features
 
 
 class Cluster:
@@ -141,6 +144,10 @@ class Cluster:
     async def served(self, node_id: int | None = None) -> dict[int, tuple[int, int]]:
         """API key -> first and last version of a broker."""
         return dict((await self._link(node_id)).served)
+
+    async def features(self, node_id: int | None = None) -> dict[str, int]:
+        """Features of the cluster that are switched on, as a broker told them: `transaction.version` and kin."""
+        return dict((await self._link(node_id)).features)
 
     async def patiently(
         self,
@@ -235,13 +242,15 @@ class Cluster:
                 timeout_ms=self.config.socket_connection_setup_timeout_ms,
             )
             try:
-                link = self._links[address] = _Link(connection, await self._negotiate(connection, address))
+                link = self._links[address] = _Link(connection, *await self._negotiate(connection, address))
             except BaseException:
                 connection.close()
                 raise
             return link
 
-    async def _negotiate(self, connection: Connection, address: Address) -> dict[int, tuple[int, int]]:
+    async def _negotiate(
+        self, connection: Connection, address: Address
+    ) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:
         request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
         timeout_ms = self.config.request_timeout_ms
         try:
@@ -250,7 +259,8 @@ class Cluster:
             answer = await connection.send(ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
         if answer.error_code:
             raise refused(answer.error_code, f"to say what it serves at {address}", by=str(address))
-        return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        served = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        return served, {one.name: one.max_version_level for one in answer.finalized_features}
 
     # Metadata
 
