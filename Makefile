@@ -49,7 +49,7 @@ format: install
 
 bench: install peers ## measurements beside the peers, written to docs/benchmarks*.md
 	$(BIN)/python -m semel.bench --write docs/benchmarks.md
-	for what in broker groups cleaner transactions; do \
+	for what in broker groups cleaner transactions profile; do \
 	  $(BIN)/python -m semel.bench $$what --write docs/benchmarks-$$what.md || exit 1; done
 
 campaign: install ## long seeded runs, result written to docs/campaign.md

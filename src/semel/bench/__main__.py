@@ -19,18 +19,15 @@ from semel.errors import SemelError
 from semel.runtime.environment import environment
 
 NAMES: Final = ("codec", "kernels", "runtime", "log")
+_OWN_PAGES: Final = ("broker", "cleaner", "groups", "profile", "transactions")
+"""Whole processes: measured in their own way, each on its page."""
 _QUICK_PAIRS: Final = 3
 _QUICK_ROUND_SECONDS: Final = 0.01
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] in (
-        ["broker"],
-        ["cleaner"],
-        ["groups"],
-        ["transactions"],
-    ):  # Two processes side by side: measured in their own way, each on its page.
+    if given and given[0] in _OWN_PAGES:
         return importlib.import_module(f"semel.bench.{given[0]}").main(given[1:])  # type: ignore[no-any-return]
     options = _options(arguments)
     try:

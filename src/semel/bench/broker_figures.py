@@ -127,10 +127,7 @@ def page(
 ) -> str:
     """The whole page. `header` names `{version}` and `{plot}`."""
     text = header.format(version=kafka_version, plot=plot)
-    text += (
-        f"Measured {where.date} at commit {where.commit}, {where.python}, {where.processor}, {where.cores} cores:\n\n"
-        f"    {where.command}\n"
-    )
+    text += where.text
     text += "\n" + summary(figures)
     for group in dict.fromkeys(one.group for one in figures):
         members = [one for one in figures if one.group == group]

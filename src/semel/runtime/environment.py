@@ -22,6 +22,14 @@ class Environment:
     cores: int
     command: str
 
+    @property
+    def text(self) -> str:
+        """As a page says it."""
+        return (
+            f"Measured {self.date} at commit {self.commit}, {self.python}, {self.processor}, {self.cores} cores:\n\n"
+            f"    {self.command}\n"
+        )
+
 
 def environment(command: str) -> Environment:
     """What this machine and checkout are now."""
