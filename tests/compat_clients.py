@@ -9,7 +9,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import aiokafka
 import confluent_kafka
@@ -26,6 +26,15 @@ class ClientError(Exception):
     """The client reported a failure; the text is its own."""
 
 
+class Sending(NamedTuple):
+    """How records are to be sent."""
+
+    codec: str
+    idempotent: bool
+    lossy: bool
+    batch_bytes: int
+
+
 class Client(ABC):
     """What every client can do."""
 
@@ -36,7 +45,6 @@ class Client(ABC):
     all_nulls: ClassVar[bool] = True
     """Whether it sends headers without a value, and records with neither key nor value."""
 
-    @abstractmethod
     def produce(
         self,
         bootstrap: str,
@@ -49,6 +57,11 @@ class Client(ABC):
         batch_bytes: int = 16384,
     ) -> list[int]:
         """Send everything; the offsets the client was told. Raises `ClientError` if one was not delivered."""
+        return self._send(bootstrap, topic, records, Sending(codec, idempotent, lossy, batch_bytes))
+
+    @abstractmethod
+    def _send(self, bootstrap: str, topic: str, records: Sequence[Sent], sending: Sending) -> list[int]:
+        """As `produce`."""
 
     @abstractmethod
     def read(self, bootstrap: str, topic: str, partition: int, first_offset: int, count: int) -> list[Got]:
@@ -68,27 +81,17 @@ class ConfluentKafka(Client):
 
     name = "confluent-kafka"
 
-    def produce(
-        self,
-        bootstrap: str,
-        topic: str,
-        records: Sequence[Sent],
-        *,
-        codec: str = "none",
-        idempotent: bool = True,
-        lossy: bool = False,
-        batch_bytes: int = 16384,
-    ) -> list[int]:
+    def _send(self, bootstrap: str, topic: str, records: Sequence[Sent], sending: Sending) -> list[int]:
         settings: dict[str, Any] = {
             **_SILENT,
             "bootstrap.servers": bootstrap,
-            "enable.idempotence": idempotent,
-            "compression.type": codec,
+            "enable.idempotence": sending.idempotent,
+            "compression.type": sending.codec,
             "linger.ms": 1,
-            "batch.size": batch_bytes,
+            "batch.size": sending.batch_bytes,
             "message.max.bytes": 2_000_000,
         }
-        if lossy:
+        if sending.lossy:
             settings |= {
                 "reconnect.backoff.ms": 1,
                 "reconnect.backoff.max.ms": 20,
@@ -186,19 +189,9 @@ class KafkaPython(Client):
     all_nulls = False
     codecs = tuple(codec for codec in CODECS if codec == "none" or getattr(kafka.codec, f"has_{codec}")())
 
-    def produce(
-        self,
-        bootstrap: str,
-        topic: str,
-        records: Sequence[Sent],
-        *,
-        codec: str = "none",
-        idempotent: bool = True,
-        lossy: bool = False,
-        batch_bytes: int = 16384,
-    ) -> list[int]:
+    def _send(self, bootstrap: str, topic: str, records: Sequence[Sent], sending: Sending) -> list[int]:
         settings: dict[str, Any] = {}
-        if lossy:
+        if sending.lossy:
             settings |= {
                 "reconnect_backoff_ms": 1,
                 "reconnect_backoff_max_ms": 20,
@@ -207,12 +200,12 @@ class KafkaPython(Client):
             }
         producer = kafka.KafkaProducer(
             bootstrap_servers=bootstrap,
-            enable_idempotence=idempotent,
+            enable_idempotence=sending.idempotent,
             acks="all",
             max_in_flight_requests_per_connection=5,
-            compression_type=None if codec == "none" else codec,
+            compression_type=None if sending.codec == "none" else sending.codec,
             linger_ms=1,
-            batch_size=batch_bytes,
+            batch_size=sending.batch_bytes,
             max_request_size=2_000_000,
             delivery_timeout_ms=DEADLINE_SECONDS * 1000,
             **settings,
@@ -277,27 +270,17 @@ class AioKafka(Client):
     all_nulls = False
     outwaits_silence = False  # Its request timeout is the time a batch may live.
 
-    def produce(
-        self,
-        bootstrap: str,
-        topic: str,
-        records: Sequence[Sent],
-        *,
-        codec: str = "none",
-        idempotent: bool = True,
-        lossy: bool = False,
-        batch_bytes: int = 16384,
-    ) -> list[int]:
+    def _send(self, bootstrap: str, topic: str, records: Sequence[Sent], sending: Sending) -> list[int]:
         async def send() -> list[int]:
             producer = aiokafka.AIOKafkaProducer(
                 bootstrap_servers=bootstrap,
-                enable_idempotence=idempotent,
+                enable_idempotence=sending.idempotent,
                 acks="all",
-                compression_type=None if codec == "none" else codec,
+                compression_type=None if sending.codec == "none" else sending.codec,
                 linger_ms=1,
-                max_batch_size=batch_bytes,
+                max_batch_size=sending.batch_bytes,
                 max_request_size=2_000_000,
-                retry_backoff_ms=1 if lossy else 100,
+                retry_backoff_ms=1 if sending.lossy else 100,
                 request_timeout_ms=DEADLINE_SECONDS * 1000,
             )
             await producer.start()

@@ -1,18 +1,12 @@
 """Apache Kafka's Java client and tools, driven through one JVM: see tests/java/CompatShell.java."""
 
 import base64
-import subprocess
-import threading
 from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, Final, NamedTuple, Self
+from typing import NamedTuple
 
-from compat_clients import DEADLINE_SECONDS, Client, ClientError
+from compat_clients import DEADLINE_SECONDS, Client, ClientError, Sending
 from compat_kit import Got, Sent
-from semel.bench.kafka_peer import KafkaHome
-
-_SHELL: Final = Path(__file__).parent / "java" / "CompatShell.java"
-_CALL_SECONDS: Final = 120
+from java_shell import JvmShell
 
 
 class ToolRun(NamedTuple):
@@ -22,57 +16,16 @@ class ToolRun(NamedTuple):
     output: str
 
 
-class JavaShell:
-    """The JVM: a command goes in, lines come out."""
+class JavaShell(JvmShell):
+    """Clients and tools, each command by itself."""
 
-    def __init__(self, home: KafkaHome, log: IO[bytes]) -> None:
-        self._log = Path(log.name)
-        self._process = subprocess.Popen(
-            home.java(str(_SHELL)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            encoding="utf-8",
-        )
-
-    def __enter__(self) -> Self:
-        self._answer()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def ask(self, *fields: object, data: Sequence[str] = ()) -> list[str]:
-        """Run one command; raises `ClientError` with the reason if it failed."""
-        assert self._process.stdin is not None
-        lines = ["\t".join(map(str, fields)), *data]
-        self._process.stdin.write("".join(line + "\n" for line in lines))
-        self._process.stdin.flush()
-        return self._answer()
+    program = "CompatShell.java"
+    error = ClientError
 
     def tool(self, name: str, *arguments: str) -> ToolRun:
         """Run one of Kafka's tools by the name of its class."""
         *lines, status = self.ask("tool", name, *arguments)
         return ToolRun(int(status), "\n".join(line[1:] for line in lines))
-
-    def _answer(self) -> list[str]:
-        assert self._process.stdout is not None
-        overdue = threading.Timer(_CALL_SECONDS, self._process.kill)
-        overdue.start()
-        try:
-            lines: list[str] = []
-            while not (line := self._process.stdout.readline()).startswith(". "):
-                if not line:
-                    said = self._log.read_text(errors="replace")[-4000:]
-                    raise AssertionError(f"Kafka's JVM ended: {lines[-5:]}\n{said}")
-                lines.append(line.rstrip("\n"))
-        finally:
-            overdue.cancel()
-        if line.startswith(". error "):
-            raise ClientError(line.removeprefix(". error ").strip())
-        return lines
 
 
 class JavaClient(Client):
@@ -83,28 +36,18 @@ class JavaClient(Client):
     def __init__(self, shell: JavaShell) -> None:
         self._shell = shell
 
-    def produce(
-        self,
-        bootstrap: str,
-        topic: str,
-        records: Sequence[Sent],
-        *,
-        codec: str = "none",
-        idempotent: bool = True,
-        lossy: bool = False,
-        batch_bytes: int = 16384,
-    ) -> list[int]:
+    def _send(self, bootstrap: str, topic: str, records: Sequence[Sent], sending: Sending) -> list[int]:
         settings = {
-            "enable.idempotence": str(idempotent).lower(),
+            "enable.idempotence": str(sending.idempotent).lower(),
             "acks": "all",
-            "compression.type": codec,
+            "compression.type": sending.codec,
             "linger.ms": "1",
-            "batch.size": str(batch_bytes),
+            "batch.size": str(sending.batch_bytes),
             "max.request.size": "2000000",
             "max.in.flight.requests.per.connection": "5",
             "delivery.timeout.ms": str(DEADLINE_SECONDS * 1000),
         }
-        if lossy:
+        if sending.lossy:
             settings |= {
                 "reconnect.backoff.ms": "1",
                 "reconnect.backoff.max.ms": "20",

@@ -5,16 +5,11 @@ One JVM per version is shared by all tests. Version 4.3 speaks transactions v2 (
 
 import base64
 import itertools
-import subprocess
-import threading
-from pathlib import Path
-from typing import IO, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-from semel.bench.kafka_peer import KafkaHome
+from java_shell import JvmShell
 from transaction_clients import FencedOutError, TransactionalProducer
 
-_SHELL: Final = Path(__file__).parent / "java" / "TransactionShell.java"
-_CALL_SECONDS: Final = 120
 _FENCED: Final = "org.apache.kafka.common.errors.ProducerFencedException"
 _numbers = itertools.count()
 
@@ -34,35 +29,11 @@ class Worked(NamedTuple):
     aborted: int
 
 
-class TransactionShell:
-    """The JVM: a command goes in, lines come out."""
+class TransactionShell(JvmShell):
+    """Producers that stay open between commands, and workers."""
 
-    def __init__(self, home: KafkaHome, log: IO[bytes]) -> None:
-        self.version = home.version
-        self._log = Path(log.name)
-        self._process = subprocess.Popen(
-            home.java(str(_SHELL)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            encoding="utf-8",
-        )
-
-    def __enter__(self) -> Self:
-        self._answer()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def ask(self, *fields: object) -> list[str]:
-        """Run one command; raises `JavaError` with what it threw."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\t".join(map(str, fields)) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
+    program = "TransactionShell.java"
+    error = JavaError
 
     def work(
         self,
@@ -85,23 +56,6 @@ class TransactionShell:
         """What a member of a group reads, who commits by hand."""
         lines = self.ask("consume", bootstrap, topic, group, protocol, count)
         return [base64.b64decode(line) for line in lines]
-
-    def _answer(self) -> list[str]:
-        assert self._process.stdout is not None
-        overdue = threading.Timer(_CALL_SECONDS, self._process.kill)
-        overdue.start()
-        try:
-            lines: list[str] = []
-            while not (line := self._process.stdout.readline()).startswith(". "):
-                if not line:
-                    said = self._log.read_text(errors="replace")[-4000:]
-                    raise AssertionError(f"Kafka's JVM ended: {lines[-5:]}\n{said}")
-                lines.append(line.rstrip("\n"))
-        finally:
-            overdue.cancel()
-        if line.startswith(". error "):
-            raise JavaError(line.removeprefix(". error ").strip())
-        return lines
 
 
 class JavaProducer(TransactionalProducer):
