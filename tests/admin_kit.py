@@ -1,7 +1,8 @@
 """Shared by the tests of topics' administration: a broker and a client on a simulated host that can lose its power.
 
 A story is a coroutine with a `Client`. `told` runs stories one after the other, each with a broker started anew on what
-the one before left behind.
+the one before left behind. Time is simulated: a story that sleeps for a minute takes none, and whatever was due by then is
+done.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

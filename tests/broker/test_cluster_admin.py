@@ -1,7 +1,7 @@
 """Quotas, users, features, groups' settings and levels of the log: changed over the wire, and still so after a restart.
 
 Method: stories with a broker on a simulated host, told again on what it left, after a clean stop and after a power cut. What each
-request is answered is Kafka's business: see the differential test.
+request is answered is Kafka's business: see the differential test. Sleeps are seconds of the simulated clock.
 """
 
 import asyncio

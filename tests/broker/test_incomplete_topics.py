@@ -1,7 +1,7 @@
 """A topic whose partitions the disk refuses, or has damaged: what can be served is, and the rest says why.
 
 Method: a broker and a client on a simulated host whose disk fails where a test says, is damaged by hand between two lives, or is
-switched off at every single change while partitions are made.
+switched off at every single change while partitions are made. Sleeps are seconds of the simulated clock.
 """
 
 import asyncio
