@@ -12,22 +12,20 @@ Rules.  * It joins with the first poll, and leaves when the user does not poll f
           say whose it is. While JoinGroup is under way no session is counted, on either side.
         * One request that moves it on is under way at a time, and one heartbeat; an answer to any other is stale and ignored.
         * It claims what it owns with the generation it got it in, not with the one it has joined since.
-Elsewhere. What the leader decides: `assignors`. Offsets are committed by the shell, with `identity`.
+Elsewhere. What the leader decides: `leadership`. Offsets are committed by the shell, with `identity`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from semel.core.groups.assignors import ASSIGNORS
 from semel.core.groups.assignors import members as assigning
 from semel.core.groups.assignors.protocol import (
     PROTOCOL_TYPE,
-    MemberAssignment,
     decode_assignment,
-    decode_subscription,
-    encode_assignment,
     encode_subscription,
 )
+from semel.core.groups.leadership import Leadership
 from semel.core.groups.member_words import (
     MOVES,
     NO_GENERATION,
@@ -52,7 +50,6 @@ from semel.core.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-    JoinGroupResponseMember,
 )
 from semel.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from semel.core.wire.messages.sync_group import (
@@ -85,8 +82,6 @@ class Member:
         self.member_id = NO_MEMBER_ID
         self.generation_id = NO_GENERATION
         self.owned: tuple[TopicPartition, ...] = ()
-        self.group_topics: tuple[str, ...] = ()
-        """What the group is subscribed to, if this member leads it: the topics to keep an eye on."""
         self.is_cooperative = all(
             ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy
         )
@@ -96,8 +91,7 @@ class Member:
         self._must_rejoin = False
         self._is_leaving = False
         self._protocol = ""
-        self._others: Sequence[JoinGroupResponseMember] = ()
-        self._divided: dict[str, int] | None = None
+        self._leadership = Leadership()
         self._coordinator_known = False
         self._finding = False
         self._pending: GroupRequest | None = None
@@ -117,6 +111,11 @@ class Member:
             self.config.group_id, self.generation_id, self.member_id, self.config.group_instance_id
         )
 
+    @property
+    def group_topics(self) -> tuple[str, ...]:
+        """What the group is subscribed to, if this member leads it: the topics to keep an eye on."""
+        return self._leadership.topics
+
     # What the user does
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -131,6 +130,12 @@ class Member:
             self._is_leaving = False
             self._retry_ms = None
         elif self.phase is Phase.STABLE and self._joined_topics != self.topics:
+            self._must_rejoin = True
+        return self._advance(now_ms)
+
+    def rejoin(self, now_ms: int) -> list[Instruction]:
+        """The user wants the partitions to be divided anew."""
+        if self.phase is Phase.STABLE:
             self._must_rejoin = True
         return self._advance(now_ms)
 
@@ -167,14 +172,12 @@ class Member:
 
     def topics_known(self, topics: assigning.Topics, now_ms: int) -> list[Instruction]:
         """What the leader asked for, or news of it at any time. A topic that does not exist is there without partitions."""
-        if not topics.keys() >= set(self.group_topics):
+        if not self._leadership.asked_for(topics):
             return []  # The answer to a question of an earlier generation.
-        counts = {topic: len(topics[topic]) for topic in self.group_topics}
-        if self._divided is None:
-            self._divided = counts
+        have_changed = self._leadership.have_changed(topics)
         if self.phase is Phase.DECIDING:
-            return self._decide(topics)
-        if self.phase is Phase.STABLE and counts != self._divided:
+            return self._sync(self._leadership.divide(self._protocol, topics))
+        if self.phase is Phase.STABLE and have_changed:
             self._must_rejoin = True
         return self._advance(now_ms)
 
@@ -302,8 +305,7 @@ class Member:
         self._must_rejoin = False
         self._joining_since_ms = now_ms
         self._joined_topics = self.topics
-        self.group_topics = ()
-        self._divided = None
+        self._leadership.end()
         config = self.config
         request = JoinGroupRequest(
             group_id=config.group_id,
@@ -358,36 +360,12 @@ class Member:
         self._heartbeat = None
         if response.leader != response.member_id:
             return self._sync([])
-        self._others = response.members
-        self.group_topics = tuple(sorted({topic for one in self._members() for topic in one.topics}))
+        self._leadership.begin(response.members)
         looking = LookAtTopics(self.group_topics)
         if response.skip_assignment:  # A static leader came back to a group in which nothing has changed.
             return [looking, *self._sync([])]
         self._to(Phase.DECIDING)
         return [looking]
-
-    def _members(self) -> list[assigning.Member]:
-        """Everybody in the group; who says nothing we understand wants nothing."""
-        found = []
-        for one in self._others:
-            try:
-                member = decode_subscription(one.member_id, one.metadata, one.group_instance_id)
-            except WireError:
-                member = assigning.Member(one.member_id, (), one.group_instance_id)
-            found.append(member)
-        return found
-
-    def _decide(self, topics: assigning.Topics) -> list[Instruction]:
-        divided = ASSIGNORS[self._protocol].assign(topics, self._members())
-        self._others = ()
-        return self._sync(
-            [
-                SyncGroupRequestAssignment(
-                    member_id=member_id, assignment=encode_assignment(MemberAssignment(partitions))
-                )
-                for member_id, partitions in divided.items()
-            ]
-        )
 
     def _sync(self, assignments: list[SyncGroupRequestAssignment]) -> list[Instruction]:
         self._to(Phase.SYNCING)
@@ -488,7 +466,7 @@ class Member:
         """Leave the group; a static member only stops."""
         member_id, self.member_id = self.member_id, NO_MEMBER_ID
         instructions = self._lose()
-        self.group_topics = ()
+        self._leadership.end()
         if not member_id or self.config.group_instance_id is not None or not self._coordinator_known:
             self._to(Phase.OUT)
             return instructions
