@@ -1,0 +1,102 @@
+"""Consumers that count once: what to do with a record so that it counts once, wherever the crash comes.
+
+    exactly_once_sink   results and positions in one database transaction
+    Inbox               a table of received messages: retried, given up, never forgotten
+    Outbox              a table of messages to send, published exactly once
+    Deduplicator        message ids with claim, lease and expiry: in memory, in a database, in Redis
+    process             a pool of workers that commits only what is finished
+
+The public names, nothing else. They load lazily: SQLAlchemy (`semel[sql]`) is needed by those that use a database.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from semel.once.claims_memory import MemoryClaims
+    from semel.once.claims_redis import RedisClaims
+    from semel.once.claims_sql import SqlClaims
+    from semel.once.dedup import Claim, ClaimStore, Deduplicator
+    from semel.once.errors import (
+        ClaimBusyError,
+        ClaimLostError,
+        InDoubtError,
+        LedgerMismatchError,
+        OnceError,
+        PositionError,
+        PositionMovedError,
+        WorkFailedError,
+    )
+    from semel.once.inbox import Inbox, InboxMessage, Worked
+    from semel.once.outbox import Outbox
+    from semel.once.positions import Batch, ExactlyOnceSink, exactly_once_sink
+    from semel.once.relay import Relay
+    from semel.once.rules.inbox import InboxState
+    from semel.once.rules.retries import RetryPolicy
+    from semel.once.workers import process
+
+_HOMES: Final = {
+    "Batch": "positions",
+    "Claim": "dedup",
+    "ClaimBusyError": "errors",
+    "ClaimLostError": "errors",
+    "ClaimStore": "dedup",
+    "Deduplicator": "dedup",
+    "ExactlyOnceSink": "positions",
+    "InDoubtError": "errors",
+    "Inbox": "inbox",
+    "InboxMessage": "inbox",
+    "InboxState": "rules.inbox",
+    "LedgerMismatchError": "errors",
+    "MemoryClaims": "claims_memory",
+    "OnceError": "errors",
+    "Outbox": "outbox",
+    "PositionError": "errors",
+    "PositionMovedError": "errors",
+    "RedisClaims": "claims_redis",
+    "Relay": "relay",
+    "RetryPolicy": "rules.retries",
+    "SqlClaims": "claims_sql",
+    "WorkFailedError": "errors",
+    "Worked": "inbox",
+    "exactly_once_sink": "positions",
+    "process": "workers",
+}
+
+__all__ = [
+    "Batch",
+    "Claim",
+    "ClaimBusyError",
+    "ClaimLostError",
+    "ClaimStore",
+    "Deduplicator",
+    "ExactlyOnceSink",
+    "InDoubtError",
+    "Inbox",
+    "InboxMessage",
+    "InboxState",
+    "LedgerMismatchError",
+    "MemoryClaims",
+    "OnceError",
+    "Outbox",
+    "PositionError",
+    "PositionMovedError",
+    "RedisClaims",
+    "Relay",
+    "RetryPolicy",
+    "SqlClaims",
+    "WorkFailedError",
+    "Worked",
+    "exactly_once_sink",
+    "process",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'semel.once' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"semel.once.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,139 @@
+"""Claims in a database table: for workers of many processes, and for work that is in the same database.
+
+Role.   `SqlClaims` is a store for `Deduplicator`; its own `once` marks and works in one transaction.
+
+            seen = SqlClaims("postgresql+psycopg://…", name="payments")
+            for record in consumer:
+                with seen.once(record.headers["id"]) as db:
+                    if db is not None:            # None: it was done before
+                        db.execute(insert(payments), …)
+
+Rules.  * The first statement decides: an insert that leaves out what is there, then an update of what has expired. Two that
+          come at once wait for each other's transaction there.
+        * Expired ids are deleted in small bites, beside claims.
+"""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import sqlalchemy as sa
+
+from semel.once.clients import Clock, wall_clock_ms
+from semel.once.database import checked_name, insert_ignoring, open_database
+from semel.once.database import claims as table
+from semel.once.dedup import WEEK_MS
+from semel.once.rules.claims import Busy, ClaimState, Entry, Taken, Verdict, judge
+
+_PURGE_EVERY: Final = 1000  # Claims.
+_PURGE_ROWS_MAX: Final = 5000
+
+
+class SqlClaims:
+    """Ids in `semel_claims`, under one name."""
+
+    def __init__(
+        self, database: str | sa.URL | sa.Engine, *, name: str, clock: Clock = wall_clock_ms
+    ) -> None:
+        self.engine: Final = open_database(database, table)
+        self.name: Final = checked_name(name)
+        self._clock: Final = clock
+        self._claims = 0
+
+    @contextmanager
+    def once(self, message_id: str, *, ttl_ms: int = WEEK_MS) -> Iterator[sa.Connection | None]:
+        """A transaction in which the id is marked done; None if it was done before.
+
+        The caller's statements and the mark are committed together, or not at all: there is no window in which a kill
+        could repeat or lose the work. No lease is needed: a claim that is not committed does not exist.
+        """
+        now_ms = self._clock()
+        with self.engine.begin() as connection:
+            mine = self._take(
+                connection, message_id, ClaimState.DONE, str(uuid.uuid4()), now_ms + ttl_ms, now_ms
+            )
+            yield connection if mine else None
+        self._purge_now_and_then()
+
+    def claim(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> Verdict:
+        self._purge_now_and_then()
+        with self.engine.begin() as connection:
+            if self._take(connection, message_id, ClaimState.CLAIMED, token, now_ms + lease_ms, now_ms):
+                return Taken()
+            row = connection.execute(
+                sa.select(table.c.state, table.c.token, table.c.expires_ms).where(*self._is(message_id))
+            ).one_or_none()
+        if row is None:  # Released between two of our statements: free in a moment.
+            return Busy(1)
+        return judge(Entry(ClaimState(row.state), row.token, row.expires_ms), now_ms=now_ms)
+
+    def renew(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> bool:
+        return self._change(message_id, token, ClaimState.CLAIMED, now_ms + lease_ms)
+
+    def done(self, message_id: str, token: str, *, ttl_ms: int, now_ms: int) -> bool:
+        return self._change(message_id, token, ClaimState.DONE, now_ms + ttl_ms)
+
+    def release(self, message_id: str, token: str) -> bool:
+        with self.engine.begin() as connection:
+            deleted = connection.execute(
+                sa.delete(table).where(
+                    *self._is(message_id), table.c.token == token, table.c.state == ClaimState.CLAIMED
+                )
+            )
+            return deleted.rowcount == 1
+
+    def purge(self, *, rows_max: int = _PURGE_ROWS_MAX) -> int:
+        """Delete ids whose time is over; how many."""
+        now_ms = self._clock()
+        with self.engine.begin() as connection:
+            ids = connection.scalars(
+                sa.select(table.c.message_id)
+                .where(table.c.name == self.name, table.c.expires_ms <= now_ms)
+                .limit(rows_max)
+            ).all()
+            if not ids:
+                return 0
+            gone = connection.execute(
+                sa.delete(table).where(
+                    table.c.name == self.name, table.c.message_id.in_(ids), table.c.expires_ms <= now_ms
+                )
+            )
+            return gone.rowcount
+
+    def _take(
+        self,
+        connection: sa.Connection,
+        message_id: str,
+        state: ClaimState,
+        token: str,
+        expires_ms: int,
+        now_ms: int,
+    ) -> bool:
+        values = {"state": state, "token": token, "expires_ms": expires_ms}
+        inserted = connection.execute(
+            insert_ignoring(self.engine, table).values(name=self.name, message_id=message_id, **values)
+        )
+        if inserted.rowcount == 1:
+            return True
+        overdue = connection.execute(
+            sa.update(table).where(*self._is(message_id), table.c.expires_ms <= now_ms).values(**values)
+        )
+        return overdue.rowcount == 1
+
+    def _change(self, message_id: str, token: str, state: ClaimState, expires_ms: int) -> bool:
+        with self.engine.begin() as connection:
+            changed = connection.execute(
+                sa.update(table)
+                .where(*self._is(message_id), table.c.token == token, table.c.state == ClaimState.CLAIMED)
+                .values(state=state, expires_ms=expires_ms)
+            )
+            return changed.rowcount == 1
+
+    def _is(self, message_id: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return (table.c.name == self.name, table.c.message_id == message_id)
+
+    def _purge_now_and_then(self) -> None:
+        self._claims += 1
+        if self._claims % _PURGE_EVERY == 0:
+            self.purge()

@@ -1,0 +1,157 @@
+"""The database behind the consumers that count once: its tables, and one transaction around work and bookkeeping.
+
+Role.   The only place that knows SQLAlchemy's engine and the two dialects. SQLite and PostgreSQL are served.
+Rules.  * Tables begin with `semel_`, live beside the user's own, and are made when they are missing.
+        * A transaction of ours begins with a statement that writes: on SQLite that takes the write lock at once, so that
+          no transaction fails half way because another one got it first; on PostgreSQL it locks the rows it is about.
+        * Times are milliseconds since 1970 in a plain integer, the same on both.
+"""
+
+from typing import Final
+
+try:
+    import sqlalchemy as sa
+except ImportError as missing:
+    raise ImportError(
+        "the consumers that keep their books in a database need SQLAlchemy: pip install 'semel[sql]', "
+        "or 'semel[postgresql]' for PostgreSQL"
+    ) from missing
+
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semel.errors import ConfigError
+
+DIALECTS: Final = ("sqlite", "postgresql")
+_SQLITE_TIMEOUT_SECONDS: Final = 30
+_NAME_MAX: Final = 200
+
+_metadata = sa.MetaData()
+_number = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts up in `INTEGER` only.
+_name = sa.String(_NAME_MAX)
+
+positions = sa.Table(
+    "semel_positions",
+    _metadata,
+    sa.Column("name", _name, primary_key=True),
+    sa.Column("topic", sa.String(249), primary_key=True),
+    sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.BigInteger, nullable=False),  # The next offset to read.
+)
+
+inbox = sa.Table(
+    "semel_inbox",
+    _metadata,
+    sa.Column("id", _number, primary_key=True, autoincrement=True),
+    sa.Column("name", _name, nullable=False),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("topic", sa.String(249), nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("record_offset", sa.BigInteger, nullable=False),
+    sa.Column("timestamp_ms", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("headers", sa.Text, nullable=False),
+    sa.Column("state", sa.String(10), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due_ms", sa.BigInteger, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("received_ms", sa.BigInteger, nullable=False),
+    sa.Column("processed_ms", sa.BigInteger),
+    sa.UniqueConstraint("name", "message_id", name="semel_inbox_message"),
+    sa.Index("semel_inbox_due", "name", "state", "due_ms", "id"),
+)
+
+outbox = sa.Table(
+    "semel_outbox",
+    _metadata,
+    sa.Column("id", _number, primary_key=True, autoincrement=True),
+    sa.Column("name", _name, nullable=False),
+    sa.Column("number", sa.BigInteger),  # Given by the relay, to rows that are committed.
+    sa.Column("topic", sa.String(249), nullable=False),
+    sa.Column("partition", sa.Integer),
+    sa.Column("timestamp_ms", sa.BigInteger),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("headers", sa.Text, nullable=False),
+    sa.Index("semel_outbox_number", "name", "number", "id"),
+)
+
+relays = sa.Table(
+    "semel_relays",
+    _metadata,
+    sa.Column("name", _name, primary_key=True),
+    sa.Column("outbox_id", sa.String(36), nullable=False),
+    sa.Column("transactional_id", sa.Text),
+    sa.Column("numbered", sa.BigInteger, nullable=False),
+    sa.Column("confirmed", sa.BigInteger, nullable=False),
+)
+
+claims = sa.Table(
+    "semel_claims",
+    _metadata,
+    sa.Column("name", _name, primary_key=True),
+    sa.Column("message_id", sa.Text, primary_key=True),
+    sa.Column("state", sa.String(10), nullable=False),
+    sa.Column("token", sa.String(36), nullable=False),
+    sa.Column("expires_ms", sa.BigInteger, nullable=False),
+    sa.Index("semel_claims_expiry", "name", "expires_ms"),
+)
+
+
+def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table) -> sa.Engine:
+    """The engine of a URL, or the one given, with these tables in it."""
+    if isinstance(database, sa.Engine):
+        engine = database
+    else:
+        url = sa.make_url(database)
+        sqlite_only = {"timeout": _SQLITE_TIMEOUT_SECONDS} if url.get_backend_name() == "sqlite" else {}
+        engine = sa.create_engine(url, connect_args=sqlite_only)
+    if engine.dialect.name not in DIALECTS:
+        raise ConfigError(
+            f"the database is {engine.dialect.name}: counting once is served on {' and '.join(DIALECTS)} only"
+        )
+    for table in tables:
+        _create(engine, table)
+    return engine
+
+
+def checked_name(name: str) -> str:
+    """The name under which books are kept: two programs with one name share them, and that must be meant."""
+    if not name or len(name) > _NAME_MAX:
+        raise ConfigError(f"the name {name!r} has {len(name)} characters: from 1 to {_NAME_MAX} are allowed")
+    return name
+
+
+def insert_ignoring(engine: sa.Engine, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    """An insert that leaves out what is there already."""
+    return inserting(engine, table).on_conflict_do_nothing()
+
+
+def inserting(engine: sa.Engine, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+def as_bytes(what: str, value: object) -> bytes | None:
+    """A key or value as a column stores it."""
+    match value:
+        case None:
+            return None
+        case bytes():
+            return value
+        case bytearray() | memoryview():
+            return bytes(value)
+        case str():
+            return value.encode()
+    raise ConfigError(
+        f"a {what} of type {type(value).__name__} cannot be stored: bytes, text and None can; "
+        "use a consumer without deserializers, or serialize it first"
+    )
+
+
+def _create(engine: sa.Engine, table: sa.Table) -> None:
+    try:
+        table.create(engine, checkfirst=True)
+    except (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.OperationalError):
+        # Another process made it between the look and the leap. If it is still not there, it was something else.
+        if not sa.inspect(engine).has_table(table.name):
+            raise

@@ -1,0 +1,142 @@
+"""Deduplication by message id: a message that comes again is recognised, whoever gets it.
+
+Role.   `Deduplicator`: claim -> work -> done, over a store in memory, in a database or in Redis.
+
+            dedup = Deduplicator(SqlClaims("sqlite:///seen.db", name="mails"))
+            for record in consumer:
+                with dedup.claim(record.headers["id"]) as mine:
+                    if mine:                      # False: it was done before
+                        send_mail(record)
+
+Flow.   Commit the record's offset after the `with`: what is not marked done is delivered again.
+Rules.  * Check and claim are one atomic step of the store; the seeds' "look, then lock, then put" lets two through.
+        * The id is kept after the work, until `ttl_ms` is over. Deleting it would let a later repeat pass.
+        * A claim lives for `lease_ms`. Its owner dead, the next one to come works on it again.
+        * Work that fails releases its claim, so that it can be tried at once.
+Limits. Work outside the store is done again if its worker dies after the work and before `done`, or works for longer than
+        its lease. Work inside a database has no such window: `SqlClaims.once` marks and works in one transaction.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from semel.errors import ConfigError
+from semel.once.clients import Clock, wall_clock_ms
+from semel.once.errors import ClaimBusyError, ClaimLostError
+from semel.once.rules.claims import AlreadyDone, Busy, Taken, Verdict
+
+WEEK_MS: Final = 7 * 24 * 3600 * 1000
+_LOOK_AGAIN_MS: Final = 100  # A busy claim may end early: its owner finishes or fails.
+
+
+class ClaimStore(Protocol):
+    """Where ids are remembered. Each method is one atomic step."""
+
+    def claim(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> Verdict:
+        """Take the id if it is free or its time is over."""
+        ...
+
+    def renew(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> bool:
+        """A claim that is still the token's lives for another lease."""
+        ...
+
+    def done(self, message_id: str, token: str, *, ttl_ms: int, now_ms: int) -> bool:
+        """Mark it done, if the claim is still the token's."""
+        ...
+
+    def release(self, message_id: str, token: str) -> bool:
+        """Give it back, if the claim is still the token's."""
+        ...
+
+
+class Claim:
+    """What a claim brought: true if the work is ours."""
+
+    def __init__(self, dedup: "Deduplicator", message_id: str, token: str | None) -> None:
+        self.message_id = message_id
+        self.token = token
+        self._dedup = dedup
+
+    def __bool__(self) -> bool:
+        return self.token is not None
+
+    def renew(self) -> None:
+        """Work that takes long says so before its lease ends."""
+        if self.token is not None:
+            self._dedup.renew(self)
+
+
+class Deduplicator:
+    """Lets each message id be worked on once."""
+
+    def __init__(
+        self,
+        store: ClaimStore,
+        *,
+        ttl_ms: int = WEEK_MS,
+        lease_ms: int = 30_000,
+        wait_ms: int = 60_000,
+        clock: Clock = wall_clock_ms,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        for key, value in (("ttl_ms", ttl_ms), ("lease_ms", lease_ms)):
+            if value < 1:
+                raise ConfigError(f"{key} is {value}: an id needs an expiry of at least 1 ms")
+        if wait_ms < 0:
+            raise ConfigError(f"wait_ms is {wait_ms}: it must not be negative")
+        self._store: Final = store
+        self._ttl_ms: Final = ttl_ms
+        self._lease_ms: Final = lease_ms
+        self._wait_ms: Final = wait_ms
+        self._clock: Final = clock
+        self._sleep: Final = sleep
+
+    @contextmanager
+    def claim(self, message_id: str) -> Iterator[Claim]:
+        """Claim an id for the length of a `with`; done at its end, released if it raises.
+
+        While another one has it, wait for at most `wait_ms`.
+        """
+        claim = self._take(message_id)
+        if claim.token is None:
+            yield claim
+            return
+        try:
+            yield claim
+        except BaseException:
+            self._store.release(message_id, claim.token)
+            raise
+        if not self._store.done(message_id, claim.token, ttl_ms=self._ttl_ms, now_ms=self._clock()):
+            raise ClaimLostError(
+                f"the claim of {message_id!r} ran out after {self._lease_ms} ms, before its work was done: another one may "
+                "have done the same work. Use a longer lease_ms, or renew the claim on the way"
+            )
+
+    def renew(self, claim: Claim) -> None:
+        token = claim.token or ""
+        if not self._store.renew(claim.message_id, token, lease_ms=self._lease_ms, now_ms=self._clock()):
+            raise ClaimLostError(
+                f"the claim of {claim.message_id!r} ran out after {self._lease_ms} ms, before it was renewed: "
+                "another one may be working on it"
+            )
+
+    def _take(self, message_id: str) -> Claim:
+        token = str(uuid.uuid4())
+        give_up_ms = self._clock() + self._wait_ms
+        while True:
+            now_ms = self._clock()
+            match self._store.claim(message_id, token, lease_ms=self._lease_ms, now_ms=now_ms):
+                case Taken():
+                    return Claim(self, message_id, token)
+                case AlreadyDone():
+                    return Claim(self, message_id, None)
+                case Busy(for_ms):
+                    if now_ms >= give_up_ms:
+                        raise ClaimBusyError(
+                            f"{message_id!r} is being worked on by another one for {for_ms} ms more, and wait_ms "
+                            f"({self._wait_ms}) is over: do not commit its offset, poll it again later"
+                        )
+                    self._sleep(min(for_ms, _LOOK_AGAIN_MS, max(give_up_ms - now_ms, 1)) / 1000)

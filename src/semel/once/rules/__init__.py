@@ -1,0 +1,1 @@
+"""The rules of consumers that count once: pure, so that every one of them can be tried without a database."""

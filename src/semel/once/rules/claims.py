@@ -1,0 +1,56 @@
+"""Whether a message may be worked on: not yet seen, being worked on, or done.
+
+Role.   The rule of deduplication by message id. Stores apply it in one atomic step, each in its own way.
+Flow.   claim -> work -> done -> commit the offset. (`003` of the seeds commits before the work: see docs/once.md.)
+Rules.  * An id is claimed by at most one token at a time; a claim ends at its lease.
+        * A done id stays done until it expires, which must be later than any repeat can come.
+        * A lease that ran out makes the id free again: its owner is taken for dead, and its work is done again.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ClaimState(StrEnum):
+    """What a store remembers of an id."""
+
+    CLAIMED = "claimed"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One remembered id."""
+
+    state: ClaimState
+    token: str
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The id is the caller's until its lease ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyDone:
+    """The work was done before: skip it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another one works on it, for at most this long."""
+
+    for_ms: int
+
+
+Verdict = Taken | AlreadyDone | Busy
+
+
+def judge(entry: Entry | None, *, now_ms: int) -> Verdict:
+    """What a claim of an id gets, by what is remembered of it."""
+    if entry is None or entry.expires_ms <= now_ms:
+        return Taken()
+    if entry.state is ClaimState.DONE:
+        return AlreadyDone()
+    return Busy(entry.expires_ms - now_ms)

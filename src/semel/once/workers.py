@@ -1,0 +1,395 @@
+"""A pool of workers for one consumer, which commits only what is finished: `consumer.process(work, workers=8)`.
+
+Role.   Records go to threads and finish in any order; what is committed is the finished prefix of each partition, so no
+        crash loses a record whose work was not done.
+
+            consumer.subscribe(["orders"])
+            consumer.process(charge, workers=8)               # charge(record); or `async def charge(record)`
+
+Flow.   The caller's thread polls, offers records to `Lanes` and commits. Workers take from the lanes and note what is done.
+Rules.  * Work is finished when it returned; if it returned a future or an awaitable, when that has a result.
+        * `order`: "key" keeps records of one key in order (records without a key have none), "partition" those of one
+          partition, "none" nothing.
+        * At most about `in_flight_max` records are unfinished: partitions are paused above it, and polling goes on, so
+          that the group does not take this member for dead.
+        * A partition that is taken away is waited for (`drain_ms`) and committed; what is then still running finishes
+          without a commit, and the new owner does it again.
+        * Work that fails is tried again (`retries`), then given to `dead_letter`; without one the pool stops, having
+          committed everything before the record.
+Limits. At least once: what was finished but not committed is done again after a crash. Make the work idempotent, or use
+        `Deduplicator` or `exactly_once_sink` inside it.
+"""
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Literal, Protocol
+
+from semel.errors import ConfigError
+from semel.exceptions import CommitFailedException, RebalanceInProgressException
+from semel.once.errors import WorkFailedError
+from semel.once.rules.lanes import Lanes
+from semel.once.rules.prefix import FinishedPrefix
+from semel.once.rules.retries import RetryPolicy
+from semel.types import TopicPartition
+
+Order = Literal["key", "partition", "none"]
+Work = Callable[[Any], object]
+DeadLetter = Callable[[Any, BaseException], object]
+_ORDERS: Final = ("key", "partition", "none")
+_POLL_MS: Final = 100
+_WORKERS_MAX: Final = 1000
+_NO_RETRY: Final = RetryPolicy(attempts_max=1)
+_log = logging.getLogger(__name__)
+
+
+class _End(Enum):
+    """How the work on a record ended, if not with an error."""
+
+    FINISHED = 1
+    LEFT = 2  # The pool stopped, or the partition went, before the next attempt.
+
+
+class CommittingConsumer(Protocol):
+    """What the pool needs of a consumer."""
+
+    def subscribe(self, topics: Any, listener: Any = ...) -> None: ...
+    def poll(self, timeout_ms: Any = ...) -> Iterable[Any]: ...
+    def assignment(self) -> Collection[TopicPartition]: ...
+    def pause(self, partitions: Any) -> None: ...
+    def resume(self, partitions: Any) -> None: ...
+    def commit(self, offsets: Any = ...) -> Any: ...
+
+
+@dataclass(eq=False, slots=True)
+class _Home:
+    """One partition for as long as it is ours. When it comes back, it is a new one."""
+
+    prefix: FinishedPrefix = field(default_factory=FinishedPrefix)
+    committed: int | None = None
+    running: int = 0
+    ours: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    record: Any
+    home: _Home
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """How a pool works."""
+
+    workers: int = 1
+    order: Order = "key"
+    in_flight_max: int | None = None  # None: 100 for each worker.
+    commit_interval_ms: int = 1_000
+    drain_ms: int = 30_000
+    retries: RetryPolicy = _NO_RETRY
+    dead_letter: DeadLetter | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.workers <= _WORKERS_MAX:
+            raise ConfigError(f"workers is {self.workers}: it must be from 1 to {_WORKERS_MAX}")
+        if self.order not in _ORDERS:
+            raise ConfigError(f"order is {self.order!r}: it must be one of {', '.join(_ORDERS)}")
+        if self.in_flight_max is not None and self.in_flight_max < self.workers:
+            raise ConfigError(
+                f"in_flight_max is {self.in_flight_max}: fewer than workers ({self.workers}) would leave some idle"
+            )
+        for key, value in (("commit_interval_ms", self.commit_interval_ms), ("drain_ms", self.drain_ms)):
+            if value < 0:
+                raise ConfigError(f"{key} is {value}: it must not be negative")
+
+    @property
+    def unfinished_max(self) -> int:
+        return self.in_flight_max or 100 * self.workers
+
+
+class WorkerPool:
+    """The workers of one consumer. `process` makes one, runs it and ends it; it is a rebalance listener as well."""
+
+    def __init__(self, consumer: CommittingConsumer, work: Work, options: PoolOptions) -> None:
+        self._consumer: Final = consumer
+        self._work: Final = work
+        self._options: Final = options
+        self._changed: Final = threading.Condition()  # Guards everything below.
+        self._lanes: Final[Lanes[_Task]] = Lanes()
+        self._homes: Final[dict[TopicPartition, _Home]] = {}
+        self._unfinished = 0
+        self._finished = 0
+        self._stopping = False
+        self._failure: tuple[Any, BaseException] | None = None
+        self._threads: list[threading.Thread] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._paused: frozenset[TopicPartition] = frozenset()
+        self._commit_at = 0.0
+
+    def run(self, until: Callable[[], bool]) -> int:
+        """Poll and commit until told to stop, or until work fails for good; how many records were finished."""
+        self._start()
+        try:
+            while not until() and self._failure is None:
+                self._offer(list(self._consumer.poll(timeout_ms=_POLL_MS)))
+                self._hold_back()
+                self._commit_now_and_then()
+        finally:
+            self._stop()
+        self._commit(self._homes)
+        if self._failure is not None:
+            record, error = self._failure
+            raise WorkFailedError(
+                f"the work on {record.topic}-{record.partition} offset {record.offset} failed after "
+                f"{self._options.retries.attempts_max} attempts: {error!r}. Everything before it is committed, it is not: give "
+                "`dead_letter` to put such records aside"
+            ) from error
+        return self._finished
+
+    # ---- the caller's thread
+
+    def _offer(self, records: Collection[Any]) -> None:
+        owned = {TopicPartition(*partition) for partition in self._consumer.assignment()}
+        with self._changed:
+            for partition in (
+                self._homes.keys() - owned
+            ):  # Taken from a consumer that was subscribed without us.
+                self._homes.pop(partition).ours = False
+            for record in records:
+                partition = TopicPartition(record.topic, record.partition)
+                home = self._homes.setdefault(partition, _Home())
+                if (
+                    record.offset <= home.prefix.last
+                ):  # It went and came back inside one poll, or somebody sought.
+                    home.ours = False
+                    home = self._homes[partition] = _Home()
+                home.prefix.started(record.offset)
+                self._unfinished += 1
+                self._lanes.offer(_Task(record, home), self._lane(home, record))
+            self._changed.notify_all()
+
+    def _lane(self, home: _Home, record: Any) -> Hashable:
+        match self._options.order:
+            case "none":
+                return None
+            case "partition":
+                return home
+            case "key":
+                return None if record.key is None else (home, record.key)
+
+    def _hold_back(self) -> None:
+        """Pause above the bound, resume at half of it."""
+        owned = frozenset(TopicPartition(*partition) for partition in self._consumer.assignment())
+        with self._changed:
+            unfinished = self._unfinished
+        limit = self._options.unfinished_max
+        if unfinished >= limit or (self._paused and unfinished > limit // 2):
+            if self._paused != owned:
+                self._consumer.pause(list(owned))
+                self._paused = owned
+        elif self._paused:
+            self._consumer.resume(list(self._paused & owned))
+            self._paused = frozenset()
+
+    def _commit_now_and_then(self) -> None:
+        now = time.monotonic()
+        if now >= self._commit_at:
+            self._commit(self._homes)
+            self._commit_at = now + self._options.commit_interval_ms / 1000
+
+    def _commit(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._changed:
+            offsets = {
+                partition: home.prefix.position
+                for partition in partitions
+                if (home := self._homes.get(partition)) is not None
+                and home.prefix.position is not None
+                and home.prefix.position != home.committed
+            }
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets)
+        except (CommitFailedException, RebalanceInProgressException) as error:
+            # The group has moved on. Nothing is lost: whoever has the partitions now does this work again.
+            _log.warning("%s partitions could not be committed: %s", len(offsets), error)
+            return
+        for partition, position in offsets.items():
+            self._homes[partition].committed = position
+
+    # ---- the group
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Homes are made when records come."""
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Let what runs finish, start nothing more, commit."""
+        going = [TopicPartition(*partition) for partition in partitions]
+        homes = [self._homes[partition] for partition in going if partition in self._homes]
+        with self._changed:
+            for home in homes:
+                home.ours = False
+            self._changed.wait_for(
+                lambda: not any(home.running for home in homes), timeout=self._options.drain_ms / 1000
+            )
+        self._commit(going)
+        self._drop(going)
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """Another one has them already: there is nothing to commit."""
+        self._drop([TopicPartition(*partition) for partition in partitions])
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._changed:
+            for partition in partitions:
+                home = self._homes.pop(partition, None)
+                if home is not None:
+                    home.ours = False
+        self._paused -= set(partitions)
+
+    # ---- the workers
+
+    def _start(self) -> None:
+        for number in range(self._options.workers):
+            thread = threading.Thread(target=self._serve, name=f"semel-worker-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _stop(self) -> None:
+        """Nothing more is handed out; what runs is waited for."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _serve(self) -> None:
+        while (taken := self._next()) is not None:
+            lane, task = taken
+            outcome = self._attempt(task)
+            with self._changed:
+                task.home.running -= 1
+                self._unfinished -= 1
+                self._lanes.done(lane)
+                if outcome is _End.FINISHED:
+                    task.home.prefix.finished(task.record.offset)
+                    self._finished += 1
+                elif isinstance(outcome, BaseException) and self._failure is None:
+                    self._failure = (task.record, outcome)
+                    self._stopping = True
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[Hashable, _Task] | None:
+        """The next task; None when the pool stops."""
+        with self._changed:
+            while not self._stopping:
+                taken = self._lanes.take()
+                if taken is None:
+                    self._changed.wait()
+                    continue
+                lane, task = taken
+                if task.home.ours:
+                    task.home.running += 1
+                    return taken
+                self._unfinished -= 1  # Its partition is gone: the new owner does it.
+                self._lanes.done(lane)
+            return None
+
+    def _attempt(self, task: _Task) -> BaseException | _End:
+        """Do the work, as often as the policy says; `_End.FINISHED`, `_End.LEFT` by a pool that stops, or the error that remained."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                self._settle(self._work(task.record))
+            except BaseException as error:  # A thread has nobody above it: whatever it is, `run` raises it.
+                wait_ms = self._options.retries.wait_ms(attempt)
+                if wait_ms is None or not isinstance(error, Exception):
+                    return self._put_aside(task, error)
+            else:
+                return _End.FINISHED
+            with self._changed:
+                if self._changed.wait_for(
+                    lambda: self._stopping or not task.home.ours, timeout=wait_ms / 1000
+                ):
+                    return _End.LEFT
+
+    def _put_aside(self, task: _Task, error: BaseException) -> BaseException | _End:
+        if self._options.dead_letter is None:
+            return error
+        try:
+            self._settle(self._options.dead_letter(task.record, error))
+        except BaseException as second:
+            second.__cause__ = error
+            return second
+        return _End.FINISHED
+
+    def _settle(self, result: object) -> None:
+        """Work that goes on elsewhere is finished when it is finished there."""
+        if isinstance(result, Future):
+            result.result()
+        elif inspect.isawaitable(result):
+            asyncio.run_coroutine_threadsafe(_awaited(result), self._running_loop()).result()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._changed:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="semel-workers-loop", daemon=True
+                ).start()
+            return self._loop
+
+
+def process(
+    consumer: CommittingConsumer,
+    work: Work,
+    *,
+    workers: int = 1,
+    order: Order = "key",
+    topics: Collection[str] | None = None,
+    until: Callable[[], bool] = lambda: False,
+    in_flight_max: int | None = None,
+    commit_interval_ms: int = 1_000,
+    drain_ms: int = 30_000,
+    retries: RetryPolicy | None = None,
+    dead_letter: DeadLetter | None = None,
+) -> int:
+    """Give every record to `work`, `workers` at a time, and commit what is finished; how many were.
+
+    With `topics` the pool subscribes itself, and partitions that are taken away are waited for and committed first. For a
+    consumer that was subscribed before, work that finishes while its partition moves is done again by the new owner.
+    """
+    options = PoolOptions(
+        workers=workers,
+        order=order,
+        in_flight_max=in_flight_max,
+        commit_interval_ms=commit_interval_ms,
+        drain_ms=drain_ms,
+        retries=retries or _NO_RETRY,
+        dead_letter=dead_letter,
+    )
+    pool = WorkerPool(consumer, work, options)
+    if topics is not None:
+        consumer.subscribe(list(topics), listener=pool)
+    return pool.run(until)
+
+
+async def _awaited(awaitable: Any) -> object:
+    return await awaitable
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

