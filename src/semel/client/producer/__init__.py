@@ -1,0 +1,1 @@
+"""The public producer: records and Arrow columns in, each stored exactly once."""

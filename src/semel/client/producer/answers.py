@@ -1,0 +1,72 @@
+"""What answers to Produce mean in words: which batch each belongs to, and the exception its failure becomes.
+
+Role.   `by_partition` sorts an answer; `failure` and `expired` make exceptions that name the partition, the reason and the
+        way out.
+"""
+
+from typing import Final
+
+from semel.client.settings import ProducerConfig
+from semel.core.client.accumulator import Batch
+from semel.core.idempotence.delivery import Fail
+from semel.core.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, WireError
+from semel.exceptions import KafkaException, TimeoutException, exception_for
+from semel.types import TopicPartition
+
+NO_ANSWER: Final = (DisconnectedError, WireError, RefusedError)
+"""What a request without an answer raises; whether it was carried out is unknown."""
+STALE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Answers that show that what is known about leaders is old."""
+TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+def by_partition(
+    request: ProduceRequest, response: ProduceResponse
+) -> dict[TopicPartition, PartitionProduceResponse]:
+    """The answer for each partition; older versions say a topic's name, newer ones its id."""
+    names = {bytes(topic.topic_id): topic.name for topic in request.topic_data}
+    return {
+        TopicPartition(topic.name or names.get(bytes(topic.topic_id), ""), one.index): one
+        for topic in response.responses
+        for one in topic.partition_responses
+    }
+
+
+def failure(
+    decision: Fail[TopicPartition],
+    batch: Batch,
+    answer: PartitionProduceResponse | None,
+    config: ProducerConfig,
+) -> KafkaException:
+    """Why the records of a batch are not known to be stored."""
+    if decision.code is ErrorCode.REQUEST_TIMED_OUT and answer is None:
+        return expired(batch, config.delivery_timeout_ms)
+    said = f": {answer.error_message}" if answer is not None and answer.error_message else ""
+    tries = "" if batch.attempts < 2 else f" after {batch.attempts} attempts"
+    doubt = "; they may be stored" if decision.maybe_stored else ""
+    return exception_for(
+        decision.code,
+        f"{batch.records_count} records for {batch.partition} failed{tries} with {decision.code.name}{said}{doubt}",
+    )
+
+
+def expired(batch: Batch, timeout_ms: int) -> TimeoutException:
+    """The records waited for too long."""
+    tries = "without having been sent" if not batch.attempts else f"after {batch.attempts} attempts"
+    doubt = "; they may be stored" if batch.attempts else ""
+    return TimeoutException(
+        f"Expiring {batch.records_count} record(s) for {batch.partition}: {timeout_ms} ms has passed since batch "
+        f"creation, {tries}{doubt}"
+    )

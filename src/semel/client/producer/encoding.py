@@ -1,0 +1,144 @@
+"""A batch's records as bytes: written once, when it first leaves; stamped again when it goes under another epoch.
+
+Role.   `encoded` gives the bytes of a batch under an identity and a sequence; `halves` cuts one that is too large in two.
+Flow.   The sender calls `encoded` for every attempt. `send_arrow` makes batches with the same kernels beforehand.
+Rules.  * The same identity and sequence give the same bytes: what is sent again is what was sent.
+        * Compiled kernels write larger batches, once they are loaded on a thread beside the work; plain Python, which is
+          as fast for a few records, writes the others. The bytes are the same.
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from semel.core.client.accumulator import Batch
+from semel.core.idempotence.delivery import Identity, Send
+from semel.core.records import batch as batches
+from semel.core.records.build import RecordInput, build_batch
+from semel.runtime.kernel_cache import use_kernel_cache
+from semel.types import TopicPartition
+
+FEW_RECORDS: Final = 12
+"""Up to so many records plain Python is faster than building columns."""
+
+
+class Codec(NamedTuple):
+    """How a producer's records are compressed, and whether they are part of transactions."""
+
+    compression: int
+    level: int | None
+    transactional: bool
+
+
+class Kernels:
+    """The compiled encoder, loaded when there is reason to."""
+
+    _lock: Final = threading.Lock()
+    _thread: threading.Thread | None = None
+    is_loaded = False
+
+    @classmethod
+    def load(cls) -> None:
+        """Load them now; takes half a second, or many where no cache has them."""
+        with cls._lock:
+            if cls.is_loaded:
+                return
+            use_kernel_cache()
+            from semel.core.client.partition_kernels import partitions_kernel
+            from semel.core.records.write_kernels import plan_kernel, write_kernel
+
+            plan_kernel()
+            write_kernel()
+            partitions_kernel()
+            cls.is_loaded = True
+
+    @classmethod
+    def load_beside(cls) -> None:
+        """Load them on a thread, once."""
+        if cls._thread is None:
+            cls._thread = threading.Thread(target=cls.load, name="semel-kernels", daemon=True)
+            cls._thread.start()
+
+
+def encoded(batch: Batch, send: Send[TopicPartition], codec: Codec) -> bytearray:
+    """The bytes of this attempt."""
+    if batch.data is None:
+        batch.data = _written(batch, send.identity, send.base_sequence, codec)
+        batch.forget_records()
+    else:
+        _stamp(batch.data, send.identity, send.base_sequence)
+    return batch.data
+
+
+def _written(batch: Batch, identity: Identity, base_sequence: int, codec: Codec) -> bytearray:
+    if batch.records_count > FEW_RECORDS:
+        if Kernels.is_loaded:
+            return _written_by_kernels(batch, identity, base_sequence, codec)
+        Kernels.load_beside()
+    headers = batch.headers or [()] * batch.records_count
+    records = list(map(RecordInput, batch.keys, batch.values, batch.timestamps, headers))
+    return build_batch(
+        records,
+        compression=codec.compression,
+        compression_level=codec.level,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+        base_sequence=base_sequence,
+        transactional=codec.transactional,
+    )
+
+
+def _written_by_kernels(batch: Batch, identity: Identity, base_sequence: int, codec: Codec) -> bytearray:
+    import pyarrow as pa
+
+    from semel.core.records.arrow_encode import encode_batch
+
+    columns: dict[str, pa.Array] = {
+        "key": pa.array(batch.keys, pa.large_binary()),
+        "value": pa.array(batch.values, pa.large_binary()),
+        "timestamp": pa.array(batch.timestamps, pa.int64()),
+    }
+    if batch.headers is not None:
+        pairs = pa.struct([("key", pa.string()), ("value", pa.binary())])
+        rows = [[{"key": name, "value": content} for name, content in one] for one in batch.headers]
+        columns["headers"] = pa.array(rows, pa.list_(pairs))
+    return encode_batch(
+        pa.RecordBatch.from_pydict(columns),
+        compression=codec.compression,
+        compression_level=codec.level,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+        base_sequence=base_sequence,
+        transactional=codec.transactional,
+    )
+
+
+def _stamp(data: bytearray, identity: Identity, base_sequence: int) -> None:
+    """Write the identity and sequence into a finished batch."""
+    header = batches.read_header(data)
+    stamped = header._replace(
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+        base_sequence=base_sequence,
+    )
+    if stamped != header:
+        batches.write_header(data, 0, stamped)
+        batches.set_crc(data, 0, header.size_bytes)
+
+
+def halves(data: bytearray, codec: Codec) -> Iterator[tuple[bytearray, int, int]]:
+    """The records of a batch as two batches: (bytes, records, largest timestamp) of each."""
+    from semel.core.records.arrow import decode_batches
+    from semel.core.records.arrow_encode import encode_batch
+
+    Kernels.load()
+    rows = decode_batches(data).records
+    middle = rows.num_rows // 2
+    for half in (rows.slice(0, middle), rows.slice(middle)):
+        made = encode_batch(
+            half,
+            compression=codec.compression,
+            compression_level=codec.level,
+            transactional=codec.transactional,
+        )
+        yield made, half.num_rows, batches.read_header(made).max_timestamp

@@ -1,0 +1,232 @@
+"""Records as an application gives them, made ready for the outbox: serialized, checked, given a partition.
+
+Role.   `Intake.offer` takes a record if it can be taken at once, on the caller's thread. What must wait for its topic or for
+        memory comes back as `Held`, to be offered again with `place`.
+Flow.   Both producers, blocking and awaitable, call it; how to wait is theirs.
+Rules.  * A partition that is named wins; else the key decides, by the Java client's hash; else the topic's sticky partition.
+        * What cannot be a record is refused at once: a partition or time below zero, headers that are no pairs, a record
+          above `max.request.size` or `buffer.memory`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from semel.client.partitioner import murmur2
+from semel.client.producer.future import Callback, SendFuture
+from semel.client.producer.outbox import Outbox
+from semel.client.producer.topics import KnownTopic, Topics
+from semel.client.serializers import Serializer, plain
+from semel.client.settings import ProducerConfig
+from semel.core.client.accumulator import Headers, record_size
+from semel.core.records.batch import HEADER_SIZE
+from semel.exceptions import (
+    ConfigException,
+    IllegalArgumentException,
+    RecordTooLargeException,
+    SerializationException,
+)
+
+GivenHeaders: TypeAlias = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]] | None
+Timestamp: TypeAlias = int | datetime | None
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
+"""(topic, key, value, number of partitions) -> partition; key and value as they are sent."""
+
+_POSITIVE: Final = 0x7FFFFFFF
+_HASHES_MAX: Final = 10_000
+_MILLISECONDS: Final = 1000
+_ROUND_ROBIN: Final = ("RoundRobinPartitioner", "org.apache.kafka.clients.producer.RoundRobinPartitioner")
+
+
+class Held:
+    """A record that could not be taken at once."""
+
+    __slots__ = ("callback", "headers", "key", "partition", "size_bytes", "timestamp_ms", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        callback: Callback | None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.key = key
+        self.value = value
+        self.timestamp_ms = timestamp_ms
+        self.headers = headers
+        self.callback = callback
+        self.size_bytes = record_size(key, value, headers, has_timestamp=True)
+
+
+class Intake:
+    """The front of one producer."""
+
+    def __init__(self, config: ProducerConfig, topics: Topics, outbox: Outbox) -> None:
+        self._topics = topics
+        self._outbox = outbox
+        self._key_bytes = _checked("key.serializer", config.key_serializer)
+        self._value_bytes = _checked("value.serializer", config.value_serializer)
+        self._size_max = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
+        self._config = config
+        self._ignores_keys = config.partitioner_ignore_keys
+        self._partitioner = _partitioner(config.partitioner_class)
+        self._hashes: dict[bytes, int] = {}
+
+    def offer(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: Timestamp,
+        headers: GivenHeaders,
+        callback: Callback | None,
+    ) -> SendFuture | Held:
+        """Take a record if it can be taken at once."""
+        key_bytes = None if key is None else self._key_bytes(key)
+        value_bytes = None if value is None else self._value_bytes(value)
+        if timestamp is not None:
+            timestamp = _milliseconds(timestamp)
+        pairs: Headers = () if headers is None else _pairs(headers)
+        if partition is not None and partition < 0:
+            raise IllegalArgumentException(
+                f"Invalid partition: {partition}. Partition number should always be non-negative or null."
+            )
+        known = self._topics.get(topic)
+        if known is None or (partition is not None and partition >= known.count):
+            return self._held(topic, partition, key_bytes, value_bytes, timestamp, pairs, callback)
+        future = self._place(known, partition, key_bytes, value_bytes, timestamp, pairs)
+        if future is None:
+            return self._held(topic, partition, key_bytes, value_bytes, timestamp, pairs, callback)
+        if callback is not None:
+            future.add_callback(callback)
+        return future
+
+    def place(self, held: Held, known: KnownTopic) -> SendFuture | None:
+        """Take a record now that its topic is known, or None while there is no room for it."""
+        future = self._place(known, held.partition, held.key, held.value, held.timestamp_ms, held.headers)
+        if future is not None and held.callback is not None:
+            future.add_callback(held.callback)
+        return future
+
+    def _place(
+        self,
+        known: KnownTopic,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> SendFuture | None:
+        size = (len(key) if key else 0) + (len(value) if value else 0)
+        if size > self._size_max:
+            raise self._too_large(known.name, size)
+        if partition is None:
+            if self._partitioner is not None:
+                partition = self._partitioner(known.name, key, value, known.count)
+                if not 0 <= partition < known.count:
+                    raise IllegalArgumentException(
+                        f"partitioner.class chose partition {partition} of {known.name}, which has {known.count}"
+                    )
+            elif key is not None and not self._ignores_keys:
+                hashed = self._hashes.get(key)
+                if hashed is None:
+                    hashed = self._hash(key)
+                partition = hashed % known.count
+        return self._outbox.append(known, partition, key, value, timestamp_ms, headers)
+
+    def _hash(self, key: bytes) -> int:
+        if len(self._hashes) >= _HASHES_MAX:
+            self._hashes.clear()
+        hashed = self._hashes[key] = murmur2(key) & _POSITIVE
+        return hashed
+
+    def _held(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        callback: Callback | None,
+    ) -> Held:
+        if not isinstance(topic, str) or not topic:
+            raise IllegalArgumentException(f"{topic!r} is no name of a topic: give a text")
+        held = Held(topic, partition, key, value, timestamp_ms, headers, callback)
+        if held.size_bytes > self._size_max:
+            raise self._too_large(topic, held.size_bytes)
+        return held
+
+    def _too_large(self, topic: str, size_bytes: int) -> RecordTooLargeException:
+        config = self._config
+        name = "max.request.size" if config.max_request_size <= config.buffer_memory else "buffer.memory"
+        return RecordTooLargeException(
+            f"a record for {topic} has {size_bytes} bytes, {name} allows {self._size_max}: send less at once, or set "
+            f"{name} (and the topic's max.message.bytes) higher"
+        )
+
+
+def _checked(key: str, serializer: Serializer) -> Serializer:
+    """A serializer of the application's, whose bytes are bytes."""
+    if serializer is plain:
+        return serializer
+
+    def serialized(value: Any) -> bytes | None:
+        content: object = serializer(value)
+        if content is None or isinstance(content, bytes):
+            return content
+        if isinstance(content, bytearray | memoryview):
+            return bytes(content)
+        raise SerializationException(f"{key} gave a {type(content).__name__} for {value!r}, not bytes")
+
+    return serialized
+
+
+def _milliseconds(timestamp: int | datetime) -> int:
+    if isinstance(timestamp, datetime):
+        timestamp = int(timestamp.timestamp() * _MILLISECONDS)
+    if timestamp < 0:
+        raise IllegalArgumentException(
+            f"Invalid timestamp: {timestamp}. Timestamp should always be non-negative or null."
+        )
+    return timestamp
+
+
+def _pairs(headers: Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]) -> Headers:
+    given = headers.items() if isinstance(headers, Mapping) else headers
+    pairs = tuple((name, content) for name, content in given)
+    for name, content in pairs:
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise IllegalArgumentException(
+                f"a header is a pair of text and bytes (or None), not ({name!r}, {content!r})"
+            )
+    return pairs
+
+
+def _partitioner(given: Callable[..., int] | str | None) -> Partitioner | None:
+    if given is None or callable(given):
+        return given
+    if given in _ROUND_ROBIN:
+        return _RoundRobin()
+    raise ConfigException(
+        f"partitioner.class={given}: give a callable of topic, key, value and number of partitions, or "
+        f"{_ROUND_ROBIN[0]}; without one, keys and the sticky partitioner decide"
+    )
+
+
+class _RoundRobin:
+    """Every record to the next partition, whatever its key."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def __call__(self, topic: str, _key: bytes | None, _value: bytes | None, partitions_count: int) -> int:
+        number = self._next.get(topic, 0)
+        self._next[topic] = number + 1
+        return number % partitions_count

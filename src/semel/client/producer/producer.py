@@ -1,0 +1,209 @@
+"""The producer for asyncio: `semel.aio.Producer`, and the core of the blocking one.
+
+Role.   Puts the parts together and waits where they must not: for metadata, for memory, for everything to be stored.
+Flow.   `send` -> `intake` -> `outbox` -> `sender` -> the broker -> the record's future. The blocking `semel.Producer` owns one of
+        these on a loop of its own and uses `intake` from its callers' threads.
+Rules.  * Constructing it connects to nothing; the first call does.
+        * `send` waits for at most `max.block.ms`, for the topic and for memory together.
+        * `close` sends what was given and then ends; with a timeout, what is left after it fails. Every future and callback
+          hears of its record exactly once.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from semel.client.cluster import Cluster, PartitionView
+from semel.client.config_keys import Given
+from semel.client.producer.future import Callback, SendFuture
+from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp
+from semel.client.producer.outbox import Outbox
+from semel.client.producer.sender import Sender
+from semel.client.producer.topics import Topics
+from semel.client.settings import ProducerConfig
+from semel.core.client.accumulator import Batch
+from semel.exceptions import (
+    BufferExhaustedException,
+    IllegalStateException,
+    KafkaException,
+)
+from semel.runtime.bundle import Runtime, real_runtime
+
+CLOSED: Final = "Cannot perform operation after producer has been closed"
+
+
+class AsyncProducer:
+    """Sends records, each stored exactly once. Settings are Kafka's, as a mapping of dotted keys or as keywords."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Given] | ProducerConfig | None = None,
+        /,
+        *,
+        runtime: Runtime | None = None,
+        **keywords: Given,
+    ) -> None:
+        self._settings = (
+            settings if isinstance(settings, ProducerConfig) else ProducerConfig.of(settings, **keywords)
+        )
+        config = self._settings
+        self._owns_runtime = runtime is None
+        self._runtime = runtime or real_runtime(threads_max=1)
+        self.cluster = Cluster(self._runtime, config)
+        self.topics = Topics(self.cluster, config, self._runtime)
+        self.outbox = Outbox(
+            self._runtime,
+            batch_size_bytes=config.batch_size,
+            linger_ms=config.linger_ms,
+            buffer_bytes=config.buffer_memory,
+        )
+        self.intake = Intake(config, self.topics, self.outbox)
+        self._sender = Sender(self._runtime, config, self.cluster, self.outbox, self.topics)
+        self._task: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every setting with the value that holds, under Kafka's names."""
+        return self._settings.effective()
+
+    # Records
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: Timestamp = None,
+        headers: GivenHeaders = None,
+        callback: Callback | None = None,
+    ) -> SendFuture:
+        """Give a record to the producer; awaiting the future it returns gives the record's place in the log.
+
+        Waits only for what the record needs to be taken: its topic, and memory. `callback` is called with the record's
+        metadata or with what went wrong, the other of the two being None.
+        """
+        self.start()
+        taken = self.intake.offer(topic, value, key, partition, timestamp, headers, callback)
+        return taken if isinstance(taken, SendFuture) else await self._take(taken)
+
+    async def _take(self, held: Held) -> SendFuture:
+        max_block_ms = self._settings.max_block_ms
+        deadline_ms = self._now_ms() + max_block_ms
+        known = await self.topics.fetch(held.topic, held.partition, max_block_ms)
+        while True:
+            future = self.intake.place(held, known)
+            if future is not None:
+                return future
+            await self._room(held.size_bytes, deadline_ms)
+
+    async def _room(self, size_bytes: int, deadline_ms: int) -> None:
+        """Wait until some memory is free."""
+        free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outbox.call_when_free(size_bytes, lambda: None if free.done() else free.set_result(None))
+        try:
+            async with asyncio.timeout(max(0, deadline_ms - self._now_ms()) / 1000):
+                await free
+        except TimeoutError:
+            raise self.exhausted(size_bytes) from None
+
+    def exhausted(self, size_bytes: int) -> BufferExhaustedException:
+        """What `send` raises when memory stays full."""
+        config = self._settings
+        return BufferExhaustedException(
+            f"Failed to allocate {size_bytes} bytes within the configured max blocking time {config.max_block_ms} ms. "
+            f"Total memory: {config.buffer_memory} bytes. Available memory: "
+            f"{self.outbox.accumulator.available_bytes} bytes."
+        )
+
+    async def flush(self) -> None:
+        """Send everything that was given now, and return once the fate of all of it is known."""
+        self._check_open()
+        self.start()
+        await self._until_ended(self.outbox.pending())
+
+    async def _until_ended(self, batches: Iterable[Batch]) -> None:
+        self.outbox.accumulator.flushes += 1
+        self.outbox.wake()
+        try:
+            for batch in batches:
+                ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                batch.listeners.append(lambda to=ended: None if to.done() else to.set_result(None))  # type: ignore[misc]  # a default binds it
+                if batch.is_done:
+                    batch.tell()
+                await ended
+        finally:
+            self.outbox.accumulator.flushes -= 1
+
+    async def partitions_for(self, topic: str) -> list[PartitionView]:
+        """The partitions of a topic, as the cluster describes them."""
+        self._check_open()
+        self.start()
+        await self.topics.fetch(topic, None, self._settings.max_block_ms)
+        return list((await self.cluster.topic(topic)).partitions)
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to send, on the running loop. Starting twice is harmless."""
+        if self._task is None and self._closing is None:
+            self._task = self._runtime.tasks.spawn(
+                self._sender.run(), name=f"{self._settings.client_id} sender", on_failure=self._on_crash
+            )
+
+    def _on_crash(self, name: str, error: BaseException) -> None:
+        died = KafkaException(f"{name} ended by an error of its own: {error!r}", fatal=True)
+        died.__cause__ = error
+        self._sender.die(died)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send what was given, then end. `timeout` in seconds: what is not stored by then fails. Closing twice is harmless."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = asyncio.get_running_loop().create_future()
+        try:
+            await self._close(timeout)
+        finally:
+            self._closing.set_result(None)
+
+    async def _close(self, timeout: float | None) -> None:
+        self.outbox.shut(lambda: IllegalStateException(CLOSED))
+        self.outbox.accumulator.is_closing = True
+        self.outbox.wake()
+        if self._task is not None and not self._task.done():
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._until_ended(self.outbox.pending())
+            except TimeoutError:
+                pass  # What is left fails now.
+        self._sender.fail_all(KafkaException("the producer was closed before the records were stored"))
+        self._sender.stop()
+        self.cluster.close()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self._owns_runtime:
+            await self._runtime.tasks.close()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise IllegalStateException(CLOSED)
+
+    def _now_ms(self) -> int:
+        return self._runtime.clock.monotonic_ms()
+
+    partitionsFor = partitions_for  # noqa: N815 - Java's name.

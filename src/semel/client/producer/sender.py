@@ -1,0 +1,500 @@
+"""The sender: takes batches that may leave to the leaders of their partitions, and tells what became of them.
+
+Role.   Drives `core.idempotence.in_flight`, or `core.transactions.producer` where there are transactions, over the
+        cluster's connections. It waits; they decide.
+Flow.   `run` is one task. Each turn: expire what is too old, get what is missing (an identity, leaders, connections), and
+        put into requests what may leave; then it sleeps until something happens or is due.
+Rules.  * A request has at most one batch of a partition, and a broker at most `max.in.flight.requests.per.connection`
+          requests. A batch is handed over to be sent only when there is a connection.
+        * What has no answer is sent again after a pause that grows, until `retries` or `delivery.timeout.ms` is used up.
+        * An answer that shows that another broker leads has the leaders asked again.
+        * Every batch ends exactly once: settled or failed, also when the producer closes.
+Elsewhere. Requests to coordinators: `transactions`. Bytes: `encoding`. Who leads: `topics`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from semel.client.cluster import Cluster, error_code
+from semel.client.config import COMPRESSION_TYPES
+from semel.client.producer import answers
+from semel.client.producer.encoding import Codec, encoded, halves
+from semel.client.producer.outbox import Outbox
+from semel.client.producer.topics import Topics
+from semel.client.settings import ProducerConfig
+from semel.core.client.accumulator import Batch
+from semel.core.idempotence.delivery import (
+    NO_IDENTITY,
+    Answered,
+    Decision,
+    EpochBumped,
+    Event,
+    Expired,
+    Fail,
+    Lost,
+    NeedAbort,
+    NeedProducerId,
+    Retry,
+    Send,
+    Settle,
+)
+from semel.core.idempotence.in_flight import InFlight
+from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.core.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from semel.errors import ErrorCode, SemelError
+from semel.exceptions import IllegalStateException, KafkaException, as_exception, exception_for
+from semel.runtime.bundle import Runtime
+from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition
+
+_logger: Final = logging.getLogger(__name__)
+_JITTER: Final = 0.2
+_ACKS_NONE: Final = 0
+_SEQUENCE_ERRORS: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+
+
+class Delivery(Protocol):
+    """What decides which batch leaves next: `InFlight`, or `TransactionalProducer` around one."""
+
+    def enqueue(self, partition: TopicPartition, batch_id: int, records_count: int) -> None: ...
+    def partitions(self) -> Iterable[TopicPartition]: ...
+    def has_room(self, partition: TopicPartition, now_ms: int) -> bool: ...
+    def send(self, partition: TopicPartition, now_ms: int) -> Send[TopicPartition] | None: ...
+    def split(self, partition: TopicPartition, batch_id: int, pieces: Sequence[tuple[int, int]]) -> None: ...
+    def handle(self, event: Event[TopicPartition], now_ms: int) -> list[Decision[TopicPartition]]: ...
+
+
+class _Node:
+    """A broker, as the sender sees it."""
+
+    __slots__ = ("in_flight", "is_connecting", "is_ready", "not_before_ms", "tries")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.is_ready = False
+        self.is_connecting = False
+        self.not_before_ms = 0
+        self.tries = 0
+
+
+class _Parcel:
+    """The batches of one request."""
+
+    __slots__ = ("sends", "size_bytes")
+
+    def __init__(self) -> None:
+        self.sends: list[Send[TopicPartition]] = []
+        self.size_bytes = 0
+
+
+class Sender:
+    """One producer's sender."""
+
+    def __init__(
+        self, runtime: Runtime, config: ProducerConfig, cluster: Cluster, outbox: Outbox, topics: Topics
+    ) -> None:
+        self.outbox = outbox
+        self.topics = topics
+        self.cluster = cluster
+        self.runtime = runtime
+        self.codec = Codec(
+            COMPRESSION_TYPES.index(config.compression_type),
+            config.compression_level,
+            config.transactional_id is not None,
+        )
+        self.in_flight: InFlight[TopicPartition] | None = None
+        self.delivery: Delivery | None = None
+        """None until a transactional producer is initialized."""
+        if config.transactional_id is None:
+            self.in_flight = InFlight(
+                in_flight_max=config.max_in_flight_requests_per_connection,
+                idempotent=config.enable_idempotence,
+            )
+            self.delivery = self.in_flight
+        self.produce_version_max: int | None = None
+        self.problem: KafkaException | None = None
+        """What nothing can be sent after."""
+        self._config = config
+        self._nodes: dict[int, _Node] = {}
+        self._not_before: dict[TopicPartition, int] = {}
+        self._expiry_due_ms = 0
+        self._refresh_not_before_ms = 0
+        self._identifying: asyncio.Task[None] | None = None
+        self._turns: list[asyncio.Future[None]] = []
+        self._is_over = False
+
+    # The task
+
+    async def run(self) -> None:
+        """Send until `stop`."""
+        self.outbox.attach()
+        while not self._is_over:
+            self.outbox.begin_turn()
+            due_ms = self._turn()
+            self._tell_turn()
+            await self._sleep(due_ms)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._is_over = True
+        self.outbox.wake()
+
+    async def _sleep(self, due_ms: int | None) -> None:
+        if due_ms is None:
+            await self.outbox.called()
+            return
+        wait_ms = due_ms - self.runtime.clock.monotonic_ms()
+        try:
+            async with asyncio.timeout(max(wait_ms, 0) / 1000):
+                await self.outbox.called()
+        except TimeoutError:
+            return
+
+    async def next_turn(self) -> None:
+        """Return after the sender's next turn: for whoever waits for something it brings about."""
+        turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.append(turned)
+        await turned
+
+    def _tell_turn(self) -> None:
+        turns, self._turns = self._turns, []
+        for turned in turns:
+            if not turned.done():
+                turned.set_result(None)
+
+    def _turn(self) -> int | None:
+        """Do what can be done now; when something is due next."""
+        now_ms = self.runtime.clock.monotonic_ms()
+        dues = [self._expire(now_ms)]
+        if self.delivery is not None and self.problem is None:
+            dues.append(self._dispatch(now_ms))
+            self._identify_if_needed()
+        dues.append(self._refresh_if_needed(now_ms))
+        return min((due for due in dues if due is not None), default=None)
+
+    # What is missing
+
+    def _identify_if_needed(self) -> None:
+        in_flight = self.in_flight
+        if in_flight is None or not in_flight.idempotent or in_flight.identity != NO_IDENTITY:
+            return
+        is_busy = self._identifying is not None and not self._identifying.done()
+        if not is_busy and self.outbox.pending():
+            self._identifying = self.runtime.tasks.spawn(self._identify(in_flight), name="producer id")
+
+    async def _identify(self, in_flight: InFlight[TopicPartition]) -> None:
+        """Get a producer id, however long it takes: batches that wait for it expire by themselves."""
+        tries = 0
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._timeout_ms)
+        while not self._is_over:
+            try:
+                answer = await self.cluster.send(request)
+            except answers.NO_ANSWER as error:
+                _logger.debug("no producer id yet: %s", error)
+            except SemelError as error:
+                self.die(as_exception(error))
+                return
+            else:
+                code = error_code(answer.error_code)
+                if code is ErrorCode.NONE:
+                    in_flight.use_identity(answer.producer_id, answer.producer_epoch)
+                    self.outbox.wake()
+                    return
+                if not code.retriable:
+                    self.die(exception_for(code, f"{self.cluster.where} refuses a producer id ({code.name})"))
+                    return
+            tries += 1
+            await self.runtime.tasks.sleep(self.pause_ms(tries) / 1000)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._config.transaction_timeout_ms
+
+    def _refresh_if_needed(self, now_ms: int) -> int | None:
+        due_ms = self.topics.due_ms()
+        if self.topics.is_stale:
+            due_ms = self._refresh_not_before_ms
+        if now_ms < due_ms:
+            return due_ms
+        self._refresh_not_before_ms = now_ms + self._config.retry_backoff_ms
+        task = self.topics.refresh()
+        if task is not None:
+            task.add_done_callback(lambda _task: self.outbox.wake())
+        return None
+
+    def _ready_node(self, node_id: int, now_ms: int) -> _Node | None:
+        """The broker, if a request can be written to it; otherwise it is being connected to."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._nodes[node_id] = _Node()
+        if node.is_ready:
+            return node
+        if not node.is_connecting and now_ms >= node.not_before_ms:
+            node.is_connecting = True
+            self.runtime.tasks.spawn(self._connect(node_id, node), name=f"connect to broker {node_id}")
+        return None
+
+    async def _connect(self, node_id: int, node: _Node) -> None:
+        try:
+            await self.cluster.served(node_id)
+        except answers.NO_ANSWER as error:
+            node.tries += 1
+            node.not_before_ms = self.runtime.clock.monotonic_ms() + self.pause_ms(node.tries)
+            self.topics.is_stale = True
+            _logger.debug("broker %d cannot be reached: %s", node_id, error)
+        else:
+            node.is_ready = True
+            node.tries = 0
+        finally:
+            node.is_connecting = False
+            self.outbox.wake()
+
+    def pause_ms(self, tries: int) -> int:
+        """Before the next attempt; no two producers wait equally long."""
+        spread = 1 + _JITTER * (2 * self.runtime.dice.random() - 1)
+        return max(1, int(self.cluster.backoff_ms(tries) * spread))
+
+    # Requests
+
+    def _dispatch(self, now_ms: int) -> int | None:
+        """Put into requests what may leave; when the first of what may not yet will."""
+        delivery = self.delivery
+        if delivery is None:
+            return None
+        if self._config.partitioner_adaptive_partitioning_enable:
+            self.outbox.update_loads(iter(self.topics.all()))
+        waiting = dict.fromkeys([*delivery.partitions(), *self.outbox.accumulator.partitions()])
+        dues: list[int] = []
+        candidates = list(waiting)
+        while candidates:
+            parcels: dict[int, _Parcel] = {}
+            moved = [one for one in candidates if self._pack(delivery, one, parcels, dues, now_ms)]
+            for node_id, parcel in parcels.items():
+                self._launch(node_id, parcel)
+            candidates = moved
+        return min(dues, default=None)
+
+    def _pack(
+        self,
+        delivery: Delivery,
+        partition: TopicPartition,
+        parcels: dict[int, _Parcel],
+        dues: list[int],
+        now_ms: int,
+    ) -> bool:
+        """Put the partition's next batch into the request for its leader, if it may leave."""
+        not_before_ms = self._not_before.get(partition, 0)
+        if now_ms < not_before_ms:
+            dues.append(not_before_ms)
+            return False
+        leader = self.topics.leader(partition)
+        if leader is None:
+            self.topics.is_stale = True
+            return False
+        node = self._ready_node(leader, now_ms)
+        if node is None:
+            if now_ms < self._nodes[leader].not_before_ms:
+                dues.append(self._nodes[leader].not_before_ms)
+            return False
+        parcel = parcels.get(leader)
+        if parcel is None and node.in_flight >= self._config.max_in_flight_requests_per_connection:
+            return False
+        if now_ms < node.not_before_ms:  # It asked for a pause.
+            dues.append(node.not_before_ms)
+            return False
+        send = delivery.send(partition, now_ms)
+        if send is None and delivery.has_room(partition, now_ms):
+            room_bytes = None if parcel is None else self._config.max_request_size - parcel.size_bytes
+            batch = self.outbox.take_ready(partition, now_ms, room_bytes)
+            if batch is None:
+                due_ms = self.outbox.accumulator.due_ms(partition)
+                if due_ms is not None:
+                    dues.append(max(due_ms, now_ms + 1))
+                return False
+            delivery.enqueue(partition, batch.batch_id, batch.records_count)
+            send = delivery.send(partition, now_ms)
+        if send is None:
+            return False
+        if parcel is None:
+            parcel = parcels[leader] = _Parcel()
+        parcel.sends.append(send)
+        parcel.size_bytes += self.outbox.under_way[send.batch_id].size_bytes
+        return True
+
+    def _launch(self, node_id: int, parcel: _Parcel) -> None:
+        topics: dict[str, TopicProduceData] = {}
+        for send in parcel.sends:
+            topic, partition = send.partition
+            batch = self.outbox.under_way[send.batch_id]
+            batch.attempts += 1
+            data = topics.get(topic)
+            if data is None:
+                known = self.topics.get(topic)
+                topic_id = known.topic_id if known is not None else bytes(16)
+                data = topics[topic] = TopicProduceData(name=topic, topic_id=topic_id)
+            data.partition_data.append(
+                PartitionProduceData(index=partition, records=encoded(batch, send, self.codec))
+            )
+        request = ProduceRequest(
+            transactional_id=self._config.transactional_id,
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        self._nodes[node_id].in_flight += 1
+        self.runtime.tasks.spawn(
+            self._exchange(node_id, parcel, request), name=f"produce to broker {node_id}"
+        )
+
+    async def _exchange(self, node_id: int, parcel: _Parcel, request: ProduceRequest) -> None:
+        node = self._nodes[node_id]
+        said: dict[TopicPartition, PartitionProduceResponse] | None = None
+        refused: SemelError | None = None
+        try:
+            if self._config.acks == _ACKS_NONE:
+                await self.cluster.send_unanswered(
+                    request, node_id=node_id, version_max=self.produce_version_max
+                )
+                said = {
+                    send.partition: PartitionProduceResponse(base_offset=UNKNOWN_OFFSET)
+                    for send in parcel.sends
+                }
+            else:
+                response = await self.cluster.send(
+                    request, node_id=node_id, version_max=self.produce_version_max
+                )
+                said = answers.by_partition(request, response)
+                if response.throttle_time_ms:
+                    node.not_before_ms = self.runtime.clock.monotonic_ms() + response.throttle_time_ms
+        except answers.NO_ANSWER as error:
+            node.is_ready = False
+            self.topics.is_stale = True
+            _logger.debug("no answer from broker %d: %s", node_id, error)
+        except SemelError as error:
+            refused = error
+        finally:
+            node.in_flight -= 1
+        for send in parcel.sends:
+            self._on_outcome(send, None if said is None else said.get(send.partition), refused)
+        self.outbox.wake()
+
+    # Outcomes
+
+    def _on_outcome(
+        self, send: Send[TopicPartition], answer: PartitionProduceResponse | None, refused: SemelError | None
+    ) -> None:
+        batch = self.outbox.under_way.get(send.batch_id)
+        retries_left = batch is not None and batch.attempts <= self._config.retries
+        if refused is not None:
+            answer = PartitionProduceResponse(error_code=int(refused.code), error_message=str(refused))
+        if answer is None:
+            self._handle(Lost(send.partition, send.batch_id, retries_left=retries_left))
+            return
+        code = error_code(answer.error_code)
+        if code in answers.STALE:
+            self.topics.is_stale = True
+            if answer.current_leader is not None and answer.current_leader.leader_id >= 0:
+                self.topics.leader_moved(send.partition, answer.current_leader.leader_id)
+        if code in answers.TOO_LARGE and batch is not None and batch.records_count > 1:
+            self._split(send, batch)
+            return
+        event = Answered(send.partition, send.batch_id, code, answer.base_offset, retries_left=retries_left)
+        self._handle(event, answer)
+
+    def _split(self, send: Send[TopicPartition], batch: Batch) -> None:
+        """The broker finds it too large: the same records again, in two batches."""
+        if self.delivery is None or batch.data is None:
+            raise IllegalStateException(f"a batch of {send.partition} was sent and has no bytes")
+        pieces = self.outbox.replace(batch, list(halves(batch.data, self.codec)))
+        self.delivery.split(
+            send.partition, send.batch_id, [(piece.batch_id, piece.records_count) for piece in pieces]
+        )
+        _logger.warning(
+            "%s takes no batch of %d bytes (max.message.bytes): it is sent in two",
+            send.partition,
+            len(batch.data),
+        )
+
+    def _handle(self, event: Event[TopicPartition], answer: PartitionProduceResponse | None = None) -> None:
+        if self.delivery is None:
+            raise IllegalStateException(f"{event} without anything under way")
+        self.carry_out(self.delivery.handle(event, self.runtime.clock.monotonic_ms()), answer)
+
+    def carry_out(
+        self, decisions: Sequence[Decision[TopicPartition]], answer: PartitionProduceResponse | None = None
+    ) -> None:
+        """Do what was decided about batches; `answer` is the broker's, if one led to it."""
+        for decision in decisions:
+            match decision:
+                case Settle(_partition, batch_id, base_offset):
+                    stamped = NO_TIMESTAMP if answer is None else answer.log_append_time_ms
+                    self.outbox.settle(batch_id, base_offset, stamped)
+                case Fail():
+                    self._on_failed(decision, answer)
+                case Retry(partition, batch_id, _code):
+                    batch = self.outbox.under_way.get(batch_id)
+                    pause_ms = self.pause_ms(max(1, batch.attempts if batch else 1))
+                    self._not_before[partition] = self.runtime.clock.monotonic_ms() + pause_ms
+                case EpochBumped(identity):
+                    _logger.info(
+                        "a sequence is missing: producer %d goes on under epoch %d",
+                        identity.producer_id,
+                        identity.producer_epoch,
+                    )
+                case NeedProducerId() | NeedAbort():
+                    pass  # The next turn fetches one; the transaction's state says the other.
+
+    def _on_failed(self, decision: Fail[TopicPartition], answer: PartitionProduceResponse | None) -> None:
+        batch = self.outbox.under_way.get(decision.batch_id)
+        if batch is None:
+            return
+        error = answers.failure(decision, batch, answer, self._config)
+        self.outbox.fail(decision.batch_id, error)
+        if decision.code in _SEQUENCE_ERRORS and self._config.sequence_error_policy == "fatal":
+            self.die(error)
+
+    def _expire(self, now_ms: int) -> int | None:
+        """Give up what is older than `delivery.timeout.ms`; when the next will be."""
+        outbox, timeout_ms = self.outbox, self._config.delivery_timeout_ms
+        if now_ms >= self._expiry_due_ms:
+            for batch in outbox.expire(now_ms - timeout_ms):
+                outbox.fail(batch.batch_id, answers.expired(batch, timeout_ms))
+            old = [one for one in outbox.under_way.values() if now_ms - one.created_ms >= timeout_ms]
+            for batch in old:
+                self._handle(Expired(batch.partition, batch.batch_id))
+            created = [one.created_ms for one in outbox.under_way.values()]
+            oldest_ms = outbox.accumulator.oldest_ms()
+            if oldest_ms is not None:
+                created.append(oldest_ms)
+            self._expiry_due_ms = min(created, default=now_ms) + timeout_ms
+        return self._expiry_due_ms if outbox.accumulator.used_bytes else None
+
+    # The end
+
+    def die(self, error: KafkaException) -> None:
+        """Nothing can be sent any more: fail all there is, and whatever comes."""
+        if self.problem is not None:
+            return
+        self.problem = error
+        self.outbox.shut(lambda: _after(error))
+        self.fail_all(error)
+
+    def fail_all(self, error: KafkaException) -> None:
+        """Give up everything whose fate is not known."""
+        self.outbox.take_all()
+        for batch_id in list(self.outbox.under_way):
+            self.outbox.fail(batch_id, error)
+
+
+def _after(error: KafkaException) -> KafkaException:
+    gone = IllegalStateException(
+        f"this producer cannot go on, close it: {error}", code=error.code, fatal=True
+    )
+    gone.__cause__ = error
+    return gone

@@ -1,0 +1,161 @@
+"""What a producer knows about topics: how many partitions, who leads each, and which one keyless records go to now.
+
+Role.   `Topics` asks the cluster for what is missing or old, and remembers it.
+Flow.   `get` is asked for every record, on any thread; `fetch` waits for a topic, on the loop. The sender reports with
+        `leader_moved` and `is_stale` what an answer said.
+Rules.  * A topic that does not exist is asked for until the time is over: brokers make it on the first question where
+          `auto.create.topics.enable` is on, and hear of it at different moments.
+        * What is known is asked again after `metadata.max.age.ms`, and at once when an answer shows that it is old. A topic
+          nobody has sent to for `metadata.max.idle.ms` is forgotten.
+        * What is known is replaced as a whole, so that other threads see one state or the other.
+"""
+
+import asyncio
+from typing import Final
+
+from semel.client.cluster import Cluster, TopicView, error_code, topic_view
+from semel.client.settings import ProducerConfig
+from semel.core.client.sticky import Sticky
+from semel.core.wire.messages.metadata import MetadataResponseTopic
+from semel.errors import DisconnectedError, ErrorCode, RefusedError
+from semel.exceptions import KafkaException, TimeoutException, exception_for
+from semel.runtime.bundle import Runtime
+from semel.types import TopicPartition
+
+_NO_LEADER: Final = -1
+
+
+class KnownTopic:
+    """A topic as the producer sees it."""
+
+    __slots__ = ("available", "count", "leaders", "name", "partitions", "sticky", "topic_id", "used_ms")
+
+    def __init__(self, view: TopicView, sticky: Sticky, now_ms: int) -> None:
+        self.name = view.name
+        self.topic_id = view.topic_id.bytes
+        self.count = len(view.partitions)
+        self.partitions = [TopicPartition(view.name, index) for index in range(self.count)]
+        self.leaders = [one.leader for one in view.partitions]
+        self.available = [index for index, leader in enumerate(self.leaders) if leader != _NO_LEADER]
+        self.sticky = sticky
+        self.used_ms = now_ms
+
+
+class Topics:
+    """The topics a producer sends to."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, runtime: Runtime) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._runtime = runtime
+        self._known: dict[str, KnownTopic] = {}
+        self._problems: dict[str, ErrorCode] = {}
+        self._refreshed_ms = runtime.clock.monotonic_ms()
+        self._refreshing: asyncio.Task[None] | None = None
+        self.is_stale = False
+        self.get = self._known.get
+        """The topic, or None if it is not known yet; for every record, so without a call in between."""
+
+    def all(self) -> list[KnownTopic]:
+        return list(self._known.values())
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """Who leads a partition; None while that is not known."""
+        known = self._known.get(partition.topic)
+        if known is None or partition.partition >= known.count:
+            return None
+        leader = known.leaders[partition.partition]
+        return None if leader == _NO_LEADER else leader
+
+    def leader_moved(self, partition: TopicPartition, leader: int) -> None:
+        """An answer told who leads now."""
+        known = self._known.get(partition.topic)
+        if known is not None and partition.partition < known.count and leader in self._cluster.nodes:
+            known.leaders[partition.partition] = leader
+
+    def due_ms(self) -> int:
+        """When what is known is to be asked again."""
+        return self._refreshed_ms + self._config.metadata_max_age_ms
+
+    async def fetch(self, name: str, partition: int | None, timeout_ms: int) -> KnownTopic:
+        """The topic, with the partition if one is named; raises `TimeoutException` if it is not there in time."""
+        clock = self._runtime.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        tries = 0
+        while True:
+            known = self._known.get(name)
+            if known is not None and (partition is None or partition < known.count):
+                return known
+            tries += 1
+            why = await self._ask([name])
+            known = self._known.get(name)
+            if known is not None and (partition is None or partition < known.count):
+                return known
+            pause_ms = self._cluster.backoff_ms(tries)
+            if clock.monotonic_ms() + pause_ms >= deadline_ms:
+                raise self._missing(name, partition, known, timeout_ms, why)
+            await self._runtime.tasks.sleep(pause_ms / 1000)
+
+    def _missing(
+        self, name: str, partition: int | None, known: KnownTopic | None, timeout_ms: int, why: str
+    ) -> TimeoutException:
+        if known is not None:
+            return TimeoutException(
+                f"Partition {partition} of topic {name} with partition count {known.count} is not present in metadata "
+                f"after {timeout_ms} ms."
+            )
+        reason = why or f"{self._problems.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).name}"
+        return TimeoutException(f"Topic {name} not present in metadata after {timeout_ms} ms. ({reason})")
+
+    def refresh(self) -> "asyncio.Task[None] | None":
+        """Ask again for everything in use, beside the sending; the task that does it, unless nothing is in use."""
+        if self._refreshing is not None and not self._refreshing.done():
+            return self._refreshing
+        idle_ms = self._runtime.clock.monotonic_ms() - self._config.metadata_max_idle_ms
+        for known in self.all():
+            if known.used_ms < idle_ms:
+                del self._known[known.name]
+        self.is_stale = False
+        self._refreshed_ms = self._runtime.clock.monotonic_ms()
+        if not self._known:
+            return None
+        self._refreshing = self._runtime.tasks.spawn(self._refresh(), name="metadata refresh")
+        return self._refreshing
+
+    async def _refresh(self) -> None:
+        if await self._ask(list(self._known)):
+            self.is_stale = True
+
+    async def _ask(self, names: list[str]) -> str:
+        """Ask about topics; why there was no answer, or nothing."""
+        try:
+            answer = await self._cluster.metadata(names, create=True)
+        except (DisconnectedError, RefusedError) as error:
+            return str(error)
+        for topic in answer.topics:
+            self._learn(topic)
+        return ""
+
+    def _learn(self, topic: MetadataResponseTopic) -> None:
+        name = topic.name or ""
+        code = error_code(topic.error_code)
+        if code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            raise self._hopeless(name, code)
+        if code and not topic.partitions:
+            self._problems[name] = code
+            return
+        self._problems.pop(name, None)
+        now_ms = self._runtime.clock.monotonic_ms()
+        before = self._known.get(name)
+        sticky = before.sticky if before else Sticky(self._config.batch_size, self._runtime.dice.getrandbits)
+        known = KnownTopic(topic_view(topic), sticky, before.used_ms if before else now_ms)
+        if known.count:
+            self._known[name] = known
+
+    def _hopeless(self, name: str, code: ErrorCode) -> KafkaException:
+        what = (
+            "is no name of a topic"
+            if code is ErrorCode.INVALID_TOPIC_EXCEPTION
+            else "may not be used by this client"
+        )
+        return exception_for(code, f"{name!r} {what}, says {self._cluster.where}")
