@@ -14,11 +14,13 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from semel.errors import InvariantError
 
 T = TypeVar("T")
+
+_GLANCE_S: Final = 0.5
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -29,6 +31,16 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def _result(future: "concurrent.futures.Future[T]") -> T:
+    """Wait in short steps: a signal that comes just before a wait begins is only seen when that wait ends."""
+    while True:
+        try:
+            return future.result(timeout=_GLANCE_S)
+        except TimeoutError:
+            if future.done():  # The coroutine's own, or an answer that came this very moment.
+                return future.result()
 
 
 class LoopThread:
@@ -59,10 +71,21 @@ class LoopThread:
             raise
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result()
+            return _result(future)
         except (KeyboardInterrupt, concurrent.futures.CancelledError):
             future.cancel()
             raise
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> None:
+        """Have the loop call this; does not wait. For wake-ups from other threads, the loop's own included."""
+        if not self.is_open:
+            raise InvariantError(f"{self._thread.name} is closed, or runs in another process")
+        self._loop.call_soon_threadsafe(callback, *args)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs on the loop's thread."""
+        return threading.current_thread() is self._thread
 
     def close(self) -> None:
         """Stop the loop and wait for its thread. Closing twice is harmless."""
@@ -73,7 +96,7 @@ class LoopThread:
     def _check(self) -> None:
         if not self.is_ours:
             raise InvariantError(f"{self._thread.name} runs in process {self._pid}, not in this fork of it")
-        if threading.current_thread() is self._thread:
+        if self.is_here:
             raise InvariantError(f"{self._thread.name} cannot wait for itself: await the coroutine instead")
         if not self._thread.is_alive():
             raise InvariantError(f"{self._thread.name} is closed")

@@ -1,0 +1,1 @@
+"""The public clients for callers without an event loop."""

@@ -1,0 +1,145 @@
+"""What the blocking clients share: a loop on a thread of its own, and the rules of using it from anywhere.
+
+Role.   `Shell` is the base of `semel.Producer`, `semel.Consumer` and `semel.Admin`. They hold the asynchronous core and
+        hand its coroutines to `_run`.
+Flow.   A subclass reads its settings first (a wrong one starts no thread), calls `super().__init__()`, builds its core on
+        `self._runtime`, and closes it through `_shut`.
+Rules.  * Every call may come from any thread, from a notebook and from inside a running event loop: the client's loop is
+          never the caller's. (Inside a loop `semel.aio` does not block it.)
+        * Errors leave under Java's names.
+        * Ctrl-C ends a blocking call with KeyboardInterrupt; the call is cancelled, the client goes on.
+        * After a fork the child has neither the thread nor a right to the connections: every call but `close` raises, and
+          says that a new client is needed.
+        * A call from the client's own callbacks would wait for itself and is refused.
+        * What was not closed is reported: by a ResourceWarning, and in the log when the process ends.
+"""
+
+import atexit
+import logging
+import os
+import warnings
+import weakref
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+from semel.errors import SemelError
+from semel.exceptions import IllegalStateException, as_exception
+from semel.runtime.bundle import real_runtime
+from semel.runtime.loop_thread import LoopThread
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Shell:
+    """A client on a private loop's thread; to be closed, or used as a context."""
+
+    KIND: ClassVar[str] = "client"
+    """The client in an error's words."""
+    CLOSED: ClassVar[str] = "This client has already been closed."
+    """What is said to a caller who comes too late."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._runtime = real_runtime(threads_max=1)
+        self._thread = LoopThread(f"semel-{self.KIND}")
+        _OPEN.add(self)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns or raises, run on the client's loop."""
+        try:
+            self._check()
+        except IllegalStateException:
+            coroutine.close()
+            raise
+        return self._awaited(coroutine)
+
+    def _check(self) -> None:
+        """Raise if a blocking call cannot be made from here."""
+        if self._pid != os.getpid():
+            raise IllegalStateException(
+                f"this {self.KIND} was made in process {self._pid} and does not survive a fork into {os.getpid()}: "
+                f"make a new {self.KIND} in this process"
+            )
+        if self._is_closed:
+            raise IllegalStateException(self.CLOSED)
+        if self._thread.is_here:
+            raise IllegalStateException(
+                f"a callback of this {self.KIND} called it and would wait for itself: hand the work to another thread"
+            )
+
+    def _awaited(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._thread.run(coroutine)
+        except SemelError as error:
+            public = as_exception(error)
+            if public is error:
+                raise
+            raise public from error
+
+    def _shut(self, last: Coroutine[Any, Any, T]) -> None:
+        """Run the last coroutine of the core, then end the loop. Closing twice, or after a fork, is harmless."""
+        if self._is_closed or self._pid != os.getpid():
+            self._is_closed = True
+            last.close()
+            return
+        try:
+            self._check()
+        except IllegalStateException:
+            last.close()
+            raise
+        self._is_closed = True
+        try:
+            self._awaited(self._ended(last))
+        finally:
+            self._thread.close()
+            _OPEN.discard(self)
+
+    async def _ended(self, last: Coroutine[Any, Any, T]) -> None:
+        try:
+            await last
+        finally:
+            await self._runtime.tasks.close()
+
+    def _abandon(self) -> None:
+        """End the loop of a client whose constructor failed, or whose process ends."""
+        self._is_closed = True
+        self._thread.close()
+        _OPEN.discard(self)
+
+    def close(self) -> None:
+        """End the client. Closing twice is harmless."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A constructor that raised has nothing to report; neither has a fork of the owner.
+        if not getattr(self, "_is_closed", True) and self._pid == os.getpid():
+            warnings.warn(f"unclosed {self.KIND}: {self!r}", ResourceWarning, stacklevel=2, source=self)
+            if not self._thread.is_here:
+                self._abandon()
+
+
+_OPEN: Final[weakref.WeakSet[Shell]] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for shell in [one for one in _OPEN if one._pid == os.getpid()]:
+        logger.warning(
+            "a %s was not closed before the process ended: what it had not sent is lost", shell.KIND
+        )
+        shell._abandon()
