@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from semel.core.idempotence.delivery import Answered, Lost
+from semel.core.idempotence.delivery import NO_IDENTITY, Answered, Identity, Lost
 from semel.core.transactions.producer import After, GroupMetadata, Outgoing, Position, TransactionalProducer
 from semel.core.transactions.producer_states import MOVES, Fate, ProducerState
 from semel.core.transactions.states import TransactionState
@@ -79,8 +79,8 @@ def asked(producer: TransactionalProducer) -> Outgoing:
     return outgoing
 
 
-def ready(*, v2: bool) -> TransactionalProducer:
-    producer = TransactionalProducer(ID, 60_000, v2=v2)
+def ready(*, v2: bool, two_phase: bool = False) -> TransactionalProducer:
+    producer = TransactionalProducer(ID, 60_000, v2=v2, two_phase=two_phase)
     producer.init()
     assert (
         producer.answered(asked(producer), answer(Outgoing(InitProducerIdRequest()), epoch=5)) is After.GO_ON
@@ -101,14 +101,16 @@ LEGAL = {
     "begin": {S.READY},
     "enqueue": {S.IN_TRANSACTION},
     "send_offsets": {S.IN_TRANSACTION},
-    "commit": {S.IN_TRANSACTION},
-    "abort": {S.IN_TRANSACTION, S.ABORTABLE_ERROR},
+    "prepare": {S.IN_TRANSACTION},
+    "commit": {S.IN_TRANSACTION, S.PREPARED},
+    "abort": {S.IN_TRANSACTION, S.PREPARED, S.ABORTABLE_ERROR},
 }
 CALLS: dict[str, Callable[[TransactionalProducer], object]] = {
     "init": lambda one: one.init(),
     "begin": lambda one: one.begin(),
     "enqueue": lambda one: one.enqueue(T0, 99, 1),
     "send_offsets": lambda one: one.send_offsets(GROUP, {INPUT: 1}),
+    "prepare": lambda one: one.prepare(),
     "commit": lambda one: one.commit(),
     "abort": lambda one: one.abort(),
 }
@@ -131,6 +133,11 @@ def _bumping(producer: TransactionalProducer) -> None:
     producer.answered(asked(producer), EndTxnResponse())
 
 
+def _prepared(producer: TransactionalProducer) -> None:
+    _ended(producer, "prepare")
+    deliver(producer, T0)
+
+
 def _failed(producer: TransactionalProducer) -> None:
     producer.begin()
     producer.send_offsets(GROUP, {INPUT: 1})
@@ -148,6 +155,8 @@ IN_STATE: dict[ProducerState, Callable[[TransactionalProducer], None]] = {
     S.INITIALIZING: lambda one: one.init(),
     S.READY: lambda _one: None,
     S.IN_TRANSACTION: lambda one: one.begin(),
+    S.PREPARING: lambda one: _ended(one, "prepare"),
+    S.PREPARED: _prepared,
     S.COMMITTING: lambda one: _ended(one, "commit"),
     S.ABORTING: lambda one: _ended(one, "abort"),
     S.BUMPING: _bumping,
@@ -158,7 +167,8 @@ IN_STATE: dict[ProducerState, Callable[[TransactionalProducer], None]] = {
 
 def in_state(state: ProducerState) -> TransactionalProducer:
     new = state in (S.UNINITIALIZED, S.INITIALIZING)
-    producer = TransactionalProducer(ID, 60_000, v2=False) if new else ready(v2=False)
+    fresh = TransactionalProducer(ID, 60_000, v2=False, two_phase=True)
+    producer = fresh if new else ready(v2=False, two_phase=True)
     IN_STATE[state](producer)
     assert producer.state is state
     return producer
@@ -378,6 +388,67 @@ def test_a_transaction_that_lacks_a_record_cannot_be_committed() -> None:
     producer.begin()
     producer.refuse(ErrorCode.MESSAGE_TOO_LARGE)
     assert (producer.state, producer.error) == (S.ABORTABLE_ERROR, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+# Two-phase commit
+
+
+def test_a_prepared_transaction_is_stored_and_open_until_it_is_ended() -> None:
+    producer = ready(v2=True, two_phase=True)
+    producer.begin()
+    producer.enqueue(T0, 0, 1)
+    producer.send_offsets(GROUP, {INPUT: 1})
+    producer.prepare()
+    deliver(producer, T0)
+    assert producer.state is S.PREPARING
+    offsets = asked(producer)
+    producer.answered(offsets, answer(offsets))
+    assert (producer.state, producer.prepared) == (S.PREPARED, Identity(8000, 5))
+    assert producer.next_request() is None
+    producer.commit()
+    end = asked(producer)
+    producer.answered(end, answer(end, epoch=6))
+    assert (producer.state, producer.fate, producer.prepared) == (S.READY, Fate.COMMITTED, NO_IDENTITY)
+
+
+@pytest.mark.parametrize("how", ["commit", "abort"])
+def test_who_keeps_a_prepared_transaction_ends_it_under_its_own_identity(how: str) -> None:
+    producer = TransactionalProducer(ID, 60_000, v2=True, two_phase=True)
+    producer.init(keep_prepared=True)
+    first = asked(producer)
+    assert isinstance(first.request, InitProducerIdRequest)
+    assert first.request.enable_2pc
+    assert first.request.keep_prepared_txn
+    producer.answered(
+        first,
+        InitProducerIdResponse(
+            producer_id=8000, producer_epoch=7, ongoing_txn_producer_id=8000, ongoing_txn_producer_epoch=5
+        ),
+    )
+    assert (producer.state, producer.prepared) == (S.PREPARED, Identity(8000, 5))
+    CALLS[how](producer)
+    end = asked(producer)
+    assert isinstance(end.request, EndTxnRequest)
+    assert (end.request.producer_epoch, end.request.committed) == (7, how == "commit")
+    producer.answered(end, answer(end, epoch=8))
+    assert producer.state is S.READY
+
+
+def test_without_two_phase_commit_nothing_is_prepared() -> None:
+    producer = ready(v2=True)
+    producer.begin()
+    with pytest.raises(InvariantError, match="without two-phase commit"):
+        producer.prepare()
+
+
+def test_what_was_not_sent_and_what_was_refused_before_it_left() -> None:
+    producer = TransactionalProducer(ID, 60_000, v2=False)
+    producer.init()
+    first = asked(producer)
+    assert producer.unsent(first) is After.BACK_OFF
+    assert asked(producer) is first
+    assert producer.refused(first, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) is After.GO_ON
+    assert producer.state is S.FATAL_ERROR
 
 
 # Beside the real coordinator

@@ -15,6 +15,8 @@ Rules.  * A request without an answer is sent again until it has one, and nothin
         * A group's offsets are sent a second time only if every answer to the first came: of two requests, a lost
           attempt of the first might arrive last. Otherwise the transaction must be aborted.
         * Nothing is ended before all that was sent is settled. A transaction that sent nothing ends without a request.
+        * Two-phase commit (KIP-939): a prepared transaction is stored in full and stays open, whatever happens to the
+          client. Whoever comes back and keeps it may only end it.
 Elsewhere. Sequences and what a batch's answer means: `core.idempotence.in_flight`. Back-off, connections, finding the
         coordinators, batching: the client.
 
@@ -30,8 +32,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from semel.core.idempotence.delivery import Decision, Event, Fail, Lost, NeedAbort, Send
+from semel.core.idempotence.delivery import (
+    NO_IDENTITY,
+    Decision,
+    Event,
+    Fail,
+    Identity,
+    Lost,
+    NeedAbort,
+    Send,
+)
 from semel.core.idempotence.in_flight import IN_FLIGHT_MAX, InFlight
+from semel.core.transactions.producer_answers import ABORTABLE, code_of
 from semel.core.transactions.producer_states import MOVES, Fate, ProducerState
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -57,19 +69,6 @@ TXN_OFFSET_COMMIT_V1_MAX: Final = 4
 """The highest versions of transactions v1; the next ones ask for v2."""
 
 _FIND: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-_ABORTABLE: Final = frozenset(
-    {
-        ErrorCode.TRANSACTION_ABORTABLE,
-        ErrorCode.OPERATION_NOT_ATTEMPTED,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.STALE_MEMBER_EPOCH,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
 _FATAL_FOR_BATCHES: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -78,6 +77,9 @@ _FATAL_FOR_BATCHES: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
+
+
+_SENDING: Final = (ProducerState.IN_TRANSACTION, ProducerState.PREPARING, ProducerState.COMMITTING)
 
 
 class After(Enum):
@@ -133,7 +135,13 @@ class TransactionalProducer:
     """One instance of a transactional id."""
 
     def __init__(
-        self, transactional_id: str, timeout_ms: int, *, v2: bool, in_flight_max: int = IN_FLIGHT_MAX
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        *,
+        v2: bool,
+        two_phase: bool = False,
+        in_flight_max: int = IN_FLIGHT_MAX,
     ) -> None:
         self.transactional_id = transactional_id
         self.v2 = v2
@@ -141,6 +149,10 @@ class TransactionalProducer:
         self.fate = Fate.OPEN
         self.error = ErrorCode.NONE
         """Why it is in one of the error states."""
+        self.prepared = NO_IDENTITY
+        """Which transaction is prepared, by the identity it was written under."""
+        self._two_phase = two_phase
+        self._keeps = False
         self._timeout_ms = timeout_ms
         self._in_flight: InFlight[TopicPartition] = InFlight(in_flight_max=in_flight_max, transactional=True)
         self._progress = _Progress()
@@ -160,9 +172,10 @@ class TransactionalProducer:
 
     # The application
 
-    def init(self) -> None:
-        """Introduce itself: whoever had the transactional id before is fenced."""
+    def init(self, *, keep_prepared: bool = False) -> None:
+        """Introduce itself: whoever had the transactional id before is fenced. What it left open is aborted, or kept."""
         self._move(ProducerState.INITIALIZING)
+        self._keeps = keep_prepared
 
     def begin(self) -> None:
         """Begin a transaction; nothing is sent yet."""
@@ -198,6 +211,21 @@ class TransactionalProducer:
         self._move(ProducerState.COMMITTING)
         self._end_without_request()
 
+    def prepare(self) -> None:
+        """Store everything, then leave the transaction open until it is committed or aborted."""
+        if not self._two_phase:
+            raise InvariantError(f"{self.transactional_id}: it was made without two-phase commit")
+        self._move(ProducerState.PREPARING)
+        self._prepare_if_stored()
+
+    def _prepare_if_stored(self) -> None:
+        progress = self._progress
+        if self.state is not ProducerState.PREPARING or progress.to_add or progress.offsets:
+            return
+        if self._under_way is None and next(self.partitions(), None) is None:
+            self.prepared = self._in_flight.identity
+            self._move(ProducerState.PREPARED)
+
     def abort(self) -> list[Decision[TopicPartition]]:
         """Abort; batches that have not left never will."""
         self._move(ProducerState.ABORTING)
@@ -214,7 +242,7 @@ class TransactionalProducer:
 
     def send(self, partition: TopicPartition, now_ms: int) -> Send[TopicPartition] | None:
         """The batch that may leave now for this partition; None while it must wait."""
-        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
+        if self.state not in _SENDING:
             return None
         if not self.v2 and partition not in self._progress.added:
             return None
@@ -238,6 +266,7 @@ class TransactionalProducer:
         if self.state in (ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR, ProducerState.FATAL_ERROR):
             decisions += self._in_flight.abandon(ErrorCode.OPERATION_NOT_ATTEMPTED)
         self._note(decisions)
+        self._prepare_if_stored()
         return decisions
 
     def _note(self, decisions: list[Decision[TopicPartition]]) -> None:
@@ -271,7 +300,10 @@ class TransactionalProducer:
             case ProducerState.INITIALIZING:
                 return Outgoing(
                     InitProducerIdRequest(
-                        transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
+                        transactional_id=self.transactional_id,
+                        transaction_timeout_ms=self._timeout_ms,
+                        enable_2pc=self._two_phase,
+                        keep_prepared_txn=self._keeps,
                     )
                 )
             case ProducerState.BUMPING:
@@ -281,9 +313,10 @@ class TransactionalProducer:
                         transaction_timeout_ms=self._timeout_ms,
                         producer_id=self.producer_id,
                         producer_epoch=self.producer_epoch,
+                        enable_2pc=self._two_phase,
                     )
                 )
-            case ProducerState.IN_TRANSACTION | ProducerState.COMMITTING:
+            case ProducerState.IN_TRANSACTION | ProducerState.PREPARING | ProducerState.COMMITTING:
                 if progress.to_add:
                     return Outgoing(self._add_partitions())
                 if progress.offsets:
@@ -376,21 +409,34 @@ class TransactionalProducer:
             self._commit_is_open = True
         return After.BACK_OFF
 
-    def answered(self, outgoing: Outgoing, response: Response) -> After:
-        """What the coordinator says."""
+    def unsent(self, outgoing: Outgoing) -> After:
+        """The request never left, because its coordinator was not found: the same again."""
         self._expect_sent(outgoing)
         self._is_sent = False
-        code = _code(response)
-        if code is ErrorCode.NONE:
-            self._under_way = None
-            self._accepted(outgoing.request, response)
-            return After.GO_ON
+        return After.BACK_OFF
+
+    def answered(self, outgoing: Outgoing, response: Response) -> After:
+        """What the coordinator says."""
+        code = code_of(response)
+        if code is not ErrorCode.NONE:
+            return self.refused(outgoing, code)
+        self._expect_sent(outgoing)
+        self._is_sent = False
+        self._under_way = None
+        self._accepted(outgoing.request, response)
+        self._prepare_if_stored()
+        return After.GO_ON
+
+    def refused(self, outgoing: Outgoing, code: ErrorCode) -> After:
+        """The coordinator, or who was asked for it, says no."""
+        self._expect_sent(outgoing)
+        self._is_sent = False
         if code.retriable and not (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             if isinstance(outgoing.request, EndTxnRequest) and outgoing.request.committed:
                 self._commit_is_open = True  # The coordinator may have written it down before it failed.
             return After.FIND_COORDINATOR if code in _FIND else After.BACK_OFF
         self._under_way = None
-        passes = code in _ABORTABLE or (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        passes = code in ABORTABLE or (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._fail(code, fatal=not passes or self.state is ProducerState.INITIALIZING)
         if self.state is ProducerState.ABORTING:
             self._end_without_request()
@@ -406,7 +452,11 @@ class TransactionalProducer:
             case InitProducerIdResponse():
                 self._in_flight.use_identity(response.producer_id, response.producer_epoch)
                 self._needs_bump = False
-                self._move(ProducerState.READY)
+                kept = Identity(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+                if kept == NO_IDENTITY:
+                    self._move(ProducerState.READY)
+                else:
+                    self._keep(kept)
             case AddPartitionsToTxnResponse():
                 progress.added |= progress.to_add
                 progress.to_add = {}
@@ -424,8 +474,16 @@ class TransactionalProducer:
             case _:
                 raise InvariantError(f"{self.transactional_id}: {response} answers nothing that was asked")
 
+    def _keep(self, prepared: Identity) -> None:
+        self.prepared = prepared
+        self._progress = _Progress(begun=True)
+        self.fate = Fate.OPEN
+        self._commit_is_open = False
+        self._move(ProducerState.PREPARED)
+
     def _over(self, fate: Fate) -> None:
         self.fate = fate
+        self.prepared = NO_IDENTITY
         self.error = ErrorCode.NONE
         bumps = self._needs_bump and not self.v2  # Under v2 the end itself gave the next epoch.
         self._needs_bump = bumps
@@ -445,7 +503,7 @@ class TransactionalProducer:
             if self.fate is Fate.OPEN:
                 self.fate = Fate.UNKNOWN if self._commit_is_open else Fate.ABORTED
             self._move(ProducerState.FATAL_ERROR)
-        elif self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
+        elif self.state in _SENDING:
             self._move(ProducerState.ABORTABLE_ERROR)
         else:
             return
@@ -465,33 +523,3 @@ class TransactionalProducer:
     def _expect_sent(self, outgoing: Outgoing) -> None:
         if not self._is_sent or outgoing is not self._under_way:
             raise InvariantError(f"{self.transactional_id}: {outgoing.request} is not on its way")
-
-
-def _code(response: Response) -> ErrorCode:
-    """The one that decides: the worst of those a response has for its partitions."""
-    match response:
-        case AddPartitionsToTxnResponse():
-            return _worst(
-                [
-                    one.partition_error_code
-                    for topic in response.results_by_topic_v3_and_below
-                    for one in topic.results_by_partition
-                ]
-            )
-        case TxnOffsetCommitResponse():
-            return _worst([one.error_code for topic in response.topics for one in topic.partitions])
-        case InitProducerIdResponse() | AddOffsetsToTxnResponse() | EndTxnResponse():
-            return ErrorCode(response.error_code)
-        case _:
-            raise InvariantError(f"{response} is no answer of a coordinator of transactions")
-
-
-def _worst(numbers: list[int]) -> ErrorCode:
-    """Fatal before abortable before what passes."""
-    codes = [ErrorCode(number) for number in numbers if number]
-    if not codes:
-        return ErrorCode.NONE
-    passing = [code for code in codes if code.retriable]
-    lasting = [code for code in codes if code not in passing]
-    fatal = [code for code in lasting if code not in _ABORTABLE]
-    return (fatal or passing or lasting)[0]

@@ -18,6 +18,9 @@ class ProducerState(Enum):
     INITIALIZING = "initializing"
     READY = "ready"
     IN_TRANSACTION = "in transaction"
+    PREPARING = "preparing"
+    """What was given is being stored; another system decides then (KIP-939)."""
+    PREPARED = "prepared"
     COMMITTING = "committing"
     ABORTING = "aborting"
     BUMPING = "bumping"
@@ -42,9 +45,13 @@ _S = ProducerState
 # Every legal move. What is not listed here cannot happen.
 MOVES: Final[Mapping[ProducerState, frozenset[ProducerState]]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING}),
-    _S.INITIALIZING: frozenset({_S.READY, _S.FATAL_ERROR}),
+    _S.INITIALIZING: frozenset({_S.READY, _S.PREPARED, _S.FATAL_ERROR}),
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
-    _S.IN_TRANSACTION: frozenset({_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.IN_TRANSACTION: frozenset(
+        {_S.PREPARING, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}
+    ),
+    _S.PREPARING: frozenset({_S.PREPARED, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.PREPARED: frozenset({_S.COMMITTING, _S.ABORTING, _S.FATAL_ERROR}),
     _S.COMMITTING: frozenset({_S.READY, _S.BUMPING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
     _S.ABORTABLE_ERROR: frozenset({_S.ABORTING, _S.FATAL_ERROR}),
     _S.ABORTING: frozenset({_S.READY, _S.BUMPING, _S.FATAL_ERROR}),
