@@ -13,7 +13,7 @@ Rules.  * A partition is fetched ahead until `max.partition.fetch.bytes` of it a
 from collections.abc import Iterable
 from typing import Final
 
-from semel.core.client.fetched import Chunk, Piece, end_of
+from semel.core.client.fetched import Chunk, Decoding, Piece, end_of
 from semel.core.client.subscription import PartitionState, Subscription
 from semel.errors import CorruptBatchError, UnsupportedCompressionError
 from semel.types import BytesLike, TopicPartition
@@ -87,18 +87,22 @@ class FetchBuffer:
 
     # From the user
 
-    def take(self, count_max: int | None, *, has_kernels: bool) -> list[Piece]:
+    def take(self, count_max: int | None, *, decoding: Decoding) -> list[Piece]:
         """The next records, at most so many; positions move behind them. Raises `DamagedRecordsError`."""
         self._throw_away()
         pieces: list[Piece] = []
+        waiting: set[TopicPartition] = set()
         left = count_max
         for chunk in list(self._chunks):
             state = self._subscription.partitions[chunk.where]
-            if not state.is_fetchable:
+            if not state.is_fetchable or chunk.where in waiting:
+                continue
+            if not chunk.is_ready(decoding):
+                waiting.add(chunk.where)
                 continue
             while left is None or left > 0:
                 try:
-                    piece = self._take_from(chunk, state, left, has_kernels=has_kernels)
+                    piece = self._take_from(chunk, state, left, decoding)
                 except DamagedRecordsError:
                     if pieces:
                         return pieces
@@ -134,11 +138,11 @@ class FetchBuffer:
             self._last_taken.pop(where, None)
 
     def _take_from(
-        self, chunk: Chunk, state: PartitionState, count_max: int | None, *, has_kernels: bool
+        self, chunk: Chunk, state: PartitionState, count_max: int | None, decoding: Decoding
     ) -> Piece | None:
         position = state.position or 0
         try:
-            piece = chunk.take(count_max, has_kernels=has_kernels)
+            piece = chunk.take(count_max, decoding)
         except _DAMAGE as damage:
             raise DamagedRecordsError(chunk.where, position, damage) from damage
         if piece is None:

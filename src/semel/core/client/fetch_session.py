@@ -17,7 +17,6 @@ from semel.types import TopicPartition
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 0x7FFFFFFF
 
 
@@ -79,14 +78,6 @@ class FetchSession:
     def failed(self) -> None:
         """No answer."""
         self._start_anew(self._session_id)
-
-    def ending(self) -> FetchPlan | None:
-        """The request that ends the session, if there is one to end."""
-        if self._session_id == NO_SESSION:
-            return None
-        plan = FetchPlan(self._session_id, FINAL_EPOCH, self._by_id, {}, {})
-        self._start_anew(NO_SESSION)
-        return plan
 
     def _start_anew(self, session_id: int) -> None:
         self._session_id = session_id

@@ -11,6 +11,7 @@ Rules.  * A chunk is decoded once, whole or in parts of at most `DECODE_BYTES_MA
 """
 
 from collections.abc import Sequence
+from enum import Enum
 from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -33,6 +34,15 @@ _LAST_OFFSET_DELTA_POSITION: Final = 23
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_HEADERS: Final[Headers] = ()
+
+
+class Decoding(Enum):
+    """How records are read."""
+
+    KERNELS = "kernels"
+    PLAIN = "plain"
+    PLAIN_WHILE_SMALL = "plain while small"
+    """Kernels are on their way: small chunks do without, large ones wait."""
 
 
 class Span(NamedTuple):
@@ -170,12 +180,20 @@ class Chunk:
         self._check_crcs = check_crcs
         self._left: list[Piece] = []
 
-    def take(self, count_max: int | None, *, has_kernels: bool) -> Piece | None:
+    def is_ready(self, decoding: Decoding) -> bool:
+        """Whether records can be taken, or must wait for kernels."""
+        return (
+            decoding is not Decoding.PLAIN_WHILE_SMALL
+            or bool(self._left)
+            or self.size_bytes <= PLAIN_BYTES_MAX
+        )
+
+    def take(self, count_max: int | None, decoding: Decoding) -> Piece | None:
         """The next records, at most so many; None if there are no more. Raises `CorruptBatchError`.
 
         A piece may be empty: then everything up to its `next_offset` is hidden.
         """
-        piece = self._left.pop() if self._left else self._decode(has_kernels)
+        piece = self._left.pop() if self._left else self._decode(decoding)
         if piece is None or count_max is None or piece.count <= count_max:
             return piece
         first, rest = piece.split(count_max)
@@ -191,8 +209,8 @@ class Chunk:
         """Make this piece, the last taken or a part of it, the next to be taken."""
         self._left.append(piece)
 
-    def _decode(self, has_kernels: bool) -> Piece | None:
-        if not has_kernels and self.size_bytes <= PLAIN_BYTES_MAX:
+    def _decode(self, decoding: Decoding) -> Piece | None:
+        if decoding is not Decoding.KERNELS:
             return self._decode_plain()
         from semel.core.records.arrow import decode_batches
 

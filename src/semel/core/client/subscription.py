@@ -55,7 +55,10 @@ class PartitionState:
     reset: Reset | None = None
     """How to find a position; without one, what is committed is looked for first."""
     paused: bool = False
+    arriving: bool = False
+    """The group has given it, and the user has not been told yet."""
     leaving: bool = False
+    """The group wants it back, and the user has not been told yet."""
     fetch_offset: int = NO_OFFSET
     """Where the next fetch begins: the position, or behind what is buffered."""
     buffered_bytes: int = 0
@@ -65,7 +68,7 @@ class PartitionState:
 
     @property
     def is_fetchable(self) -> bool:
-        return self.position is not None and not self.paused and not self.leaving
+        return self.position is not None and not (self.paused or self.leaving or self.arriving)
 
 
 class Subscription:
@@ -87,7 +90,7 @@ class Subscription:
         self.topics = tuple(dict.fromkeys(topics))
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Want every topic whose name matches, also those to come."""
+        """Want every topic whose whole name matches, as in Kafka; also those to come."""
         self._become(Mode.PATTERN)
         self.pattern = pattern
         self.topics = ()
@@ -96,7 +99,7 @@ class Subscription:
         """What topics there are; whether the pattern now means others than before."""
         if self.pattern is None:
             return False
-        topics = tuple(sorted(name for name in names if self.pattern.search(name)))
+        topics = tuple(sorted(name for name in names if self.pattern.fullmatch(name)))
         changed = topics != self.topics
         self.topics = topics
         return changed
@@ -124,8 +127,16 @@ class Subscription:
     # What the group gives and takes
 
     def assign_owned(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group has given these; what is no longer among them is gone."""
+        """The group has given these; what is no longer among them is gone. New ones wait for `arrived`."""
+        before = set(self.partitions)
         self._keep(dict.fromkeys(partitions))
+        for where, state in self.partitions.items():
+            state.arriving = where not in before
+
+    def arrived(self) -> None:
+        """The user knows what the group has given."""
+        for state in self.partitions.values():
+            state.arriving = False
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
         """These are about to be taken away: nothing more of them is handed out."""
@@ -188,7 +199,7 @@ class Subscription:
         return {
             where: state
             for where, state in self.partitions.items()
-            if state.position is None and not state.leaving
+            if state.position is None and not state.leaving and not state.arriving
         }
 
     def all_consumed(self) -> dict[TopicPartition, PartitionState]:

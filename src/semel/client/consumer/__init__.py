@@ -1,0 +1,1 @@
+"""The consumer: `consumer.AsyncConsumer` is the whole of it, `semel.aio.Consumer` and `semel.Consumer` are its two faces."""

@@ -1,0 +1,610 @@
+"""The consumer without a face: everything it does, in steps that end wherever the user has to be asked.
+
+Role.   `Engine` puts subscription, fetches, positions, membership and commits together. `AsyncConsumer` and the blocking
+        `semel.Consumer` are two faces of it: they take its steps and make the calls it asks for, each in its own way.
+Flow.   a poll is: `step` -> a `Call`: the face makes it (the user's listener or callback) and says `called`, again ->
+        pieces of records.
+Rules.  * Everything runs on one loop; nothing here blocks it or knows threads.
+        * A step hands out records only when the user knows about every partition that came or went before.
+        * `wakeup` ends what the user waits for, once. A failure found beside the user's calls is raised by the next of them.
+        * Records are decoded by kernels. While those are being loaded, small answers are read in plain Python and large ones
+          wait.
+"""
+
+import asyncio
+import inspect
+import logging
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from semel.client.cluster import Cluster
+from semel.client.consumer.commits import CommitCall, Commits
+from semel.client.consumer.coordinator import GroupOffsets
+from semel.client.consumer.fetcher import FetchCounts, Fetcher
+from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
+from semel.client.consumer.positions import Positions
+from semel.client.consumer.topics import Topics
+from semel.client.consumer.values import (
+    CommitCallback,
+    ConsumerGroupMetadata,
+    ConsumerRebalanceListener,
+    OffsetAndMetadata,
+    SubscriptionPattern,
+)
+from semel.client.settings import ConsumerConfig
+from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
+from semel.core.client.fetched import Decoding, Piece
+from semel.core.client.kip848_member import Kip848Member
+from semel.core.client.reset import parse_reset
+from semel.core.client.subscription import (
+    Mode,
+    NotAssignedError,
+    PartitionState,
+    Subscription,
+    SubscriptionClashError,
+)
+from semel.core.groups.member import Member
+from semel.core.groups.member_words import Identity
+from semel.errors import DisconnectedError, RefusedError, SemelError
+from semel.exceptions import (
+    CorruptRecordException,
+    IllegalStateException,
+    InvalidGroupIdException,
+    KafkaException,
+    TimeoutException,
+    WakeupException,
+    as_exception,
+)
+from semel.runtime.bundle import Runtime
+from semel.runtime.randomness import random_uuid
+from semel.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Call: TypeAlias = RebalanceCall | CommitCall
+
+_REVOKE_COMMIT_MS: Final = 5_000
+"""How long offsets are tried to be stored before partitions go, whatever the coordinator does."""
+_POLLS_PER_INTERVAL: Final = 3
+
+
+class Engine:
+    """One consumer."""
+
+    def __init__(self, runtime: Runtime, config: ConsumerConfig) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.subscription = Subscription()
+        self.listener: ConsumerRebalanceListener | None = None
+        self._regex: str | None = None
+        reset = parse_reset(config.auto_offset_reset)
+        self._cluster = Cluster(runtime, config)
+        self._fetching = Cluster(runtime, config)
+        self._buffer = FetchBuffer(
+            self.subscription,
+            fetch_max_bytes=max(1, config.fetch_max_bytes),
+            max_partition_fetch_bytes=max(1, config.max_partition_fetch_bytes),
+            check_crcs=config.check_crcs,
+        )
+        self.topics = Topics(
+            self._cluster,
+            config,
+            interest=self._interest,
+            on_change=self._topics_changed,
+            on_failure=self._fail,
+        )
+        self._offsets = None if config.group_id is None else GroupOffsets(self._cluster, config.group_id)
+        self._commits = (
+            None
+            if self._offsets is None or config.group_id is None
+            else Commits(
+                self._cluster,
+                self._offsets,
+                config.group_id,
+                membership=lambda: self._membership if self._is_member else None,
+                on_news=self._tell_news,
+                on_latency=self._count_commit,
+            )
+        )
+        self.positions = Positions(
+            self._cluster,
+            self.topics,
+            self.subscription,
+            config,
+            reset,
+            self._offsets,
+            identity=self._identity,
+            on_news=self._found,
+            on_failure=self._fail,
+        )
+        self._fetcher = Fetcher(
+            self._fetching,
+            self.topics,
+            self.subscription,
+            self._buffer,
+            config,
+            reset,
+            on_news=self._found,
+            on_failure=self._fail,
+            on_counts=self._count_fetch,
+        )
+        self._membership: Membership | None = None
+        self._news = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._failures: deque[KafkaException] = deque()
+        self._decoding = Decoding.PLAIN_WHILE_SMALL
+        self._is_loading = False
+        self._is_started = False
+        self._is_closed = False
+        self._has_left = False
+        self._commit_at_ms = 0
+
+    # What the user wants
+
+    def subscribe(
+        self,
+        wanted: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
+        listener: ConsumerRebalanceListener | None,
+    ) -> None:
+        """Join the group for these topics, with the next poll."""
+        group_id = self.config.group_id
+        if group_id is None:
+            raise InvalidGroupIdException(
+                "To use the group management or offset commit APIs, you must provide a valid group.id in the "
+                "consumer configuration."
+            )
+        self._regex = None
+        try:
+            match wanted:
+                case SubscriptionPattern(pattern):
+                    if self.config.group_protocol != "consumer":
+                        raise IllegalStateException(
+                            "a SubscriptionPattern is matched by the broker: set group.protocol=consumer, "
+                            "or subscribe with re.compile(…)"
+                        )
+                    self.subscription.subscribe(())
+                    self._regex = pattern
+                case re.Pattern():
+                    self.subscription.subscribe_pattern(wanted)
+                    self.subscription.matched(self.topics.names)
+                case _:
+                    self.subscription.subscribe(wanted)
+        except SubscriptionClashError as clash:
+            raise IllegalStateException(str(clash)) from None
+        self.listener = listener
+        if self._membership is None:
+            self._membership = self._new_membership(group_id)
+        self._want_topics()
+        self.topics.wanted()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these."""
+        try:
+            self.subscription.assign(partitions)
+        except SubscriptionClashError as clash:
+            raise IllegalStateException(str(clash)) from None
+        self.topics.wanted()
+
+    def _new_membership(self, group_id: str) -> Membership:
+        settings = member_config(self.config, group_id)
+        member: Member | Kip848Member
+        if self.config.group_protocol == "consumer":
+            member = Kip848Member(
+                settings,
+                str(random_uuid(self.runtime.dice)),
+                server_assignor=self.config.group_remote_assignor,
+            )
+        else:
+            member = Member(settings)
+        return Membership(
+            Cluster(self.runtime, self.config),
+            self.topics,
+            self.subscription,
+            member,
+            on_news=self._tell_news,
+            on_dropped=self._buffer.drop,
+        )
+
+    def _want_topics(self) -> None:
+        """Tell the member what the user wants now."""
+        if self._membership is not None:
+            member = self._membership.member
+            if isinstance(member, Kip848Member):
+                member.subscribe(self.subscription.topics, self._regex)
+            else:
+                member.subscribe(self.subscription.topics)
+
+    def _interest(self) -> Sequence[str] | None:
+        if self.subscription.mode is Mode.PATTERN:
+            return None
+        watched = self._membership.topics_to_watch if self._is_member and self._membership else ()
+        return list(
+            dict.fromkeys(
+                [*self.subscription.topics, *(one.topic for one in self.subscription.partitions), *watched]
+            )
+        )
+
+    def _topics_changed(self) -> None:
+        if self.subscription.mode is Mode.PATTERN and self.subscription.matched(self.topics.names):
+            self._want_topics()
+        if self._is_member and self._membership is not None:
+            self._membership.topics_changed()
+        self.positions.kick()
+        self._found()
+
+    @property
+    def _is_member(self) -> bool:
+        return self.subscription.mode in (Mode.TOPICS, Mode.PATTERN)
+
+    # A step of a poll
+
+    async def step(self, deadline_ms: int, count_max: int | None) -> "Call | list[Piece]":
+        """The next call the user must hear of, or records; none once it is `deadline_ms` on the monotonic clock."""
+        self._check()
+        if self.subscription.mode is Mode.NOTHING:
+            raise IllegalStateException("Consumer is not subscribed to any topics or assigned any partitions")
+        membership = self._membership if self._is_member else None
+        while True:
+            self._news.clear()
+            self._raise()
+            if membership is not None:
+                membership.polled()
+                if membership.failure is not None:
+                    raise membership.failure
+            call = await self._next_call()
+            if call is not None:
+                return call
+            self._auto_commit()
+            self.positions.kick()
+            pieces = self._take(count_max)
+            self._fetcher.kick()
+            if pieces:
+                return pieces
+            left_ms = deadline_ms - self._now_ms()
+            if left_ms <= 0:
+                await asyncio.sleep(0)  # Who polls in a tight loop lets the others have a turn.
+                return []
+            await self._wait(left_ms)
+
+    def _take(self, count_max: int | None) -> list[Piece]:
+        try:
+            return self._buffer.take(count_max, decoding=self._decoding)
+        except DamagedRecordsError as damage:
+            raise CorruptRecordException(
+                f"records cannot be read: {damage}; seek past them to go on", retriable=False
+            ) from damage
+
+    async def _next_call(self) -> Call | None:
+        if self._commits is not None and (told := self._commits.next_call()) is not None:
+            return told
+        membership = self._membership
+        call = None if membership is None else membership.next_call()
+        if call is not None and call.told is Told.REVOKED and self.config.enable_auto_commit:
+            await self._commit_before_they_go(call.partitions)
+        return call
+
+    def called(self, call: Call) -> None:
+        """The user has been told."""
+        if isinstance(call, RebalanceCall) and self._membership is not None:
+            self._membership.done(call)
+            self.positions.kick()
+
+    async def _wait(self, wait_ms: int) -> None:
+        """Until something happens, or time is over, or the group must hear that the user still polls."""
+        share_ms = max(1, self.config.max_poll_interval_ms // _POLLS_PER_INTERVAL)
+        if self._commit_at_ms and self.config.enable_auto_commit:
+            share_ms = min(share_ms, max(1, self._commit_at_ms - self._now_ms()))
+        try:
+            async with asyncio.timeout(min(wait_ms, share_ms) / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    # Commits
+
+    def commits(self) -> Commits:
+        """Raises without a group."""
+        if self._commits is None:
+            raise InvalidGroupIdException(
+                "To use the group management or offset commit APIs, you must provide a valid group.id in the "
+                "consumer configuration."
+            )
+        return self._commits
+
+    def group_offsets(self) -> GroupOffsets:
+        """Raises without a group."""
+        self.commits()
+        return cast("GroupOffsets", self._offsets)
+
+    def enforce_rebalance(self, reason: str | None) -> None:
+        """Have the group's partitions divided anew, where clients divide them."""
+        if not self._is_member or self._membership is None:
+            raise IllegalStateException("Tried to force a rebalance but consumer does not have a group.")
+        _logger.info("a rebalance is asked for: %s", reason or "no reason given")
+        if not self._membership.rejoin():
+            _logger.warning(
+                "with group.protocol=consumer the broker assigns: there is no rebalance to enforce"
+            )
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of all partitions."""
+        return {
+            where: OffsetAndMetadata(state.position, "", state.leader_epoch)
+            for where, state in self.subscription.all_consumed().items()
+            if state.position is not None
+        }
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, callback: CommitCallback | None
+    ) -> None:
+        """Store positions beside everything else."""
+        self._check()
+        self.commits().begin(self.consumed() if offsets is None else offsets, callback)
+
+    def _auto_commit(self) -> None:
+        if not self.config.enable_auto_commit or self._commits is None:
+            return
+        now_ms = self._now_ms()
+        if not self._commit_at_ms:
+            self._commit_at_ms = now_ms + self.config.auto_commit_interval_ms
+        if now_ms < self._commit_at_ms or not self._commits.is_idle:
+            return
+        self._commit_at_ms = now_ms + self.config.auto_commit_interval_ms
+        offsets = self.consumed()
+        is_possible = not self._is_member or (self._membership is not None and self._membership.is_joined)
+        if offsets and is_possible:
+            self._commits.begin(offsets, None)
+
+    async def _commit_before_they_go(self, partitions: Sequence[TopicPartition]) -> None:
+        consumed = self.consumed()
+        offsets = {where: consumed[where] for where in partitions if where in consumed}
+        if not offsets or self._commits is None:
+            return
+        try:
+            await self._commits.store(offsets, timeout_ms=_REVOKE_COMMIT_MS)
+        except KafkaException as error:
+            _logger.warning("offsets were not committed before their partitions went: %s", error)
+
+    def _identity(self) -> Identity:
+        return self.commits().identity
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group."""
+        self._check()
+        identity = self.commits().identity
+        return ConsumerGroupMetadata(
+            identity.group_id,
+            identity.generation_id,
+            identity.member_id,
+            self.config.group_instance_id,
+        )
+
+    # Waiting for answers
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
+        """What the attempt gives, tried again while its errors may pass; raises `TimeoutException` in the end."""
+        self._check()
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+        async def tried() -> T:
+            return await self._cluster.patiently(
+                attempt, timeout_ms=limit_ms, may_repeat=lambda error: as_exception(error).retriable
+            )
+
+        return await self.until_woken(self._in_time(tried(), limit_ms))
+
+    async def _in_time(self, work: Coroutine[Any, Any, T], timeout_ms: int) -> T:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await work
+        except TimeoutError:
+            raise TimeoutException(f"no answer within {timeout_ms} ms") from None
+        except (DisconnectedError, RefusedError) as error:
+            public = as_exception(error)
+            if public.retriable:
+                raise TimeoutException(f"not done within {timeout_ms} ms: {error}") from error
+            raise public from error
+
+    async def until_woken(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work gives, unless `wakeup` comes first."""
+        if self._woken.is_set():
+            self._woken.clear()
+            work.close()
+            raise _woken()
+        task = asyncio.ensure_future(work)
+        waker = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait((task, waker), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            self._woken.clear()
+            raise _woken()
+        finally:
+            for one in (task, waker):
+                one.cancel()
+
+    async def position(self, where: TopicPartition, timeout_ms: int | None) -> int:
+        """The offset of the next record; looked for if it is not known yet."""
+        self._check()
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self._now_ms() + limit_ms
+        while True:
+            self._news.clear()
+            self._raise()
+            position = self.state(where).position
+            if position is not None:
+                return position
+            left_ms = deadline_ms - self._now_ms()
+            if left_ms <= 0:
+                raise TimeoutException(
+                    f"Timeout of {limit_ms}ms expired before the position for partition {where} could be determined"
+                )
+            self.positions.kick()
+            await self._wait(left_ms)
+
+    def state(self, where: TopicPartition) -> PartitionState:
+        """A partition's; raises if it is not this consumer's."""
+        try:
+            return self.subscription.state(where)
+        except NotAssignedError:
+            raise IllegalStateException(f"No current assignment for partition {where}") from None
+
+    def give_back(self, pieces: Iterable[Piece]) -> None:
+        """The user did not look at these after all."""
+        self._buffer.give_back(pieces)
+
+    def wakeup(self) -> None:
+        """End what the user waits for, or will wait for next. On the loop."""
+        self._woken.set()
+        self._news.set()
+
+    # Ends
+
+    async def leaving_step(self, deadline_ms: int) -> Call | None:
+        """The next call on the way out of the group; None when the consumer is out, or out of time."""
+        if self._commits is not None and not self._has_left:
+            await self._until(deadline_ms, self._commits.until_idle())
+        if not self._has_left:
+            self._has_left = True
+            if self._is_member and self._membership is not None:
+                self._membership.leave()
+            elif self.config.enable_auto_commit and self._commits is not None and self.consumed():
+                left_ms = max(0, min(_REVOKE_COMMIT_MS, deadline_ms - self._now_ms()))
+                try:
+                    await self._commits.store(self.consumed(), timeout_ms=left_ms)
+                except KafkaException as error:
+                    _logger.warning("offsets were not committed at the end: %s", error)
+        while True:
+            self._news.clear()
+            call = await self._next_call()
+            if call is not None:
+                return call
+            if not self._is_member or self._membership is None or self._membership.is_out:
+                return None
+            left_ms = deadline_ms - self._now_ms()
+            if left_ms <= 0:
+                return None
+            await self._wait(left_ms)
+
+    async def _until(self, deadline_ms: int, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with asyncio.timeout(max(0, deadline_ms - self._now_ms()) / 1000):
+                await work
+        except TimeoutError:
+            _logger.warning("commits were still under way when the time to close was over")
+
+    def unsubscribed(self) -> None:
+        """The consumer is out of its group, and wants nothing."""
+        self._has_left = False
+        self._buffer.drop(list(self.subscription.partitions))
+        self.subscription.unsubscribe()
+        self.listener = None
+        self._regex = None
+
+    async def close(self) -> None:
+        """End everything that is under way."""
+        self._is_closed = True
+        await self._fetcher.close()
+        if self._membership is not None:
+            await self._membership.close()
+        self._fetching.close()
+        self._cluster.close()
+
+    # Beside
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise IllegalStateException("This consumer has already been closed.")
+        if not self._is_started:
+            self._is_started = True
+            self.runtime.tasks.spawn(self.topics.run(), name="topics", on_failure=self._broke)
+
+    def check(self) -> None:
+        """Raise if the consumer is closed."""
+        self._check()
+
+    def _raise(self) -> None:
+        if self._woken.is_set():
+            self._woken.clear()
+            raise _woken()
+        if self._failures:
+            raise self._failures.popleft()
+
+    def _fail(self, error: KafkaException) -> None:
+        self._failures.append(error)
+        self._tell_news()
+
+    def _broke(self, name: str, error: BaseException) -> None:
+        broken = (
+            as_exception(error) if isinstance(error, SemelError) else KafkaException(f"{name}: {error!r}")
+        )
+        broken.__cause__ = error
+        self._fail(broken)
+
+    def _tell_news(self) -> None:
+        self._news.set()
+
+    def _found(self) -> None:
+        """Positions or records came."""
+        self._fetcher.kick()
+        if not self._is_loading and self._buffer.size_bytes:
+            self._is_loading = True
+            self.runtime.tasks.spawn(self._load_kernels(), name="load kernels", on_failure=self._broke)
+        self._tell_news()
+
+    async def _load_kernels(self) -> None:
+        self._decoding = await self.runtime.tasks.in_thread(_load)
+        self._tell_news()
+
+    def _count_fetch(self, counts: FetchCounts) -> None:
+        pass
+
+    def _count_commit(self, latency_ms: int) -> None:
+        pass
+
+    def _now_ms(self) -> int:
+        return self.runtime.clock.monotonic_ms()
+
+
+async def told(listener: ConsumerRebalanceListener | None, call: Call) -> None:
+    """Make a call on the loop; what the user's code returns may be awaitable."""
+    found = tell(listener, call)
+    if inspect.isawaitable(found):
+        await found
+
+
+def tell(listener: ConsumerRebalanceListener | None, call: Call) -> Any:
+    """Make a call; what the user's code returns."""
+    if isinstance(call, CommitCall):
+        return call.callback(call.offsets, call.error)
+    if listener is None:
+        return None
+    match call.told:
+        case Told.ASSIGNED:
+            return listener.on_partitions_assigned(call.partitions)
+        case Told.REVOKED:
+            return listener.on_partitions_revoked(call.partitions)
+        case Told.LOST:
+            return listener.on_partitions_lost(call.partitions)
+
+
+def _load() -> Decoding:
+    """Load the kernels, on a thread; plain Python does without."""
+    from semel.runtime.kernel_cache import use_kernel_cache
+
+    try:
+        use_kernel_cache()
+        from semel.core.records import kernels
+
+        kernels.scan_kernel()
+        kernels.fill_kernel()
+    except Exception:  # Whatever the compiler could not do: everything works without it.
+        _logger.exception("kernels could not be loaded: records are read in plain Python")
+        return Decoding.PLAIN
+    return Decoding.KERNELS
+
+
+def _woken() -> WakeupException:
+    return WakeupException("wakeup() was called")

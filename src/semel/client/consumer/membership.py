@@ -1,0 +1,333 @@
+"""The shell around a member of a group: carries out what it decides, and brings to the user what only the user can do.
+
+Role.   `Membership` owns a `Member` (classic) or a `Kip848Member` and their common way to the coordinator. Heartbeats, joins
+        and looks at topics go on beside everything else; what concerns the user's partitions waits as a `Call` for the next
+        poll, because callbacks run where the user polls.
+Flow.   an event (a poll, an answer, time) -> the member -> instructions: requests are sent at once, Revoke, Lose and Own become
+        calls -> `next_call` -> the user's callback -> `done`.
+Rules.  * Calls are made in the order the member decided. From the moment a Revoke is waiting nothing more of its partitions
+          is handed out; what is lost is gone at once, whether the user has been told or not.
+        * The coordinator has a connection of its own: a JoinGroup holds up what is sent behind it.
+        * A failure that ends the membership is raised by the next poll, and by every one after it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from semel.client.admin_groups import find_coordinator
+from semel.client.cluster import Cluster
+from semel.client.consumer.topics import Topics
+from semel.client.settings import ConsumerConfig
+from semel.core.client.kip848_member import Instruction as Kip848Instruction
+from semel.core.client.kip848_member import Kip848Member, LookAtIds, SendHeartbeat
+from semel.core.client.subscription import Subscription
+from semel.core.groups.assignors.members import Racks
+from semel.core.groups.member import Member
+from semel.core.groups.member_words import (
+    Fail,
+    FindCoordinator,
+    Instruction,
+    LookAtTopics,
+    Lose,
+    MemberConfig,
+    Own,
+    Phase,
+    Revoke,
+    Send,
+)
+from semel.core.wire.message import Request
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError
+from semel.exceptions import KafkaException, as_exception, exception_for
+from semel.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+_OUT: Final = frozenset({Phase.OUT, Phase.FAILED})
+
+AnyInstruction: TypeAlias = Instruction | Kip848Instruction
+Event: TypeAlias = Callable[[int], Sequence[AnyInstruction]]
+"""What has happened, as a call of the member's; it is given the time."""
+
+
+class Told(Enum):
+    """What the user is told about partitions."""
+
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+
+
+class RebalanceCall(NamedTuple):
+    """Tell the user; then `Membership.done`."""
+
+    told: Told
+    partitions: tuple[TopicPartition, ...]
+
+
+def member_config(config: ConsumerConfig, group_id: str) -> MemberConfig:
+    """The settings of a member in a consumer's."""
+    return MemberConfig(
+        group_id=group_id,
+        partition_assignment_strategy=config.partition_assignment_strategy,
+        group_instance_id=config.group_instance_id,
+        client_rack=config.client_rack or None,
+        session_timeout_ms=config.session_timeout_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        max_poll_interval_ms=config.max_poll_interval_ms,
+        retry_backoff_ms=max(1, config.retry_backoff_ms),
+    )
+
+
+class Membership:
+    """One consumer's place in its group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        subscription: Subscription,
+        member: Member | Kip848Member,
+        *,
+        on_news: Callable[[], None],
+        on_dropped: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        self.member = member
+        self._cluster = cluster
+        """For the coordinator alone."""
+        self._topics = topics
+        self._subscription = subscription
+        self._on_news = on_news
+        self._on_dropped = on_dropped
+        self._calls: deque[RebalanceCall] = deque()
+        self._coordinator = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline_ms: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failure: KafkaException | None = None
+
+    @property
+    def is_out(self) -> bool:
+        return self.member.phase in _OUT
+
+    @property
+    def is_joined(self) -> bool:
+        return self.member.phase is Phase.STABLE
+
+    # The user
+
+    def polled(self) -> None:
+        """The user asked for records."""
+        self._tell(self.member.polled)
+
+    def leave(self) -> None:
+        """The user is done: calls may follow, then `is_out`."""
+        self._tell(self.member.leave)
+
+    def rejoin(self) -> bool:
+        """Have the partitions divided anew; whether this protocol knows such a thing."""
+        if not isinstance(self.member, Member):
+            return False
+        self._tell(self.member.rejoin)
+        return True
+
+    def committed(self, code: ErrorCode) -> None:
+        """A commit with the member's identity was refused."""
+        self._tell(lambda now_ms: self.member.committed(code, now_ms))
+
+    def next_call(self) -> RebalanceCall | None:
+        """What the user must be told next. Nothing else is handed out before it is `done`."""
+        if not self._calls:
+            return None
+        call = self._calls.popleft()
+        match call.told:
+            case Told.ASSIGNED:
+                self._subscription.assign_owned(self.member.owned)
+            case Told.REVOKED:
+                self._subscription.leave(call.partitions)
+            case Told.LOST:
+                pass  # Gone since it was decided.
+        return call
+
+    def done(self, call: RebalanceCall) -> None:
+        """The user has been told."""
+        match call.told:
+            case Told.ASSIGNED:
+                self._subscription.arrived()
+                self._topics.wanted()
+            case Told.REVOKED:
+                self._drop(call.partitions)
+                self._tell(self.member.revoked)
+            case Told.LOST:
+                pass
+
+    # News of topics
+
+    @property
+    def topics_to_watch(self) -> tuple[str, ...]:
+        """What a leader must know about, beside its own subscription."""
+        return self.member.group_topics if isinstance(self.member, Member) else ()
+
+    def topics_changed(self) -> None:
+        """The view of the topics is new: a leader compares it with what it divided."""
+        if isinstance(self.member, Member) and self.member.group_topics:
+            known = self._racks(self.member.group_topics)
+            if all(known.values()):  # What is missing may only be so for a moment.
+                member = self.member
+                self._tell(lambda now_ms: member.topics_known(known, now_ms))
+
+    def _racks(self, topics: Sequence[str]) -> dict[str, list[Racks]]:
+        racks = {node_id: node.rack for node_id, node in self._cluster.nodes.items()}
+        found: dict[str, list[Racks]] = {topic: [] for topic in topics}
+        for topic in topics:
+            if topic in self._topics.views:
+                found[topic] = [
+                    frozenset(rack for node in one.replicas if (rack := racks.get(node)) is not None)
+                    for one in self._topics.views[topic].partitions
+                ]
+        return found
+
+    # What the member says
+
+    def _tell(self, event: Event) -> None:
+        """Tell the member what happened, and do what it says."""
+        for instruction in event(self._now_ms()):
+            self._do(instruction)
+        self._arm()
+
+    def _do(self, instruction: AnyInstruction) -> None:
+        match instruction:
+            case FindCoordinator():
+                self._spawn(self._find(), "find the coordinator")
+            case Send(request, wait_ms):
+                self._spawn(self._send(request, wait_ms), "group request")
+            case SendHeartbeat(request):
+                self._spawn(self._send(request, 0), "group heartbeat")
+            case LookAtTopics(topics):
+                self._spawn(self._look(topics), "look at topics")
+            case LookAtIds(topic_ids):
+                self._spawn(self._look_at_ids(topic_ids), "look at topic ids")
+            case Revoke(partitions):
+                self._subscription.leave(partitions)
+                self._calls.append(RebalanceCall(Told.REVOKED, partitions))
+                self._on_news()
+            case Lose(partitions):
+                self._lose(partitions)
+            case Own(partitions):
+                self._calls.append(RebalanceCall(Told.ASSIGNED, partitions))
+                self._on_news()
+            case Fail(code, reason):
+                self.failure = exception_for(code, reason)
+                self._on_news()
+
+    def _lose(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._drop(partitions)
+        # Whom a Revoke was waiting for hears that it is too late for that.
+        gone = set(partitions)
+        self._calls = deque(
+            call
+            for call in self._calls
+            if call.told is not Told.REVOKED or not gone.issuperset(call.partitions)
+        )
+        self._calls.append(RebalanceCall(Told.LOST, partitions))
+        self._on_news()
+
+    def _drop(self, partitions: Sequence[TopicPartition]) -> None:
+        self._subscription.drop(partitions)
+        self._on_dropped(partitions)
+
+    def _arm(self) -> None:
+        """Have the member called when time asks for it."""
+        deadline_ms = self.member.next_deadline_ms()
+        if deadline_ms == self._deadline_ms:
+            return
+        self._deadline_ms = deadline_ms
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None:
+            wait_ms = max(0, deadline_ms - self._now_ms())
+            self._timer = self._cluster.runtime.tasks.call_later(wait_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer = self._deadline_ms = None
+        self._tell(self.member.due)
+
+    # Requests
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._cluster.runtime.tasks.spawn(work, name=name, on_failure=self._failed)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        """What nobody expected there is the user's to hear about."""
+        if isinstance(error, SemelError):
+            self.failure = as_exception(error)
+        else:
+            self.failure = KafkaException(f"{name} failed: {error!r}")
+            self.failure.__cause__ = error
+        self._on_news()
+
+    async def _find(self) -> None:
+        try:
+            self._coordinator = await find_coordinator(self._cluster, self.member.config.group_id)
+        except (DisconnectedError, RefusedError) as error:
+            if isinstance(error, RefusedError) and not error.code.retriable:
+                raise
+            self._tell(self.member.coordinator_lost)
+        else:
+            self._tell(self.member.coordinator_found)
+
+    async def _send(self, request: Request[Any], wait_ms: int) -> None:
+        member = cast("Any", self.member)  # Each protocol has requests and answers of its own, in pairs.
+        try:
+            answer = await self._cluster.send(request, node_id=self._coordinator, timeout_ms=wait_ms)
+        except (DisconnectedError, RefusedError) as error:
+            _logger.debug("the coordinator of group %s: %s", member.config.group_id, error)
+            self._tell(lambda now_ms: member.unanswered(request, now_ms))
+        else:
+            self._tell(lambda now_ms: member.answered(request, answer, now_ms))
+        self._on_news()
+
+    async def _look(self, topics: Sequence[str]) -> None:
+        """The partitions of these topics with the racks of their replicas; asked until somebody answers."""
+
+        async def ask() -> None:
+            await self._cluster.metadata([])  # Racks belong to brokers, and this connection knows its own.
+            await self._topics.refresh(topics)
+
+        await self._cluster.patiently(ask, timeout_ms=self.member.config.max_poll_interval_ms)
+        known = self._racks(topics)
+        member = self.member
+        if isinstance(member, Member):
+            classic = member
+            self._tell(lambda now_ms: classic.topics_known(known, now_ms))
+
+    async def _look_at_ids(self, topic_ids: Sequence[bytes]) -> None:
+        async def ask() -> dict[bytes, str]:
+            return await self._topics.names_of(topic_ids)
+
+        found = await self._cluster.patiently(ask, timeout_ms=self.member.config.max_poll_interval_ms)
+        member = self.member
+        if isinstance(member, Kip848Member):
+            kip848 = member
+            self._tell(lambda now_ms: kip848.names_known(found, now_ms))
+
+    # The end
+
+    async def close(self) -> None:
+        """End what is under way, without a word to anybody."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._cluster.close()
+
+    def _now_ms(self) -> int:
+        return self._cluster.runtime.clock.monotonic_ms()

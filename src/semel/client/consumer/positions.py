@@ -1,0 +1,192 @@
+"""Where partitions begin: what the group has stored, or the start, the end or a time of the log.
+
+Role.   `Positions` finds a position for every partition that has none, beside everything else; `offsets_at` answers the user's
+        own questions about offsets and times.
+Flow.   `kick` -> OffsetFetch for those nothing is known of -> what has nothing stored is reset by `auto.offset.reset` ->
+        ListOffsets to every leader -> `Subscription.found`.
+Rules.  * What cannot be found now is looked for again, with a growing pause, for as long as the partition is assigned.
+        * `auto.offset.reset=none` and nothing stored is the user's to hear about.
+        * A position that was sought meanwhile stands.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from semel.client.cluster import Cluster, refused
+from semel.client.config import ISOLATION_LEVELS
+from semel.client.consumer.coordinator import GroupOffsets
+from semel.client.consumer.topics import Topics
+from semel.client.settings import ConsumerConfig
+from semel.core.client.reset import LATEST, Reset, ResetKind
+from semel.core.client.subscription import Subscription
+from semel.core.groups.member_words import Identity
+from semel.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from semel.errors import DisconnectedError, ErrorCode, RefusedError
+from semel.exceptions import KafkaException, NoOffsetForPartitionException, as_exception
+from semel.types import UNKNOWN_OFFSET, TopicPartition
+
+_CONSUMER: Final = -1
+
+
+class FoundOffset(NamedTuple):
+    """What a leader answers; offset -1 if there is no such record."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+class Positions:
+    """One consumer's."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        subscription: Subscription,
+        config: ConsumerConfig,
+        reset: Reset,
+        offsets: GroupOffsets | None,
+        *,
+        identity: Callable[[], Identity],
+        on_news: Callable[[], None],
+        on_failure: Callable[[KafkaException], None],
+    ) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._subscription = subscription
+        self._config = config
+        self._reset = reset
+        self._offsets = offsets
+        self._identity = identity
+        self._on_news = on_news
+        self._on_failure = on_failure
+        self._task: asyncio.Task[None] | None = None
+
+    def kick(self) -> None:
+        """Look for what is missing, unless somebody does already."""
+        if self._subscription.without_position() and (self._task is None or self._task.done()):
+            self._task = self._cluster.runtime.tasks.spawn(self._find(), name="find positions")
+
+    async def _find(self) -> None:
+        tries = 0
+        while missing := self._subscription.without_position():
+            try:
+                done = await self._round(
+                    {where: (state.turn, state.reset) for where, state in missing.items()}
+                )
+            except NoOffsetForPartitionException as error:
+                self._on_failure(error)
+                return
+            except (DisconnectedError, RefusedError) as error:
+                if isinstance(error, RefusedError) and not _passes(error.code):
+                    self._on_failure(as_exception(error))
+                    return
+                done = False
+            if done:
+                tries = 0
+                self._on_news()
+            else:
+                tries += 1
+                self._topics.wanted()
+                await self._cluster.runtime.tasks.sleep(self._cluster.backoff_ms(tries) / 1000)
+
+    async def _round(self, missing: Mapping[TopicPartition, tuple[int, Reset | None]]) -> bool:
+        """One attempt; whether anything was found."""
+        unknown = [where for where, (_, reset) in missing.items() if reset is None]
+        resets = {where: reset for where, (_, reset) in missing.items() if reset is not None}
+        found = False
+        if unknown:
+            stored = {} if self._offsets is None else await self._offsets.committed(unknown, self._identity())
+            for where in unknown:
+                turn = missing[where][0]
+                if where in stored:
+                    at = stored[where]
+                    found |= self._subscription.found(where, turn, at.offset, at.leader_epoch)
+                else:
+                    resets[where] = self._reset
+            nowhere = [where for where in unknown if where not in stored]
+            if nowhere and self._reset.kind is ResetKind.NONE:
+                still = [where for where in nowhere if self._is_missing(where, missing[where][0])]
+                if still:
+                    raise NoOffsetForPartitionException(
+                        f"Undefined offset with no reset policy for partitions: [{', '.join(map(str, still))}]"
+                    )
+        now_ms = self._cluster.runtime.clock.now_ms()
+        asked = {where: reset.timestamp(now_ms) for where, reset in resets.items()}
+        if asked:
+            for where, begin in (await self._offsets_or_end(asked)).items():
+                found |= self._subscription.found(where, missing[where][0], begin.offset, begin.leader_epoch)
+        return found
+
+    def _is_missing(self, where: TopicPartition, turn: int) -> bool:
+        state = self._subscription.partitions.get(where)
+        return state is not None and state.turn == turn and state.position is None
+
+    async def _offsets_or_end(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        found = await self.offsets_at(asked)
+        beyond = {where: LATEST.timestamp(0) for where, at in found.items() if at.offset == UNKNOWN_OFFSET}
+        return {**found, **await self.offsets_at(beyond)} if beyond else found
+
+    # Questions
+
+    async def offsets_at(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """The offsets at these timestamps, as the leaders say; raises if a leader is not known or does not answer."""
+        unknown = {where.topic for where in asked if self._topics.partition(where) is None}
+        if unknown:
+            await self._topics.refresh(sorted(unknown | {where.topic for where in asked}))
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for where, timestamp in asked.items():
+            view = self._topics.partition(where)
+            if view is None:
+                exists = where.topic in self._topics.views
+                code = ErrorCode.LEADER_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise refused(code, f"the offset of {where}: it has no leader", by=self._cluster.where)
+            by_leader.setdefault(view.leader, {})[where] = timestamp
+        answers = await asyncio.gather(*(self._ask(leader, of) for leader, of in by_leader.items()))
+        return {where: at for answer in answers for where, at in answer.items()}
+
+    async def _ask(
+        self, leader: int, asked: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset]:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for where, timestamp in asked.items():
+            view = self._topics.partition(where)
+            epoch = -1 if view is None else view.leader_epoch
+            topics.setdefault(where.topic, ListOffsetsTopic(name=where.topic)).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=where.partition, current_leader_epoch=epoch, timestamp=timestamp
+                )
+            )
+        request = ListOffsetsRequest(
+            replica_id=_CONSUMER,
+            isolation_level=ISOLATION_LEVELS.index(self._config.isolation_level),
+            topics=list(topics.values()),
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        answer = await self._cluster.send(request, node_id=leader)
+        found = {}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                where = TopicPartition(topic.name, one.partition_index)
+                if one.error_code:
+                    self._topics.wanted()
+                    what = f"the offset of {where} at time {asked[where]}"
+                    raise refused(one.error_code, what, by=self._cluster.where)
+                epoch_or_none = one.leader_epoch if one.leader_epoch >= 0 else None
+                found[where] = FoundOffset(one.offset, one.timestamp, epoch_or_none)
+        return found
+
+
+def _passes(code: ErrorCode) -> bool:
+    return code.retriable or code in (
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    )
