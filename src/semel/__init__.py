@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Final
 from semel._version import __version__
 
 if TYPE_CHECKING:
+    from semel.client.producer.future import RecordMetadata
+    from semel.client.sync.producer import Producer
     from semel.embedded import Broker
     from semel.exceptions import *  # noqa: F403 - every one of them is a name of this package.
     from semel.types import TopicPartition
 
-__all__ = ["Broker", "TopicPartition", "__version__"]
+__all__ = ["Broker", "Producer", "RecordMetadata", "TopicPartition", "__version__"]
 
-_HOMES: Final = {"Broker": "semel.embedded", "TopicPartition": "semel.types"}
+_HOMES: Final = {
+    "Broker": "semel.embedded",
+    "Producer": "semel.client.sync.producer",
+    "RecordMetadata": "semel.client.producer.future",
+    "TopicPartition": "semel.types",
+}
 
 
 def __getattr__(name: str) -> object:

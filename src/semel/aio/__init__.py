@@ -4,11 +4,14 @@ They load lazily and run on the caller's event loop. `semel.Producer` and its ki
 """
 
 import importlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from semel.client.producer.producer import AsyncProducer as Producer
 
-_HOMES: Final[dict[str, tuple[str, str]]] = {}
+__all__ = ["Producer"]
+
+_HOMES: Final = {"Producer": ("semel.client.producer.producer", "AsyncProducer")}
 
 
 def __getattr__(name: str) -> object:

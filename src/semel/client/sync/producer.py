@@ -1,0 +1,109 @@
+"""The producer for callers without an event loop: `semel.Producer`.
+
+Role.   The same core as `semel.aio.Producer`, on a private loop's thread; every method blocks until it is done.
+Flow.   `send` puts the record into its batch on the caller's own thread and returns a future; the loop is woken once for
+        many records.
+Rules.  * Any number of threads may send with one producer.
+        * Callbacks run on the loop's thread: they must be quick, and must not wait for this producer.
+"""
+
+import threading
+from collections.abc import Mapping
+from os import getpid
+from typing import Any, ClassVar
+
+from semel.client.cluster import PartitionView
+from semel.client.config_keys import Given
+from semel.client.producer.future import Callback, SendFuture
+from semel.client.producer.intake import GivenHeaders, Held, Timestamp
+from semel.client.producer.producer import CLOSED, AsyncProducer
+from semel.client.settings import ProducerConfig
+from semel.client.sync.shell import Shell
+
+
+class Producer(Shell):
+    """Sends records, each stored exactly once. Settings are Kafka's, as a mapping of dotted keys or as keywords."""
+
+    KIND: ClassVar[str] = "producer"
+    CLOSED: ClassVar[str] = CLOSED
+
+    def __init__(self, settings: Mapping[str, Given] | None = None, /, **keywords: Given) -> None:
+        config = ProducerConfig.of(settings, **keywords)
+        super().__init__()
+        try:
+            self._core = AsyncProducer(config, runtime=self._runtime)
+            self._run(self._begin())
+        except BaseException:
+            self._abandon()
+            raise
+        self._max_block_ms = config.max_block_ms
+        self._offer = self._core.intake.offer
+        self._now_ms = self._runtime.clock.monotonic_ms
+
+    async def _begin(self) -> None:
+        self._core.start()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every setting with the value that holds, under Kafka's names."""
+        return self._core.config
+
+    # Records
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: Timestamp = None,
+        headers: GivenHeaders = None,
+        callback: Callback | None = None,
+    ) -> SendFuture:
+        """Give a record to the producer; `result()` of the future it returns is the record's place in the log.
+
+        Blocks only for what the record needs to be taken: its topic, and memory, `max.block.ms` together. `callback` is
+        called with the record's metadata or with what went wrong, the other of the two being None.
+        """
+        if getpid() != self._pid:
+            self._check()
+        taken = self._offer(topic, value, key, partition, timestamp, headers, callback)
+        return taken if type(taken) is SendFuture else self._take(taken)  # type: ignore[arg-type]  # the other of the two
+
+    def _take(self, held: Held) -> SendFuture:
+        deadline_ms = self._now_ms() + self._max_block_ms
+        known = self._core.topics.get(held.topic)
+        if known is None or (held.partition is not None and held.partition >= known.count):
+            known = self._run(self._core.topics.fetch(held.topic, held.partition, self._max_block_ms))
+        while True:
+            future = self._core.intake.place(held, known)
+            if future is not None:
+                return future
+            self._room(held.size_bytes, deadline_ms)
+
+    def _room(self, size_bytes: int, deadline_ms: int) -> None:
+        """Wait until some memory is free."""
+        self._check()
+        free = threading.Event()
+        self._core.outbox.call_when_free(size_bytes, free.set)
+        if not free.wait(max(0, deadline_ms - self._now_ms()) / 1000):
+            raise self._core.exhausted(size_bytes)
+
+    def flush(self) -> None:
+        """Send everything that was given now, and return once the fate of all of it is known."""
+        self._run(self._core.flush())
+
+    def partitions_for(self, topic: str) -> list[PartitionView]:
+        """The partitions of a topic, as the cluster describes them."""
+        return self._run(self._core.partitions_for(topic))
+
+    # Life
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what was given, then end. `timeout` in seconds: what is not stored by then fails. Closing twice is harmless."""
+        self._shut(self._core.close(timeout))
+
+    def __repr__(self) -> str:
+        return f"<semel.Producer {self.config['client.id']} of {','.join(self.config['bootstrap.servers'])}>"
+
+    partitionsFor = partitions_for  # noqa: N815 - Java's name.

@@ -1,0 +1,113 @@
+"""The producer against a real broker: what is sent is in the log once, and every future says where.
+
+Method: the public producer, blocking and awaitable, on a broker in this process; what a future claims is compared with the
+partition's files.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import semel
+from compat_kit import ThreadBroker, batches, stored, values
+from semel import aio
+
+TIMEOUT = 30
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadBroker]:
+    with ThreadBroker(tmp_path_factory.mktemp("data"), num_partitions="1") as running:
+        yield running
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name).replace("[", "-").replace("]", "")
+
+
+def producer(broker: ThreadBroker, **settings: Any) -> semel.Producer:
+    return semel.Producer({"bootstrap.servers": broker.bootstrap}, **settings)
+
+
+@pytest.mark.mission("PROD-03")
+def test_a_future_says_where_its_record_is(broker: ThreadBroker, topic: str) -> None:
+    with producer(broker) as sending:
+        futures = [
+            sending.send(topic, b"v%d" % n, key=b"key", timestamp=1000 + n, headers={"h": b"1", "n": None})
+            for n in range(3)
+        ]
+        told = list[semel.RecordMetadata | None]()
+        sending.send(topic, b"last", callback=lambda metadata, _error: told.append(metadata)).result(TIMEOUT)
+        found = [future.result(TIMEOUT) for future in futures]
+    assert found == [semel.RecordMetadata(topic, 0, n, 1000 + n, 3, 2) for n in range(3)]
+    assert told[0] is not None
+    assert (told[0].offset, told[0].serialized_key_size, told[0].has_offset) == (3, -1, True)
+    records = stored(broker.directory, topic)
+    assert [(r.offset, r.key, r.value, r.timestamp_ms, r.headers) for r in records[:3]] == [
+        (n, b"key", b"v%d" % n, 1000 + n, (("h", b"1"), ("n", None))) for n in range(3)
+    ]
+    assert records[3].timestamp_ms == told[0].timestamp
+
+
+@pytest.mark.mission("PROD-08")
+def test_after_flush_every_future_is_done(broker: ThreadBroker, topic: str) -> None:
+    with producer(broker, linger_ms=60_000, delivery_timeout_ms=120_000) as sending:
+        futures = [sending.send(topic, b"%d" % n) for n in range(100)]
+        assert not any(future.done() for future in futures), "they linger"
+        sending.flush()
+        assert all(future.done() for future in futures)
+        assert [future.result().offset for future in futures] == list(range(100))
+
+
+@pytest.mark.mission("PROD-09")
+def test_leaving_a_producer_sends_what_it_has(broker: ThreadBroker, topic: str) -> None:
+    with producer(broker, linger_ms=60_000, delivery_timeout_ms=120_000) as sending:
+        future = sending.send(topic, b"sync")
+    assert future.result(0).offset == 0
+
+    async def story() -> int:
+        async with aio.Producer(
+            bootstrap_servers=broker.bootstrap, linger_ms=60_000, delivery_timeout_ms=120_000
+        ) as one:
+            sent = await one.send(topic, b"async")
+        return (await sent).offset
+
+    assert asyncio.run(story()) == 1
+    assert values(broker.directory, topic) == [b"sync", b"async"]
+
+
+@pytest.mark.mission("PROD-02")
+def test_small_records_travel_together_and_never_with_those_of_other_partitions(
+    broker: ThreadBroker, topic: str
+) -> None:
+    assert broker.broker is not None
+    before = broker.broker.context.metrics.requests["Produce"]
+    with producer(broker, linger_ms=20) as sending:
+        for n in range(1000):
+            sending.send(topic, b"%04d" % n)
+        sending.flush()
+    assert broker.broker.context.metrics.requests["Produce"] - before < 100
+    assert values(broker.directory, topic) == [b"%04d" % n for n in range(1000)]
+    assert len(list(batches(broker.directory, topic))) < 100
+
+
+def test_threads_share_a_producer(broker: ThreadBroker, topic: str) -> None:
+
+    def work(sending: semel.Producer, name: bytes) -> None:
+        for n in range(500):
+            sending.send(topic, b"%s-%03d" % (name, n))
+
+    with producer(broker) as sending:
+        threads = [threading.Thread(target=work, args=(sending, name)) for name in (b"a", b"b", b"c")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = values(broker.directory, topic)
+    for name in (b"a", b"b", b"c"):
+        own = [value for value in found if value is not None and value.startswith(name)]
+        assert own == [b"%s-%03d" % (name, n) for n in range(500)]
