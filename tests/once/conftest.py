@@ -22,20 +22,20 @@ def postgresql_url() -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of this test alone."""
+    """An empty database, or schema, of this test alone."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'once.db'}"
         return
     url = sa.make_url(request.getfixturevalue("postgresql_url"))
-    name = f"test_{tmp_path.name.lower().replace('-', '_')}"[:60]
-    admin = sa.create_engine(url, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(sa.text(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
-        connection.execute(sa.text(f'CREATE DATABASE "{name}"'))
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as connection:
-        connection.execute(sa.text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+    schema = f"test_{tmp_path.name}"
+    admin = sa.create_engine(url)
+    with admin.begin() as connection:
+        connection.execute(sa.text(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE'))
+        connection.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
     admin.dispose()
+    yield url.update_query_dict({"options": f'-csearch_path="{schema}"'}).render_as_string(
+        hide_password=False
+    )
 
 
 @pytest.fixture

@@ -123,12 +123,9 @@ def checked_name(name: str) -> str:
 
 
 def insert_ignoring(engine: sa.Engine, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An insert that leaves out what is there already."""
-    return inserting(engine, table).on_conflict_do_nothing()
-
-
-def inserting(engine: sa.Engine, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
+    """An insert that leaves out what is there already; its row count says whether it did."""
+    insert = sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
+    return insert.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 
 
 def as_bytes(what: str, value: object) -> bytes | None:

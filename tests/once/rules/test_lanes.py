@@ -3,6 +3,8 @@
 Method: offer items of a few lanes and of none, take and finish them in any order, and keep beside it who is out.
 """
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,15 +13,18 @@ from semel.errors import InvariantError
 from semel.once.rules.lanes import Lanes
 
 
-@given(lanes_of=st.lists(st.sampled_from(["a", "b", "c", None]), max_size=40), data=st.data())
-def test_order_is_kept_inside_a_lane_and_only_there(lanes_of: list[str | None], data: st.DataObject) -> None:
+@given(
+    lanes_of=st.lists(st.sampled_from(["a", "b", "c", None]), max_size=40),
+    dice=st.randoms(use_true_random=False),
+)
+def test_order_is_kept_inside_a_lane_and_only_there(lanes_of: list[str | None], dice: random.Random) -> None:
     lanes: Lanes[int] = Lanes()
     out: list[tuple[object, int]] = []
     taken: list[int] = []
     offered = 0
     while offered < len(lanes_of) or len(lanes) or out:
         moves = ["offer"] * (offered < len(lanes_of)) + ["take"] + ["done"] * bool(out)
-        match data.draw(st.sampled_from(moves)):
+        match dice.choice(moves):
             case "offer":
                 lanes.offer(offered, lanes_of[offered])
                 offered += 1
@@ -39,7 +44,7 @@ def test_order_is_kept_inside_a_lane_and_only_there(lanes_of: list[str | None], 
                     out.append((lane, item))
                     taken.append(item)
             case "done":
-                lanes.done(out.pop(data.draw(st.integers(0, len(out) - 1)))[0])
+                lanes.done(out.pop(dice.randrange(len(out)))[0])
         assert len(lanes) == offered - len(taken)
     for lane in ("a", "b", "c"):
         of_lane = [item for item in taken if lanes_of[item] == lane]
