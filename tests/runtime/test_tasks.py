@@ -79,6 +79,34 @@ def test_closing_cancels_and_waits(run: Callable[[Story], None]) -> None:
 
 
 @both
+def test_draining_waits_for_calls_on_threads_whose_callers_left_and_leaves_the_threads(
+    run: Callable[[Story], None],
+) -> None:
+    async def story(runtime: Runtime) -> None:
+        began, ended = asyncio.Event(), list[str]()
+        loop = asyncio.get_running_loop()
+
+        def call(name: str) -> None:
+            loop.call_soon_threadsafe(began.set)
+            ended.append(name)
+
+        async def ask() -> None:
+            await asyncio.gather(
+                *(runtime.tasks.in_thread(call, name, order="one after the other") for name in "abc")
+            )
+
+        runtime.tasks.spawn(ask(), name="asks")
+        await began.wait()
+        await runtime.tasks.drain()
+        at_the_end = list(ended)
+        assert at_the_end[0] == "a"
+        assert await runtime.tasks.in_thread(divmod, 7, 2) == (3, 1)
+        assert ended == at_the_end, "nothing of what was drained came later"
+
+    run(story)
+
+
+@both
 def test_errors_of_calls_on_threads_reach_their_callers(run: Callable[[Story], None]) -> None:
     async def story(runtime: Runtime) -> None:
         with pytest.raises(ZeroDivisionError):

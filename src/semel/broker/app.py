@@ -8,9 +8,10 @@ Rules.  * Nothing is served before every log is open.
         * It runs on any runtime: real, or simulated from a seed.
 """
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from semel.broker.cleaner import Cleaner
@@ -38,6 +39,7 @@ from semel.types import TopicPartition
 _logger = logging.getLogger(__name__)
 _METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 _HOUSEKEEPING_SECONDS: Final = 1.0
+_CLOSERS: Final = 8  # Threads that close logs: as many syncs as a disk takes together.
 
 
 class Broker:
@@ -150,9 +152,23 @@ class Broker:
             self._context.transactions.stop()
         if self._listener is not None:
             await self._listener.close()
-        await self.runtime.tasks.close()
-        if self._directory is not None:
-            self._directory.close(self.runtime.clock.now_ms())
+        try:
+            await self.runtime.tasks.drain()  # Whatever works on a log is done with it.
+            if self._directory is not None:
+                await self._close_logs(self._directory)
+        finally:
+            await self.runtime.tasks.close()
+
+    async def _close_logs(self, directory: LogDirectory) -> None:
+        """On threads, a few at a time: each log waits for several syncs, and there may be thousands."""
+        calls = directory.begin_close(self.runtime.clock.now_ms())
+        parts = [calls[first::_CLOSERS] for first in range(min(_CLOSERS, len(calls)))]
+        try:
+            await asyncio.gather(*(self.runtime.tasks.in_thread(_call_all, part) for part in parts))
+        except BaseException:
+            directory.release()
+            raise
+        directory.finish_close()
 
     # From time to time
 
@@ -211,3 +227,8 @@ class Broker:
     async def _checkpoint(self) -> None:
         if self._directory is not None:
             self._directory.checkpoint()
+
+
+def _call_all(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()

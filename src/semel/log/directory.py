@@ -17,6 +17,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from semel.errors import ConfigError, CorruptBatchError, CorruptLogError, LogError
@@ -52,6 +53,8 @@ class LogDirectory:
         self._doomed: list[str] = []
         self._pristine: set[TopicPartition] = set()
         """Logs that had never held anything when this owner got them, and are whole on disk."""
+        self._closed: set[TopicPartition] = set()
+        """Logs that were closed in order."""
         self._all_loaded = False
         self._recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
@@ -330,23 +333,36 @@ class LogDirectory:
         self._lock.release()
 
     def close(self, now_ms: int) -> None:
-        """Close every log and, if all could be, leave the mark of a clean stop.
+        """Close every log and, if all could be, leave the mark of a clean stop. Blocks.
 
         A log that cannot be closed keeps no other from it; the next start goes through all of them. So it does where
         this owner took over from one that died, and did not come to load every log.
         """
+        for close_one in self.begin_close(now_ms):
+            close_one()
+        self.finish_close()
+
+    def begin_close(self, now_ms: int) -> list[Callable[[], None]]:
+        """A call per log that closes it, for threads where there are many; `finish_close` must follow them all."""
+        return [partial(self._close, log, now_ms) for log in self.logs.values()]
+
+    def _close(self, log: PartitionLog, now_ms: int) -> None:
+        is_pristine = log.topic_partition in self._pristine and log.log_end_offset == 0
+        try:
+            if is_pristine and not log.truncations:
+                log.release()  # Nothing was ever in it: an internal topic has fifty of them.
+            else:
+                log.close(now_ms)
+        except OSError as error:
+            _logger.error("%s could not be closed in order: %s", log.topic_partition, error)
+            return
+        if log.offline is None:
+            self._closed.add(log.topic_partition)
+
+    def finish_close(self) -> None:
+        """Write the checkpoints and, if every log was closed in order, the mark of a clean stop."""
         # A damaged log would be taken for a sound one by a start that trusts everything.
-        clean = (self._all_loaded or self.was_clean) and not self.damaged
-        for topic_partition, log in self.logs.items():
-            try:
-                if topic_partition in self._pristine and log.log_end_offset == 0 and not log.truncations:
-                    log.release()  # Nothing was ever in it: an internal topic has fifty of them.
-                else:
-                    log.close(now_ms)
-            except OSError as error:
-                _logger.error("%s could not be closed in order: %s", topic_partition, error)
-                clean = False
-            clean = clean and log.offline is None
+        clean = (self._all_loaded or self.was_clean) and not self.damaged and self._closed >= self.logs.keys()
         try:
             self.checkpoint()
             if clean:

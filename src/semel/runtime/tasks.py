@@ -4,7 +4,7 @@ Role.   `Tasks` is the only way to start a task that outlives its caller, and th
         `RealTasks` has a bounded pool of threads; `simulated_tasks.SimulatedTasks` fakes them on virtual time.
 Flow.   A broker or client owns one `Tasks` and closes it last. Inside a coroutine, `asyncio.TaskGroup` and
         `asyncio.timeout` work as they are, on the real loop and on the simulated one.
-Rules.  * A spawned task belongs to its `Tasks` until it is done; `close` cancels what is left and waits for it.
+Rules.  * A spawned task belongs to its `Tasks` until it is done; `drain` cancels what is left and waits for it.
         * A task that dies of an unexpected error is reported at once: to `on_failure`, else to the log.
         * Calls with the same `order` run one after the other, in the order they were made: two syncs of one file
           cannot overtake each other. Calls without one, or with different ones, may end in any order.
@@ -42,8 +42,11 @@ class Tasks(Protocol):
     async def in_thread(self, function: Callable[[*_Ts], T], *args: *_Ts, order: Hashable | None = None) -> T:
         """Run a blocking call on a thread and return what it returns."""
 
+    async def drain(self) -> None:
+        """Cancel what is left and wait until it has ended, and every call on a thread with it. New calls may follow."""
+
     async def close(self) -> None:
-        """Cancel what is left, wait until it has ended, and let the threads go."""
+        """The same, and let the threads go."""
 
 
 class OwnedTasks:
@@ -52,6 +55,8 @@ class OwnedTasks:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Any], Failure | None] = {}
         self._lanes: dict[Hashable, deque[Call]] = {}
+        self._calls = 0  # On threads, or waiting for one.
+        self._no_calls = asyncio.Event()
 
     def spawn(
         self, coroutine: Coroutine[Any, Any, T], *, name: str, on_failure: Failure | None = None
@@ -84,6 +89,7 @@ class OwnedTasks:
     async def in_thread(self, function: Callable[[*_Ts], T], *args: *_Ts, order: Hashable | None = None) -> T:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         call = Call(lambda: function(*args), future, order)
+        self._calls += 1
         if order is None:
             self.start_thread(call)
         else:
@@ -106,23 +112,34 @@ class OwnedTasks:
                 call.future.set_exception(error)
         elif error is not None:
             _log.error("a call on a thread failed after its caller had left", exc_info=error)
-        if call.order is None:
-            return
-        lane = self._lanes[call.order]
+        if call.order is not None:
+            self._start_next(self._lanes[call.order], call.order)
+        self._calls -= 1
+        if not self._calls:
+            self._no_calls.set()
+
+    def _start_next(self, lane: "deque[Call]", order: Hashable) -> None:
         lane.popleft()
         while lane and lane[0].future.cancelled():
             lane.popleft()
+            self._calls -= 1
         if lane:
             self.start_thread(lane[0])
         else:
-            del self._lanes[call.order]
+            del self._lanes[order]
 
-    async def close(self) -> None:
-        closing = asyncio.current_task()
-        while tasks := [task for task in self._tasks if task is not closing]:
+    async def drain(self) -> None:
+        draining = asyncio.current_task()
+        while tasks := [task for task in self._tasks if task is not draining]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+        while self._calls:
+            self._no_calls.clear()
+            await self._no_calls.wait()
+
+    async def close(self) -> None:
+        await self.drain()
 
 
 class Call:
