@@ -145,6 +145,10 @@ class RecordDeserializationException(SerializationException):
     """A record that cannot be read: `seek` past it to go on."""
 
 
+class TransactionAbortedException(ApiException):
+    """A record that had not left when its transaction was aborted."""
+
+
 class CommitFailedException(KafkaException):
     """Offsets that were not stored: the group has moved on, and so have its partitions."""
 

@@ -11,7 +11,12 @@ from semel.core.client.accumulator import Batch
 from semel.core.idempotence.delivery import Fail
 from semel.core.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from semel.errors import DisconnectedError, ErrorCode, RefusedError, WireError
-from semel.exceptions import KafkaException, TimeoutException, exception_for
+from semel.exceptions import (
+    KafkaException,
+    TimeoutException,
+    TransactionAbortedException,
+    exception_for,
+)
 from semel.types import TopicPartition
 
 NO_ANSWER: Final = (DisconnectedError, WireError, RefusedError)
@@ -53,6 +58,11 @@ def failure(
     """Why the records of a batch are not known to be stored."""
     if decision.code is ErrorCode.REQUEST_TIMED_OUT and answer is None:
         return expired(batch, config.delivery_timeout_ms)
+    if decision.code is ErrorCode.OPERATION_NOT_ATTEMPTED and config.transactional_id is not None:
+        return TransactionAbortedException(
+            f"TransactionalId {config.transactional_id}: the transaction was aborted before {batch.records_count} "
+            f"record(s) for {batch.partition} were sent"
+        )
     said = f": {answer.error_message}" if answer is not None and answer.error_message else ""
     tries = "" if batch.attempts < 2 else f" after {batch.attempts} attempts"
     doubt = "; they may be stored" if decision.maybe_stored else ""

@@ -10,25 +10,35 @@ Rules.  * Constructing it connects to nothing; the first call does.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from semel.client.cluster import Cluster, PartitionView
 from semel.client.config_keys import Given
 from semel.client.producer.future import Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp
 from semel.client.producer.outbox import Outbox
+from semel.client.producer.prepared import PreparedTxnState
 from semel.client.producer.sender import Sender
 from semel.client.producer.topics import Topics
+from semel.client.producer.transaction_errors import NOT_TRANSACTIONAL
+from semel.client.producer.transactions import Transactions, positions
+from semel.client.producer.transactions import group_metadata as group_of
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
 from semel.exceptions import (
+    ApiException,
     BufferExhaustedException,
     IllegalStateException,
     KafkaException,
 )
 from semel.runtime.bundle import Runtime, real_runtime
+from semel.types import TopicPartition
+
+Offsets: TypeAlias = Mapping[TopicPartition | tuple[str, int], Any]
+"""By partition: a number, or what has `offset`, `metadata` and `leader_epoch`."""
 
 CLOSED: Final = "Cannot perform operation after producer has been closed"
 
@@ -60,6 +70,10 @@ class AsyncProducer:
         )
         self.intake = Intake(config, self.topics, self.outbox)
         self._sender = Sender(self._runtime, config, self.cluster, self.outbox, self.topics)
+        self.transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            self.transactions = Transactions(self._sender, config, config.transactional_id)
+            self._sender.before_turn = self.transactions.step
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
 
@@ -86,8 +100,17 @@ class AsyncProducer:
         metadata or with what went wrong, the other of the two being None.
         """
         self.start()
-        taken = self.intake.offer(topic, value, key, partition, timestamp, headers, callback)
-        return taken if isinstance(taken, SendFuture) else await self._take(taken)
+        try:
+            taken = self.intake.offer(topic, value, key, partition, timestamp, headers, callback)
+            return taken if isinstance(taken, SendFuture) else await self._take(taken)
+        except ApiException as error:
+            self.refuse(error)
+            raise
+
+    def refuse(self, error: ApiException) -> None:
+        """A record was not taken: a transaction cannot be committed without it."""
+        if self.transactions is not None:
+            self.transactions.refuse(error.code)
 
     async def _take(self, held: Held) -> SendFuture:
         max_block_ms = self._settings.max_block_ms
@@ -144,6 +167,80 @@ class AsyncProducer:
         await self.topics.fetch(topic, None, self._settings.max_block_ms)
         return list((await self.cluster.topic(topic)).partitions)
 
+    # Transactions
+
+    async def init_transactions(self, keep_prepared_txn: bool = False) -> None:
+        """Take over the `transactional.id`: whoever had it is fenced, and what it left open is aborted.
+
+        Once, before the first transaction. With two-phase commit, `keep_prepared_txn` keeps a transaction that was left
+        open instead: end it with `complete_transaction`, or commit or abort it.
+        """
+        await self._transactions().init(self._settings.max_block_ms, keep_prepared=keep_prepared_txn)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction. Nothing is sent for it."""
+        self._transactions().begin()
+
+    async def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: Any) -> None:
+        """Commit a group's offsets with the transaction: of the next record to read, that is the last one's plus one.
+
+        `group_metadata` is what `consumer.group_metadata()` gives: a member the group has replaced is refused then. A plain
+        group id is accepted, and nobody is refused for it.
+        """
+        await self._transactions().send_offsets(
+            group_of(group_metadata), positions(offsets), self._settings.max_block_ms
+        )
+
+    async def commit_transaction(self) -> None:
+        """Store what was sent, and commit: all of it is seen, by those who read what is committed, or nothing."""
+        await self._transactions().commit(self._settings.max_block_ms)
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent, and have the rest ignored by those who read what is committed."""
+        await self._transactions().abort(self._settings.max_block_ms)
+
+    async def prepare_transaction(self) -> PreparedTxnState:
+        """Two-phase commit: store what was sent and leave the transaction open, whatever happens to this producer.
+
+        Keep what it returns with whatever else is to be decided together, and call `complete_transaction` with it.
+        """
+        return PreparedTxnState(*await self._transactions().prepare(self._settings.max_block_ms))
+
+    async def complete_transaction(self, prepared_txn_state: PreparedTxnState | str) -> None:
+        """Commit the prepared transaction if it is this one, and abort it if it is another."""
+        transactions = self._transactions()
+        wanted = PreparedTxnState.of(prepared_txn_state)
+        if wanted == PreparedTxnState(*transactions.prepared):
+            await self.commit_transaction()
+        else:
+            await self.abort_transaction()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A transaction around a block: committed at its end, aborted if an exception leaves it."""
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException as error:
+            if not getattr(error, "fatal", False):
+                await self._abort_after(error)
+            raise
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Abort without hiding why."""
+        try:
+            await self.abort_transaction()
+        except KafkaException as second:
+            error.add_note(f"and the transaction could not be aborted: {second}")
+
+    def _transactions(self) -> Transactions:
+        self._check_open()
+        if self.transactions is None:
+            raise IllegalStateException(NOT_TRANSACTIONAL)
+        self.start()
+        return self.transactions
+
     # Life
 
     def start(self) -> None:
@@ -176,8 +273,10 @@ class AsyncProducer:
         if self._task is not None and not self._task.done():
             try:
                 async with asyncio.timeout(timeout):
+                    if self.transactions is not None:
+                        await self.transactions.close()
                     await self._until_ended(self.outbox.pending())
-            except TimeoutError:
+            except (TimeoutError, KafkaException):
                 pass  # What is left fails now.
         self._sender.fail_all(KafkaException("the producer was closed before the records were stored"))
         self._sender.stop()
@@ -206,4 +305,12 @@ class AsyncProducer:
     def _now_ms(self) -> int:
         return self._runtime.clock.monotonic_ms()
 
-    partitionsFor = partitions_for  # noqa: N815 - Java's name.
+    # Java's names.
+    partitionsFor = partitions_for  # noqa: N815
+    initTransactions = init_transactions  # noqa: N815
+    beginTransaction = begin_transaction  # noqa: N815
+    sendOffsetsToTransaction = send_offsets_to_transaction  # noqa: N815
+    commitTransaction = commit_transaction  # noqa: N815
+    abortTransaction = abort_transaction  # noqa: N815
+    prepareTransaction = prepare_transaction  # noqa: N815
+    completeTransaction = complete_transaction  # noqa: N815

@@ -14,7 +14,7 @@ Elsewhere. Requests to coordinators: `transactions`. Bytes: `encoding`. Who lead
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from semel.client.cluster import Cluster, error_code
@@ -118,6 +118,8 @@ class Sender:
             )
             self.delivery = self.in_flight
         self.produce_version_max: int | None = None
+        self.before_turn: Callable[[], object] | None = None
+        """What transactions do first in every turn."""
         self.problem: KafkaException | None = None
         """What nothing can be sent after."""
         self._config = config
@@ -156,11 +158,17 @@ class Sender:
         except TimeoutError:
             return
 
-    async def next_turn(self) -> None:
-        """Return after the sender's next turn: for whoever waits for something it brings about."""
+    async def next_turn(self, deadline_ms: int | None = None) -> bool:
+        """Return after the sender's next turn, for whoever waits for something it brings about; False if there is no time."""
         turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.append(turned)
-        await turned
+        wait_ms = None if deadline_ms is None else deadline_ms - self.runtime.clock.monotonic_ms()
+        try:
+            async with asyncio.timeout(None if wait_ms is None else max(wait_ms, 0) / 1000):
+                await turned
+        except TimeoutError:
+            return False
+        return True
 
     def _tell_turn(self) -> None:
         turns, self._turns = self._turns, []
@@ -172,6 +180,8 @@ class Sender:
         """Do what can be done now; when something is due next."""
         now_ms = self.runtime.clock.monotonic_ms()
         dues = [self._expire(now_ms)]
+        if self.before_turn is not None:
+            self.before_turn()
         if self.delivery is not None and self.problem is None:
             dues.append(self._dispatch(now_ms))
             self._identify_if_needed()

@@ -8,17 +8,20 @@ Rules.  * Any number of threads may send with one producer.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import getpid
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from semel.client.cluster import PartitionView
 from semel.client.config_keys import Given
 from semel.client.producer.future import Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Timestamp
-from semel.client.producer.producer import CLOSED, AsyncProducer
+from semel.client.producer.prepared import PreparedTxnState
+from semel.client.producer.producer import CLOSED, AsyncProducer, Offsets
 from semel.client.settings import ProducerConfig
 from semel.client.sync.shell import Shell
+from semel.exceptions import ApiException, KafkaException
 
 
 class Producer(Shell):
@@ -67,8 +70,13 @@ class Producer(Shell):
         """
         if getpid() != self._pid:
             self._check()
-        taken = self._offer(topic, value, key, partition, timestamp, headers, callback)
-        return taken if type(taken) is SendFuture else self._take(taken)  # type: ignore[arg-type]  # the other of the two
+        try:
+            taken = self._offer(topic, value, key, partition, timestamp, headers, callback)
+            return taken if type(taken) is SendFuture else self._take(taken)  # type: ignore[arg-type]  # the other of the two
+        except ApiException as error:
+            if self._core.transactions is not None:
+                self._thread.call_soon(self._core.refuse, error)
+            raise
 
     def _take(self, held: Held) -> SendFuture:
         deadline_ms = self._now_ms() + self._max_block_ms
@@ -97,6 +105,66 @@ class Producer(Shell):
         """The partitions of a topic, as the cluster describes them."""
         return self._run(self._core.partitions_for(topic))
 
+    # Transactions
+
+    def init_transactions(self, keep_prepared_txn: bool = False) -> None:
+        """Take over the `transactional.id`: whoever had it is fenced, and what it left open is aborted.
+
+        Once, before the first transaction. With two-phase commit, `keep_prepared_txn` keeps a transaction that was left
+        open instead: end it with `complete_transaction`, or commit or abort it.
+        """
+        self._run(self._core.init_transactions(keep_prepared_txn))
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Nothing is sent for it."""
+        self._run(self._core.begin_transaction())
+
+    def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: Any) -> None:
+        """Commit a group's offsets with the transaction: of the next record to read, that is the last one's plus one.
+
+        `group_metadata` is what `consumer.group_metadata()` gives: a member the group has replaced is refused then. A plain
+        group id is accepted, and nobody is refused for it.
+        """
+        self._run(self._core.send_offsets_to_transaction(offsets, group_metadata))
+
+    def commit_transaction(self) -> None:
+        """Store what was sent, and commit: all of it is seen, by those who read what is committed, or nothing."""
+        self._run(self._core.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent, and have the rest ignored by those who read what is committed."""
+        self._run(self._core.abort_transaction())
+
+    def prepare_transaction(self) -> PreparedTxnState:
+        """Two-phase commit: store what was sent and leave the transaction open, whatever happens to this producer.
+
+        Keep what it returns with whatever else is to be decided together, and call `complete_transaction` with it.
+        """
+        return self._run(self._core.prepare_transaction())
+
+    def complete_transaction(self, prepared_txn_state: PreparedTxnState | str) -> None:
+        """Commit the prepared transaction if it is this one, and abort it if it is another."""
+        self._run(self._core.complete_transaction(prepared_txn_state))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction around a block: committed at its end, aborted if an exception leaves it."""
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException as error:
+            if not getattr(error, "fatal", False):
+                self._abort_after(error)
+            raise
+
+    def _abort_after(self, error: BaseException) -> None:
+        """Abort without hiding why."""
+        try:
+            self.abort_transaction()
+        except KafkaException as second:
+            error.add_note(f"and the transaction could not be aborted: {second}")
+
     # Life
 
     def close(self, timeout: float | None = None) -> None:
@@ -106,4 +174,12 @@ class Producer(Shell):
     def __repr__(self) -> str:
         return f"<semel.Producer {self.config['client.id']} of {','.join(self.config['bootstrap.servers'])}>"
 
-    partitionsFor = partitions_for  # noqa: N815 - Java's name.
+    # Java's names.
+    partitionsFor = partitions_for  # noqa: N815
+    initTransactions = init_transactions  # noqa: N815
+    beginTransaction = begin_transaction  # noqa: N815
+    sendOffsetsToTransaction = send_offsets_to_transaction  # noqa: N815
+    commitTransaction = commit_transaction  # noqa: N815
+    abortTransaction = abort_transaction  # noqa: N815
+    prepareTransaction = prepare_transaction  # noqa: N815
+    completeTransaction = complete_transaction  # noqa: N815

@@ -1,0 +1,34 @@
+"""The name of a prepared transaction: what an application keeps with whatever else is decided together.
+
+Role.   `PreparedTxnState` is what `prepare_transaction` gives and `complete_transaction` takes, after a restart too.
+"""
+
+from typing import NamedTuple
+
+from semel.exceptions import IllegalArgumentException
+from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+class PreparedTxnState(NamedTuple):
+    """Which transaction was prepared. Its text, `producerId:epoch`, is what Java's class writes and reads."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+    @classmethod
+    def of(cls, given: "PreparedTxnState | str") -> "PreparedTxnState":
+        """A state, or its text."""
+        if isinstance(given, PreparedTxnState):
+            return given
+        if not given:
+            return cls()
+        producer_id, colon, epoch = given.partition(":")
+        if not colon or not producer_id.isdecimal() or not epoch.isdecimal():
+            raise IllegalArgumentException(f"Invalid serialized transaction state format: {given}")
+        return cls(int(producer_id), int(epoch))
+
+    def has_transaction(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.epoch}" if self.has_transaction() else ""
