@@ -7,11 +7,15 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from semel.client.consumer.consumer import AsyncConsumer as Consumer
     from semel.client.producer.producer import AsyncProducer as Producer
 
-__all__ = ["Producer"]
+__all__ = ["Consumer", "Producer"]
 
-_HOMES: Final = {"Producer": ("semel.client.producer.producer", "AsyncProducer")}
+_HOMES: Final = {
+    "Consumer": ("semel.client.consumer.consumer", "AsyncConsumer"),
+    "Producer": ("semel.client.producer.producer", "AsyncProducer"),
+}
 
 
 def __getattr__(name: str) -> object:
