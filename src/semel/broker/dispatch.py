@@ -109,6 +109,7 @@ class Dispatch:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._routes: dict[tuple[int, int], _Route] = {}
+        self._read_header = framing.RequestHeaders().read
         self._requests = broker.metrics.requests
         self._shortcut = ProduceShortcut(broker.partitions, broker.metrics)
         two_phase_commit = broker.transactions.settings.two_phase_commit
@@ -117,7 +118,7 @@ class Dispatch:
         )
 
     def __call__(self, frame: bytearray, connection: InboundConnection) -> Reply | Awaitable[Reply]:
-        (key, version, correlation_id, client_id), position = framing.read_request_header(frame)
+        key, version, correlation_id, client_id, position = self._read_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
             return self._unserved(BY_KEY[ApiKey(key)], version, correlation_id)

@@ -3,7 +3,9 @@
 Method: streams cut at random, compared with the list of frames that went in; lengths that lie; headers of every kind.
 """
 
+import struct
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from semel.core.wire.framing import (
     FrameReader,
     ReceiveBuffer,
     RequestHeader,
+    RequestHeaders,
     read_request_header,
     read_response_header,
     request_frame,
@@ -26,7 +29,7 @@ from semel.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersion
 from semel.core.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from semel.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from semel.core.wire.registry import ApiKey
-from semel.errors import FrameTooLargeError, UnsupportedVersionError, WireError
+from semel.errors import FrameTooLargeError, SemelError, UnsupportedVersionError, WireError
 
 SIZES = st.one_of(
     st.integers(0, 40),
@@ -208,6 +211,50 @@ def test_an_api_versions_request_from_the_future_has_a_readable_header() -> None
     """Else it could not be answered with error 35 (PROTOCOL trap 30)."""
     frame = b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x01c\x00" + b"whatever the future brings"
     assert read_request_header(frame) == (RequestHeader(18, 99, 7, "c"), 12)
+
+
+def _read(frame: bytearray) -> tuple[object, ...]:
+    header, position = read_request_header(frame)
+    return (*header, position)
+
+
+def _outcome(read: Callable[[bytearray], tuple[object, ...]], frame: bytearray) -> tuple[object, ...]:
+    try:
+        return read(frame)
+    except SemelError as error:
+        return type(error), str(error)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 12, 18, 999]),
+            st.integers(-1, 13),
+            st.integers(-3, 6),
+            st.sampled_from(
+                [
+                    b"",
+                    b"\x00",
+                    b"a\x00",
+                    b"ab\x00",
+                    b"ab\x00c",
+                    b"abc\x00\x00",
+                    b"\xff\x00b",
+                    b"a\x01\x05\x00x",
+                ]
+            ),
+        ),
+        max_size=30,
+    )
+)
+def test_headers_that_were_looked_up_are_those_that_were_read(
+    starts: list[tuple[int, int, int, bytes]],
+) -> None:
+    """Also for lengths that lie, frames that end early, and headers that are none."""
+    headers = RequestHeaders()
+    for number, (key, version, size, rest) in enumerate(starts):
+        frame = bytearray(struct.pack(">hhih", key, version, number, size) + rest)
+        assert _outcome(headers.read, frame) == _outcome(_read, frame)
 
 
 @pytest.mark.parametrize(("version", "start"), [(3, "0000000a00000007"), (4, "0000000c0000000700")])

@@ -27,6 +27,7 @@ TRUSTED_FRAME_BYTES: Final = 1 << 20
 RECEIVE_BUFFER_BYTES: Final = 64 << 10  # A few requests of a producer's usual 16 KiB.
 _LENGTH: Final = Packing(">i")
 _REQUEST_START: Final = Packing(">hhih")  # API key, version, correlation id, length of the client id.
+_HEADERS_KNOWN_MAX: Final = 1024
 _FRAMED_REQUEST_START: Final = Packing(">ihhih")
 _FRAMED_RESPONSE: Final = Packing(">ii")
 _FRAMED_RESPONSE_FLEXIBLE: Final = Packing(">iix")
@@ -66,6 +67,30 @@ def _read_request_header(frame: BytesLike, *, flexible: bool) -> tuple[RequestHe
     if flexible:
         read_tag_section(reader)
     return RequestHeader(api_key, api_version, correlation_id, client_id), reader.position
+
+
+class RequestHeaders:
+    """Reads request headers, most of them by looking them up: what a client repeats differs in the correlation id alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int, bytes], tuple[str | None, int]] = {}
+
+    def read(self, frame: bytearray) -> tuple[int, int, int, str | None, int]:
+        """API key, version, correlation id, client id, and where the request begins; as `read_request_header`."""
+        if len(frame) < _REQUEST_START.size:
+            read_request_header(frame)  # Raises.
+        api_key, version, correlation_id, size = _REQUEST_START.unpack_from(frame, 0)
+        # With the byte behind the client id: in a flexible header it says that there are no tags.
+        rest = bytes(frame[_REQUEST_START.size : _REQUEST_START.size + size + 1])
+        known = self._known.get((api_key, version, size, rest))
+        if known is not None:
+            return api_key, version, correlation_id, *known
+        header, position = read_request_header(frame)
+        if size >= 0 and len(rest) == size + 1 and position <= _REQUEST_START.size + size + 1:
+            if len(self._known) >= _HEADERS_KNOWN_MAX:
+                self._known.clear()
+            self._known[api_key, version, size, rest] = header.client_id, position
+        return api_key, version, correlation_id, header.client_id, position
 
 
 def read_response_header(frame: BytesLike, header_version: int) -> tuple[int, int]:
