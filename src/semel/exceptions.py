@@ -29,6 +29,7 @@ from semel.errors import (
     UnsupportedVersionError,
     WireError,
 )
+from semel.types import UNKNOWN_OFFSET, TopicPartition
 
 
 class KafkaException(SemelError):
@@ -143,6 +144,9 @@ class SerializationException(KafkaException):
 
 class RecordDeserializationException(SerializationException):
     """A record that cannot be read: `seek` past it to go on."""
+
+    topic_partition: TopicPartition | None = None
+    offset: int = UNKNOWN_OFFSET
 
 
 class TransactionAbortedException(ApiException):

@@ -393,12 +393,12 @@ class Engine:
                 attempt, timeout_ms=limit_ms, may_repeat=lambda error: as_exception(error).retriable
             )
 
-        return await self.until_woken(self._in_time(tried(), limit_ms))
+        return await self.until_woken(self._in_time(tried, limit_ms))
 
-    async def _in_time(self, work: Coroutine[Any, Any, T], timeout_ms: int) -> T:
+    async def _in_time(self, work: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await work
+                return await work()
         except TimeoutError:
             raise TimeoutException(f"no answer within {timeout_ms} ms") from None
         except (DisconnectedError, RefusedError) as error:

@@ -241,8 +241,8 @@ def _deserialized(
             f"the {what} of {piece.where} at offset {offset} cannot be deserialized: {error}; "
             f"seek to {offset + 1} to go on behind it"
         )
-        unreadable.topic_partition = piece.where  # type: ignore[attr-defined]  # Java's topicPartition() and offset().
-        unreadable.offset = offset  # type: ignore[attr-defined]  # as above
+        unreadable.topic_partition = piece.where
+        unreadable.offset = offset
         unreadable.__cause__ = error
         raise _StoppedError(index, unreadable) from error
     return found

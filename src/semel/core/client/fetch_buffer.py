@@ -11,14 +11,11 @@ Rules.  * A partition is fetched ahead until `max.partition.fetch.bytes` of it a
 """
 
 from collections.abc import Iterable
-from typing import Final
 
-from semel.core.client.fetched import Chunk, Decoding, Piece, end_of
+from semel.core.client.fetched import DAMAGE, Chunk, Decoding, Piece, end_of
 from semel.core.client.subscription import PartitionState, Subscription
-from semel.errors import CorruptBatchError, UnsupportedCompressionError
+from semel.errors import CorruptBatchError
 from semel.types import BytesLike, TopicPartition
-
-_DAMAGE: Final = (CorruptBatchError, UnsupportedCompressionError)
 
 
 class DamagedRecordsError(Exception):
@@ -143,7 +140,7 @@ class FetchBuffer:
         position = state.position or 0
         try:
             piece = chunk.take(count_max, decoding)
-        except _DAMAGE as damage:
+        except DAMAGE as damage:
             raise DamagedRecordsError(chunk.where, position, damage) from damage
         if piece is None:
             if chunk.is_unreadable:

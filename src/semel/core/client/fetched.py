@@ -20,6 +20,7 @@ from semel.core.records import batch
 from semel.core.records.batch import BatchHeader, TimestampType
 from semel.core.records.build import Record, iter_records
 from semel.core.records.visibility import CommittedOnly
+from semel.errors import CorruptBatchError, UnsupportedCompressionError
 from semel.types import NO_PARTITION_LEADER_EPOCH, BytesLike, TopicPartition
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 DECODE_BYTES_MAX: Final = 32 * 1024 * 1024
 PLAIN_BYTES_MAX: Final = 64 * 1024
 """Chunks up to this size do not wait for kernels that are not loaded."""
+DAMAGE: Final = (CorruptBatchError, UnsupportedCompressionError)
+"""What bytes that cannot be read raise."""
 _PLACE: Final = Struct(">qi")
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_POSITION: Final = 23
@@ -212,7 +215,7 @@ class Chunk:
     def _decode(self, decoding: Decoding) -> Piece | None:
         if decoding is not Decoding.KERNELS:
             return self._decode_plain()
-        from semel.core.records.arrow import decode_batches
+        from semel.core.records.arrow import Decoded, decode_batches
 
         spans: list[Span] = []
         aborted = self._aborted
@@ -221,14 +224,23 @@ class Chunk:
             spans.append(_span(header))
             return aborted is None or aborted(buffer, position, header)
 
-        decoded = decode_batches(
-            self._data,
-            position=self._position,
-            fetch_offset=self._offset,
-            visible=visible,
-            check_crcs=self._check_crcs,
-            size_max=DECODE_BYTES_MAX,
-        )
+        def decode(end: int | None) -> Decoded:
+            spans.clear()
+            return decode_batches(
+                self._data,
+                position=self._position,
+                end=end,
+                fetch_offset=self._offset,
+                visible=visible,
+                check_crcs=self._check_crcs,
+                size_max=DECODE_BYTES_MAX,
+            )
+
+        try:
+            decoded = decode(None)
+        except DAMAGE:
+            _, first = next(batch.headers(self._data, self._position))
+            decoded = decode(self._position + first.size_bytes)  # Raises if it is this one that is damaged.
         if decoded.position == self._position:
             return None
         self._position, self._offset = decoded.position, decoded.next_offset
@@ -238,19 +250,27 @@ class Chunk:
         records: list[Record] = []
         spans: list[Span] = []
         start = self._position
-        for position, header in batch.headers(self._data, start):
-            if self._check_crcs:
-                batch.check_crc(self._data, position, header)
-            shown = self._aborted is None or self._aborted(self._data, position, header)
-            if shown and not header.is_control:
-                found = iter_records(self._data, position, header)
-                records += [one for one in found if one.offset >= self._offset]
-            spans.append(_span(header))
-            self._position = position + header.size_bytes
-            self._offset = max(self._offset, header.next_offset)
+        try:
+            for position, header in batch.headers(self._data, start):
+                records += self._visible(position, header)
+                spans.append(_span(header))
+                self._position = position + header.size_bytes
+                self._offset = max(self._offset, header.next_offset)
+        except DAMAGE:
+            if self._position == start:
+                raise
         if self._position == start:
             return None
         return Piece(self.where, _merged(spans), self._offset, records=records)
+
+    def _visible(self, position: int, header: BatchHeader) -> list[Record]:
+        if self._check_crcs:
+            batch.check_crc(self._data, position, header)
+        shown = self._aborted is None or self._aborted(self._data, position, header)
+        if header.is_control or not shown:
+            return []
+        found = iter_records(self._data, position, header)
+        return [one for one in found if one.offset >= self._offset]
 
 
 def end_of(data: BytesLike) -> int | None:
