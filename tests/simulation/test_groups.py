@@ -6,17 +6,10 @@ seed fails again, alone: `semel.verify.scenarios.groups.run(seed)`. Then the coo
 at a time, and the judgement must notice within a few seeds.
 """
 
-import os
-import random
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import group_story
 from semel.broker.coordinators.host import CoordinatorHost
 from semel.broker.coordinators.loading import Loading
 from semel.core.coordination.outcome import LogRow, Origin
@@ -32,7 +25,7 @@ from semel.core.wire.messages.group_rows import GroupMetadataKey, OffsetCommitKe
 from semel.core.wire.messages.sync_group import SyncGroupRequest
 from semel.errors import ErrorCode
 from semel.verify.scenarios import groups
-from semel.verify.scenarios.log_crash import PromiseBroken
+from story_kit import Break, must_be_noticed, must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 8
 _FIXED = 32
@@ -42,41 +35,18 @@ _SEEDS_TO_FIND_IT = 40
 
 @pytest.mark.parametrize("first", range(0, _FIXED, _CHUNK))
 def test_fixed_seeds(first: int) -> None:
-    for seed in range(first, first + _CHUNK):
-        groups.run(seed)
+    run_seeds(groups.run, first, _CHUNK)
 
 
-@pytest.mark.parametrize("chunk", range(_RANDOM // _CHUNK))
-def test_random_seeds(chunk: int) -> None:
-    first = random.SystemRandom().randrange(10**6, 10**9)
-    print(f"seeds {first} to {first + _CHUNK - 1}")
-    for seed in range(first, first + _CHUNK):
-        groups.run(seed)
-
-
-@pytest.mark.parametrize("seed", [798603559, 1000583, 1000929, 1001240])
-def test_a_mixed_group_that_was_empty_begins_its_generations_anew(seed: int) -> None:
-    """As in Kafka; the judgement once took the earlier generation of that number for the same one."""
-    groups.run(seed)
+def test_random_seeds() -> None:
+    run_random_seeds(groups.run, _RANDOM)
 
 
 def test_a_run_is_reproduced_to_the_byte_by_its_seed() -> None:
-    """Twice, in processes whose sets and dictionaries of strings are ordered differently."""
-    program = Path(group_story.__file__)
-    printed = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, str(program), "5"], env=environment, capture_output=True, text=True, check=True
-        )
-        printed.add(done.stdout)
-    assert len(printed) == 1
-    assert len(printed.pop().split()) == 2
+    must_be_reproduced("groups", 5)
 
 
 # Broken on purpose
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def _takes_commits_of_earlier_generations(patch: pytest.MonkeyPatch) -> None:
@@ -193,13 +163,4 @@ def test_a_broken_coordinator_is_found(
     break_it: Break, noticed: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_it(monkeypatch)
-    other_findings = []
-    for seed in range(first, first + _SEEDS_TO_FIND_IT):
-        try:
-            groups.run(seed)
-        except PromiseBroken as broken:
-            if noticed in str(broken).partition("\n      ")[0] and f"seed {seed}" in str(broken):
-                print(f"found by seed {seed}")
-                return
-            other_findings.append(str(broken).splitlines()[0])
-    pytest.fail(f"{_SEEDS_TO_FIND_IT} seeds, and nothing says {noticed!r}, only {other_findings}")
+    must_be_noticed(groups.run, noticed, range(first, first + _SEEDS_TO_FIND_IT))

@@ -28,20 +28,16 @@ from semel.verify.actors.client import Client
 from semel.verify.actors.group_consumer import GroupConsumer
 from semel.verify.actors.group_reading import Manners, Versions, commit_request, committed_offsets
 from semel.verify.actors.producer import Habits, Producer
-from semel.verify.disturbances import KINDS, Disturbance, Reach, RestartActor, plan, play
-from semel.verify.history import Committed, CommittedSeen, Committing, Ending
+from semel.verify.disturbances import KINDS, Disturbance, RestartActor, plan
+from semel.verify.history import Committed, CommittedSeen, Committing
 from semel.verify.invariants import Broken
-from semel.verify.scenarios.log_crash import PromiseBroken
-from semel.verify.world import Actor, World, watched
+from semel.verify.scenarios.broker_story import LAST_ENDINGS, TOPICS_SECONDS_MAX, BrokerStory
+from semel.verify.world import World
 
 GROUP: Final = "readers"
 SETTLE_SECONDS: Final = 120.0
 """How long after the last disturbance everything must be settled."""
-_TOPICS_SECONDS_MAX: Final = 60.0
 _AUDIT_SECONDS_MAX: Final = 60.0
-_BROKEN_SHOWN_MAX: Final = 5
-_AFTERMATH_SECONDS: Final = 0.5
-_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
 _BROKER_KINDS: Final = (
     "end",
     "end inside",
@@ -174,13 +170,14 @@ class Auditor:
         return None if self._is_done else "an answer to what is committed"
 
 
-class Story:
+class Story(BrokerStory):
     """One run."""
 
+    name = "groups"
+
     def __init__(self, seed: int, *, traced: bool = False) -> None:
-        self.seed = seed
-        self.dice = seeded_dice(seed, "groups")
-        self.world = World(seed, _broker_settings(self.dice), traced=traced)
+        dice = seeded_dice(seed, self.name)
+        super().__init__(seed, dice, World(seed, _broker_settings(dice), traced=traced))
         self.topics = [_topic(self.dice, f"topic{index}") for index in range(self.dice.randint(1, 2))]
         self.partitions = sorted(
             TopicPartition(topic.name, index) for topic in self.topics for index in range(topic.partitions)
@@ -189,15 +186,8 @@ class Story:
         self.seconds = self.dice.uniform(5.0, 15.0)
         self.members = _members(self.dice, self.world, [topic.name for topic in self.topics])
 
-    def run(self) -> None:
-        """Play and judge; raises `PromiseBroken`."""
-        try:
-            with watched(self.world):
-                self.world.simulation.run(self._main())
-        except Exception as error:
-            failed = Broken(f"the run failed: {type(error).__name__}: {error}")
-            raise self._broken([failed]) from error
-        broken = [
+    def _judge(self) -> list[Broken]:
+        return [
             *invariants.judge(self.world.history),
             *group_invariants.judge(
                 self.world.history,
@@ -205,56 +195,30 @@ class Story:
                 [member.name for member in self.members if not member.manners.assignors],
             ),
         ]
-        if broken:
-            raise self._broken(broken)
 
-    def digest(self) -> str:
-        """Of everything that ran and was noted, if the story is traced."""
-        return self.world.simulation.loop.trace_digest()
-
-    async def _main(self) -> None:
-        world, broker = self.world, self.world.broker
-        keeper = asyncio.create_task(broker.keep(), name="keeper of the broker")
-        await broker.until_serving()
-        world.add(self.admin)
-        world.start(self.admin)
-        await world.settle([self.admin], _TOPICS_SECONDS_MAX)
-        await world.settle([Founder(world, self.partitions)], _TOPICS_SECONDS_MAX)
+    async def _play(self) -> None:
+        world = self.world
+        await world.settle([Founder(world, self.partitions)], TOPICS_SECONDS_MAX)
         producers = self._producers()
-        actors: list[Actor] = [*producers, *self.members]
-        for actor in actors:
-            world.add(actor)
-            world.start(actor)
+        self._start([*producers, *self.members])
         kinds = {kind: KINDS[kind] for kind in _BROKER_KINDS}
         disturbances = plan(
             self.dice, self._reach(), count=self.dice.randint(0, 7), seconds=self.seconds, kinds=kinds
         )
-        disturbances = sorted([*disturbances, *self._member_troubles()], key=lambda one: one[0])
-        await play(world, disturbances, self.seconds)
-        world.make_calm()
-        broker.end(self.dice.choice(("kill", "clean stop")), 0.1)  # Logs that went offline are loaded again.
-        await broker.until_serving()
+        await self._disturb(sorted([*disturbances, *self._member_troubles()], key=lambda one: one[0]))
         await world.settle(producers, SETTLE_SECONDS)
         await world.settle([*self.members, Whole(self.members, self.partitions)], SETTLE_SECONDS)
-        broker.end(self.dice.choice(_ENDINGS), 0.1)
-        await broker.until_serving()
+        await self._end_broker(LAST_ENDINGS)
         await world.settle([Auditor(world, self.partitions)], _AUDIT_SECONDS_MAX)
-        broker.read_logs()
-        for place, (state, _batches) in list(world.history.logs.items()):
-            if state.topic == OFFSETS_TOPIC:
-                del world.history.logs[place]  # Its rows are the coordinator's, no producer gave them.
-        world.is_over = True
-        keeper.cancel()
+        world.broker.read_logs(
+            without={OFFSETS_TOPIC}
+        )  # Its rows are the coordinator's, no producer gave them.
 
     def _producers(self) -> list[Producer]:
         return [
             Producer(self.world, f"producer{index}", _habits(self.dice, self.seconds), self.partitions)
             for index in range(self.dice.randint(1, 2))
         ]
-
-    def _reach(self) -> Reach:
-        clients = [name for name in self.world.actors if name != Admin.name]
-        return Reach(clients=clients, mortal=clients, admin=self.admin, topics=self.topics)
 
     def _member_troubles(self) -> list[tuple[float, Disturbance]]:
         """Members freeze, leave and die, whatever else happens."""
@@ -269,13 +233,6 @@ class Story:
             ]
             troubles.append((dice.uniform(0.0, self.seconds), dice.choice(choices)))
         return troubles
-
-    def _broken(self, broken: list[Broken]) -> PromiseBroken:
-        """With the first one's part of the history."""
-        shown = "\n".join(one.why for one in broken[:_BROKEN_SHOWN_MAX])
-        more = f"\nand {len(broken) - _BROKEN_SHOWN_MAX} more" if len(broken) > _BROKEN_SHOWN_MAX else ""
-        story = self.world.history.story(broken[0].topic, until=broken[0].at + _AFTERMATH_SECONDS)
-        return PromiseBroken(f"groups seed {self.seed}: {shown}{more}\n{story}")
 
 
 def _broker_settings(dice: random.Random) -> dict[str, str | int | bool]:

@@ -33,7 +33,6 @@ from semel.log.txn_index import TxnIndex
 from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.memory_files import MemoryDisk
 from semel.types import TopicPartition
-from semel.verify.promise import PromiseBroken as PromiseBroken  # noqa: PLC0414 - groups imports it from here
 from semel.verify.scenarios.disk_story import DiskStory
 
 _DIRECTORY: Final = "/data/orders-0"
