@@ -9,6 +9,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -75,13 +76,13 @@ def postgresql() -> Iterator[str]:
             _wait_for(lambda: _is_ready(home / "data"), server, home / "log")
             yield f"postgresql+psycopg://semel@/postgres?host={home}"
         finally:
-            server.send_signal(2)  # SIGINT: fast shutdown, without waiting for clients.
+            server.send_signal(signal.SIGQUIT)  # An immediate shutdown: its data goes as well.
             server.wait(_START_SECONDS)
 
 
 def _copy_of(programs: Path, target: Path) -> Path:
-    """A wheel's programs, with their libraries in the same place beside them; the machine's own stay where they are."""
-    if "site-packages" not in programs.parts:
+    """A wheel's programs, with their libraries in the same place beside them. What everybody can reach stays where it is."""
+    if all(place.stat().st_mode & 0o001 for place in (programs, *programs.parents)):
         return programs
     package = programs.parent.parent
     for part in (programs.parent, package.with_name(f"{package.name}.libs")):

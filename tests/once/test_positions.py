@@ -134,7 +134,9 @@ def test_a_position_that_moved_back_is_noticed_too(topics: TopicsDouble, databas
         pass
 
 
-def test_a_commit_whose_outcome_is_unknown_is_looked_up(topics: TopicsDouble, database: sa.Engine) -> None:
+def test_a_commit_whose_outcome_is_unknown_is_looked_up(
+    topics: TopicsDouble, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection dies after the commit was made, before its answer came: the database is asked, not the memory."""
     sink, consumer = exactly_once_sink(database, name="billing"), ConsumerDouble(topics, records_max=4)
     sink.subscribe(consumer, ["orders"])
@@ -146,12 +148,10 @@ def test_a_commit_whose_outcome_is_unknown_is_looked_up(topics: TopicsDouble, da
 
     batch = sink.poll(consumer)
     assert batch is not None
-    database.dialect.do_commit = commit_and_lose_the_answer  # type: ignore[method-assign] # the fault
-    try:
+    with monkeypatch.context() as fault:
+        fault.setattr(database.dialect, "do_commit", commit_and_lose_the_answer)
         with pytest.raises(ConnectionError), batch as db:
             store(db, batch.records)
-    finally:
-        database.dialect.do_commit = real  # type: ignore[method-assign] # back
     run(sink, consumer, 4)
     assert stored(database) == everything(topics)
 
