@@ -27,6 +27,7 @@ from semel.verify.scenarios import (
     groups,
     log_crash,
     produce,
+    rare_transactions,
     transactions,
 )
 
@@ -36,6 +37,7 @@ SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "groups": groups.run,
     "log_crash": log_crash.run,
     "produce": produce.run,
+    "rare_transactions": rare_transactions.run,
     "transactions": transactions.run,
 }
 _SEEDS_DEFAULT: Final = 100_000

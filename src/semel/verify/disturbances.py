@@ -201,14 +201,15 @@ class RestartActor:
 
 @dataclass(frozen=True, slots=True)
 class MakeTopicAgain:
-    """A topic is deleted, and another made under its name."""
+    """A topic is deleted, and another made under its name, at once or after a while."""
 
     admin: Admin
     topic: TopicPlan
+    absent_seconds: float = 0.0
 
     async def happen(self, world: World) -> None:
         del world
-        self.admin.make_again(self.topic)
+        self.admin.make_again(self.topic, absent_seconds=self.absent_seconds)
 
 
 @dataclass(frozen=True, slots=True)

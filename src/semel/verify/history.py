@@ -214,6 +214,8 @@ class Deciding:
     batches: tuple[int, ...]
     offsets: Mapping[TopicPartition, int]
     """What it consumed."""
+    is_final: bool = False
+    """Decided by another system, after everything was stored (two-phase commit): it must come about, whoever ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +401,7 @@ def _line_of_transaction(event: Introduced | Deciding | Decided) -> str:
                 f"{event.producer_epoch}, asked at {event.since:.4f}"
             )
         case Deciding():
-            what = "commits" if event.commit else "aborts"
+            what = "will commit" if event.is_final else "commits" if event.commit else "aborts"
             return (
                 f"{event.at:10.4f}  {event.producer} {what} transaction {event.transaction}: batches "
                 f"{event.batches}, {_offsets(event.offsets)}"

@@ -4,13 +4,15 @@ Role.   `judge` gives every broken promise as a sentence. It trusts nothing but 
         committed follows from batches and markers, by the rule every Kafka client has.
 Rules.  What is promised:
         * All or nothing: of a transaction either every record is committed, once, on every partition, or none is. One whose
-          producer was told that it is committed, is. One that was never asked to be, is not.
+          producer was told that it is committed, is. One that was never asked to be, is not. One that another system has
+          decided to commit is committed in the end, whoever was there to do it. A topic that is deleted takes its records
+          along; what it holds when it was made again is all or nothing with the rest.
         * Read: whoever reads what is committed gets exactly the committed records, each at its offset, in the end all of
           them; nobody reads what the log does not hold.
         * In order: what one instance gave for a partition lies there in that order.
         * Fenced: once a successor has its identity, nothing of an earlier one is appended under the transactional id.
         * Identities are given once, and an epoch never goes back, to clients and in `__transaction_state` alike; its rows
-          make only legal moves.
+          make only legal moves. A producer id is left for the next one when its epochs are used up, and only then.
         * Nothing hangs: in the end nothing is open.
         * Every input has one output, and the group's offsets say exactly how far that is.
 """
@@ -21,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from semel.core.transactions.states import MOVES
-from semel.core.transactions.transaction import Transaction
+from semel.core.transactions.transaction import EPOCH_LAST, Transaction
 from semel.types import TopicPartition
 from semel.verify.history import (
     Decided,
@@ -32,6 +34,7 @@ from semel.verify.history import (
     Place,
     Read,
     StoredBatch,
+    Unsure,
 )
 from semel.verify.invariants import Broken
 
@@ -58,6 +61,8 @@ class Aftermath:
     """Every row of `__transaction_state`, in order."""
     readers: Mapping[str, bool] = field(default_factory=dict)
     """Whether each reader reads only what is committed."""
+    mortal_topics: frozenset[str] = frozenset()
+    """Topics that may have been deleted and made again; they are read by id."""
 
 
 def judge(history: History, final: Aftermath) -> list[Broken]:
@@ -72,7 +77,7 @@ def judge(history: History, final: Aftermath) -> list[Broken]:
         by_value.setdefault(value, []).append(one)
     return [
         *_open(stored),
-        *_all_or_nothing(history, by_value),
+        *_all_or_nothing(history, by_value, _gone(history, final, by_value)),
         *_read(history, final, stored),
         *_in_order(history),
         *_fenced(history),
@@ -112,7 +117,21 @@ def _open(stored: list[tuple[bytes, Stored]]) -> Iterator[Broken]:
 # All or nothing
 
 
-def _all_or_nothing(history: History, by_value: Mapping[bytes, list[Stored]]) -> Iterator[Broken]:
+def _gone(history: History, final: Aftermath, by_value: Mapping[bytes, list[Stored]]) -> set[bytes]:
+    """Values that are nowhere, for their topic may have been deleted after they were given."""
+    made = {one.topic: one.until for one in history.of(Unsure) if one.topic in final.mortal_topics}
+    return {
+        value
+        for one in history.of(Given)
+        if one.at < made.get(one.topic, -1.0)
+        for value in one.values
+        if value not in by_value
+    }
+
+
+def _all_or_nothing(
+    history: History, by_value: Mapping[bytes, list[Stored]], gone: set[bytes]
+) -> Iterator[Broken]:
     given = {(one.producer, one.batch): one for one in history.of(Given)}
     fates = {(one.producer, one.transaction): one.fate for one in history.of(Decided)}
     asked: set[tuple[str, int]] = set()
@@ -122,7 +141,12 @@ def _all_or_nothing(history: History, by_value: Mapping[bytes, list[Stored]]) ->
         asked.update((decision.producer, batch) for batch in decision.batches)
         fate = fates.get((decision.producer, decision.transaction), "unknown")
         batches = [given[decision.producer, batch] for batch in decision.batches]
-        counts = {value: _committed(by_value.get(value, [])) for one in batches for value in one.values}
+        counts = {
+            value: _committed(by_value.get(value, []))
+            for one in batches
+            for value in one.values
+            if value not in gone
+        }
         name = f"transaction {decision.transaction} of {decision.producer} ({fate})"
         topic = batches[0].topic if batches else None
         twice = [value for value, count in counts.items() if count > 1]
@@ -136,6 +160,8 @@ def _all_or_nothing(history: History, by_value: Mapping[bytes, list[Stored]]) ->
             )
         elif fate == "committed" and missing:
             yield Broken(f"{name}: {missing[0].decode()} is lost", topic)
+        elif decision.is_final and missing:
+            yield Broken(f"{name} was decided for good: {missing[0].decode()} is not committed", topic)
         elif fate == "aborted" and there:
             yield Broken(f"{name}: {there[0].decode()} is committed all the same", topic)
     for key, batch in given.items():
@@ -157,6 +183,11 @@ def _read(history: History, final: Aftermath, stored: list[tuple[bytes, Stored]]
     held = {(one.topic, one.place.partition, one.offset): (value, one) for value, one in stored}
     latest: dict[tuple[str, str, int], tuple[int, set[int]]] = {}
     for read in history.of(Read):
+        if (
+            read.topic in final.mortal_topics
+            and Place(read.topic_id or b"", read.partition) not in history.logs
+        ):
+            continue  # What it read was deleted with its topic.
         committed = final.readers[read.reader]
         turn, seen = latest.get((read.reader, read.topic, read.partition), (-1, set()))
         if turn != read.turn:
@@ -241,6 +272,8 @@ def _identities(history: History) -> Iterator[Broken]:
     latest: dict[str, list[Introduced]] = {}
     for one in history.of(Introduced):
         identity = (one.producer_id, one.producer_epoch)
+        if one.producer_epoch > EPOCH_LAST:
+            yield Broken(f"{one.producer} is given epoch {one.producer_epoch}, kept for markers", at=one.at)
         other = given.setdefault(identity, one.producer)
         if other != one.producer:
             yield Broken(
@@ -267,10 +300,26 @@ def _rows(rows: Sequence[Transaction]) -> Iterator[Broken]:
                 yield Broken(
                     f"{row.transactional_id}: its epoch went from {before.producer_epoch} to {row.producer_epoch}"
                 )
+            yield from _rotated(before, row)
         last[row.transactional_id] = row
     for row in last.values():
         if not row.state.may_expire:
             yield Broken(f"{row.transactional_id} is {row.state.label} in the end")
+
+
+def _rotated(before: Transaction, row: Transaction) -> Iterator[Broken]:
+    """A new producer id begins at epoch 0, and only where the old one has no epoch left to give."""
+    (old_id, old_epoch), (new_id, new_epoch) = _client_identity(before), _client_identity(row)
+    if new_id != old_id and (old_epoch < EPOCH_LAST or new_epoch != 0 or new_id < old_id):
+        yield Broken(
+            f"{row.transactional_id}: its producer went from {old_id}, epoch {old_epoch}, to {new_id}, epoch {new_epoch}"
+        )
+
+
+def _client_identity(row: Transaction) -> tuple[int, int]:
+    return (
+        row.identity_after if row.state.is_prepared else (row.client_producer_id, row.client_producer_epoch)
+    )
 
 
 # Consume, transform, produce

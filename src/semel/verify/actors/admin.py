@@ -1,4 +1,4 @@
-"""The administrator of a simulated world: makes topics, makes them again under the same name, deletes records.
+"""The administrator of a simulated world: makes topics, makes them again under the same name, deletes them and records.
 
 Role.   Does one job after the other until the broker has confirmed it, through every disturbance.
 Rules.  * A topic is deleted by its id: a request that arrives long after it was given up cannot hit the next one.
@@ -28,6 +28,7 @@ _CREATE_VERSION: Final = 7
 _DELETE_VERSION: Final = 6
 _DELETE_RECORDS_VERSION: Final = 2
 _HIGH_WATERMARK: Final = -1
+_NO_TOPIC: Final = b""
 _BACK_OFF_SECONDS: Final = (0.02, 0.5)
 
 
@@ -42,6 +43,12 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Make:
+    plan: TopicPlan
+    absent_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Delete:
     plan: TopicPlan
 
 
@@ -59,13 +66,18 @@ class Admin:
     def __init__(self, world: World, topics: list[TopicPlan], *, request_timeout_ms: int = 3000) -> None:
         self._world = world
         self._timeout_ms = request_timeout_ms
-        self._jobs: deque[_Make | _DeleteRecords] = deque(_Make(topic) for topic in topics)
+        self._jobs: deque[_Make | _Delete | _DeleteRecords] = deque(_Make(topic) for topic in topics)
         self._known: dict[str, bytes] = {}
         self._wake = asyncio.Event()
 
-    def make_again(self, plan: TopicPlan) -> None:
-        """Delete the topic and make another of the same name."""
-        self._jobs.append(_Make(plan))
+    def make_again(self, plan: TopicPlan, *, absent_seconds: float = 0.0) -> None:
+        """Delete the topic and make another of the same name, at once or after a while."""
+        self._jobs.append(_Make(plan, absent_seconds))
+        self._wake.set()
+
+    def delete(self, plan: TopicPlan) -> None:
+        """Delete the topic for good."""
+        self._jobs.append(_Delete(plan))
         self._wake.set()
 
     def delete_records(self, plan: TopicPlan, partition: int) -> None:
@@ -80,8 +92,10 @@ class Admin:
                 self._wake.clear()
                 await self._wake.wait()
             match self._jobs[0]:
-                case _Make(plan):
-                    await self._make(plan, client)
+                case _Make(plan, absent_seconds):
+                    await self._make(plan, absent_seconds, client)
+                case _Delete(plan):
+                    await self._delete(plan, client)
                 case _DeleteRecords(plan, partition):
                     await self._delete_records(plan, partition, client)
             self._jobs.popleft()
@@ -92,19 +106,45 @@ class Admin:
     def owes(self) -> str | None:
         return f"{len(self._jobs)} jobs" if self._jobs else None
 
-    async def _make(self, plan: TopicPlan, client: Client) -> None:
+    async def _make(self, plan: TopicPlan, absent_seconds: float, client: Client) -> None:
         since = self._world.now()
         old = self._known.get(plan.name)
         self._world.tell(f"the admin makes {plan.name}{' again' if old else ''}")
+        tasks, dice = client.runtime.tasks, client.runtime.dice
+        if absent_seconds and old is not None:
+            await self._until_gone(plan, old, client)
+            self._world.tell(f"{plan.name} is gone for {absent_seconds:.3f} s")
+            await tasks.sleep(absent_seconds)
         topic_id: bytes | None = None
         while topic_id is None:
             try:
                 topic_id = await self._try_to_make(plan, old, client)
             except DisconnectedError:
                 client.disconnect()
-            await client.runtime.tasks.sleep(client.runtime.dice.uniform(*_BACK_OFF_SECONDS))
+            await tasks.sleep(dice.uniform(*_BACK_OFF_SECONDS))
         self._known[plan.name] = topic_id
         self._world.history.add(Unsure(plan.name, since, self._world.now(), topic_id))
+
+    async def _delete(self, plan: TopicPlan, client: Client) -> None:
+        since = self._world.now()
+        await self._until_gone(plan, self._known.pop(plan.name), client)
+        self._world.tell(f"{plan.name} is gone for good")
+        self._world.history.add(Unsure(plan.name, since, self._world.now(), _NO_TOPIC))
+
+    async def _until_gone(self, plan: TopicPlan, old: bytes, client: Client) -> None:
+        while not await self._is_gone(plan, old, client):
+            await client.runtime.tasks.sleep(client.runtime.dice.uniform(*_BACK_OFF_SECONDS))
+
+    async def _is_gone(self, plan: TopicPlan, old: bytes, client: Client) -> bool:
+        """Whether the broker does not know the topic any more; else one more attempt to get there."""
+        try:
+            await client.refresh([plan.name])
+            if plan.name not in client.topics:
+                return True
+            await client.ask(_deletion(old), _DELETE_VERSION)
+        except DisconnectedError:
+            client.disconnect()
+        return False
 
     async def _try_to_make(self, plan: TopicPlan, old: bytes | None, client: Client) -> bytes | None:
         """The new topic's id once it is there; else one more attempt to get there."""
@@ -113,8 +153,7 @@ class Admin:
         if found is not None and found.topic_id != old and found.partitions == plan.partitions:
             return found.topic_id
         if found is not None and found.topic_id == old:
-            gone = DeleteTopicState(name=None, topic_id=found.topic_id)
-            await client.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=5000), _DELETE_VERSION)
+            await client.ask(_deletion(old), _DELETE_VERSION)
         await client.ask(self._creation(plan), _CREATE_VERSION)
         return None
 
@@ -141,3 +180,7 @@ class Admin:
         if not result.error_code:
             place = Place(self._known[plan.name], partition)
             self._world.history.add(RecordsDeleted(self._world.now(), place, result.low_watermark))
+
+
+def _deletion(topic_id: bytes) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=5000)

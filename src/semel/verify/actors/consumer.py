@@ -37,6 +37,7 @@ _LAST_WAIT_MS: Final = 50
 _BACK_OFF_SECONDS: Final = (0.02, 0.3)
 _NEW_SESSION: Final = (0, 0)
 _NO_SESSION: Final = (0, -1)
+_TELL_AGAIN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class _Position:
     offset: int
     turn: int
     told: int | None = None
-    """The offset the session knows."""
+    """The offset the session knows; None if it does not know the partition."""
     limit: int = -1
     looked: bool = False
     """Whether an answer came since the consumer was told to finish."""
@@ -254,7 +255,7 @@ class Consumer:
                 self._forget(place)
             else:
                 self._is_stale = True
-                position.told = None  # The session may know an old epoch.
+                position.told = _TELL_AGAIN  # The session may know an old epoch.
             return
         position.limit = data.last_stable_offset if self._tastes.committed else data.high_watermark
         position.looked = since >= self._finishing_since

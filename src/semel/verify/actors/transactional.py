@@ -17,6 +17,7 @@ from semel.core.idempotence.delivery import Answered, Fail, Lost, Retry, Send, S
 from semel.core.records.build import RecordInput, build_batch
 from semel.core.transactions.producer import After, GroupMetadata, Outgoing, TransactionalProducer
 from semel.core.transactions.producer_states import ProducerState
+from semel.core.wire.message import Response
 from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from semel.core.wire.messages.end_txn import EndTxnRequest
@@ -127,10 +128,7 @@ class Session:
     ) -> str:
         """A transaction; gives its fate. With `steps`, so many requests before it is ended, or left open ("open")."""
         producer = self.producer
-        producer.begin()
-        self._transactions += 1
-        number = self._transactions
-        given = [self._give(partition, values) for partition, values in batches]
+        number, given = self._begin(batches)
         if group is not None:
             producer.send_offsets(group, offsets or {})
         for _ in range(steps or 0):
@@ -144,12 +142,36 @@ class Session:
             and self._runtime.dice.random() < 0.5
         ):
             await self._step_impatiently()
-        history = self._world.history
+        await self._end(number, given, commit=commit, offsets=offsets or {})
+        return self._over(number, producer.fate.value)
+
+    async def run_held(
+        self,
+        batches: Sequence[tuple[TopicPartition, tuple[bytes, ...]]],
+        held: Callable[[], Awaitable[None]],
+    ) -> str:
+        """A transaction that stays open, with everything stored, while it is held; then it is committed."""
+        number, given = self._begin(batches)
+        await self._until_stored()
+        await held()
+        await self._end(number, given, commit=True, offsets={})
+        return self._over(number, self.producer.fate.value)
+
+    def _begin(self, batches: Sequence[tuple[TopicPartition, tuple[bytes, ...]]]) -> tuple[int, list[int]]:
+        """A transaction with these batches; gives its number and theirs."""
+        self.producer.begin()
+        self._transactions += 1
+        return self._transactions, [self._give(partition, values) for partition, values in batches]
+
+    async def _end(
+        self, number: int, given: list[int], *, commit: bool, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        producer = self.producer
         if not self.is_lost:
             if producer.state is ProducerState.ABORTABLE_ERROR:
                 commit = False
-            decision = Deciding(self._world.now(), self.name, number, commit, tuple(given), offsets or {})
-            history.add(decision)
+            decision = Deciding(self._world.now(), self.name, number, commit, tuple(given), offsets)
+            self._world.history.add(decision)
             if commit:
                 producer.commit()
             else:
@@ -158,9 +180,11 @@ class Session:
         if producer.state is ProducerState.ABORTABLE_ERROR:
             self._carry_out(producer.abort())
             await self._until(lambda: producer.state in _ENDED)
+
+    def _over(self, number: int, fate: str) -> str:
         self._batches.clear()
-        history.add(Decided(self._world.now(), self.name, number, producer.fate.value))
-        return producer.fate.value
+        self._world.history.add(Decided(self._world.now(), self.name, number, fate))
+        return fate
 
     def _give(self, partition: TopicPartition, values: tuple[bytes, ...]) -> int:
         batch_id = self._given
@@ -177,6 +201,13 @@ class Session:
     async def _until(self, is_reached: Callable[[], bool]) -> None:
         while not is_reached():
             await self._step()
+
+    async def _until_stored(self) -> None:
+        """Until every batch is, or the transaction cannot be committed."""
+        producer = self.producer
+        await self._until(
+            lambda: producer.state is not ProducerState.IN_TRANSACTION or not any(producer.partitions())
+        )
 
     async def _step(self) -> None:
         """One request to a coordinator, or as many with batches as may leave at once."""
@@ -224,7 +255,7 @@ class Session:
         since = self._world.now()
         was = self.producer.producer_id, self.producer.producer_epoch
         try:
-            response = await self._coordinator.ask(outgoing.request, self._version(outgoing))
+            response = await self._exchange(outgoing)
         except DisconnectedError:
             await self._pause()
             after = self.producer.lost(outgoing)
@@ -245,6 +276,11 @@ class Session:
             await self._find_coordinator()
         if after is not After.GO_ON:
             await self._back_off()
+
+    async def _exchange(self, outgoing: Outgoing) -> Response:
+        """What a coordinator answers; raises `DisconnectedError`."""
+        answer: Response = await self._coordinator.ask(outgoing.request, self._version(outgoing))
+        return answer
 
     def _version(self, outgoing: Outgoing) -> int:
         versions = self._manners.versions

@@ -1,23 +1,25 @@
 """A program that writes transactions: commits, aborts, freezes, vanishes, and shares its transactional id with another.
 
 Role.   `TransactionalActor` is what writers and workers share: instances one after the other, pauses, freezes.
-        `TransactionalWriter` writes to random partitions.
+        `TransactionalWriter` writes to random partitions, `HeldWriter` once to all of them.
 Rules.  * An instance that was fenced, or that vanished, is followed by a new one, after a while.
         * Told to finish, a writer owes one committed transaction that writes to all its partitions. One that never returns
           from where it vanished owes nothing: only time ends what it left open.
 """
 
 import asyncio
+import random
 from abc import ABC, abstractmethod
-from typing import Final
+from typing import Final, TypeAlias
 
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 from semel.verify.actors.transactional import Manners, Session
 from semel.verify.world import World
 
+Batches: TypeAlias = list[tuple[TopicPartition, tuple[bytes, ...]]]
 _REST_SECONDS: Final = (0.05, 2.0)
-_VANISHED_SECONDS: Final = (0.5, 9.0)
+VANISHED_SECONDS: Final = (0.5, 9.0)
 _BATCHES_MAX: Final = 5
 _RECORDS_MAX: Final = 3
 _STEPS_MAX: Final = 4
@@ -87,21 +89,17 @@ class TransactionalWriter(TransactionalActor):
         self._returns = returns
         self._partitions = partitions
         self._values = 0
-        self._is_done = False
+        self.is_done = False
 
     async def work(self, session: Session, runtime: Runtime) -> None:
         dice, manners = runtime.dice, self.manners
         while not session.is_lost:
-            if self._is_done:
+            if self.is_done:
                 await asyncio.Event().wait()
             if self.finishing:
-                last = [(one, self._new_values(session, 1)) for one in self._partitions]
-                self._is_done = await session.run(last, commit=True) == "committed"
+                self.is_done = await session.run(self.last_batches(session), commit=True) == "committed"
                 continue
-            batches = [
-                (one, self._new_values(session, dice.randint(1, _RECORDS_MAX)))
-                for one in dice.choices(self._partitions, k=dice.randint(1, _BATCHES_MAX))
-            ]
+            batches = self.batches(session, dice)
             roll = dice.random()
             if roll < manners.vanish_probability:
                 fate = await session.run(batches, commit=True, steps=dice.randrange(_STEPS_MAX))
@@ -109,9 +107,9 @@ class TransactionalWriter(TransactionalActor):
                     self.world.tell(f"{session.name} vanishes")
                     session.leave()
                     if not self._returns:
-                        self._is_done = True
+                        self.is_done = True
                         await asyncio.Event().wait()
-                    await runtime.tasks.sleep(dice.uniform(*_VANISHED_SECONDS))
+                    await runtime.tasks.sleep(dice.uniform(*VANISHED_SECONDS))
                     return
             elif roll < manners.vanish_probability + manners.abort_probability:
                 await session.run(batches, commit=False, steps=dice.randrange(_STEPS_MAX))
@@ -121,10 +119,56 @@ class TransactionalWriter(TransactionalActor):
             if not self.finishing:
                 await runtime.tasks.sleep(dice.expovariate(1 / manners.pause_seconds))
 
+    def batches(self, session: Session, dice: random.Random) -> Batches:
+        """A transaction's."""
+        return [
+            (one, self._new_values(session, dice.randint(1, _RECORDS_MAX)))
+            for one in dice.choices(self._partitions, k=dice.randint(1, _BATCHES_MAX))
+        ]
+
+    def last_batches(self, session: Session) -> Batches:
+        """Those of the last transaction: one for every partition."""
+        return [(one, self._new_values(session, 1)) for one in self._partitions]
+
     def _new_values(self, session: Session, count: int) -> tuple[bytes, ...]:
         first = self._values
         self._values += count
         return tuple(f"{session.name}:{first + index}".encode() for index in range(count))
 
     def owes(self) -> str | None:
-        return None if self._is_done else "a committed transaction"
+        return None if self.is_done else "a committed transaction"
+
+
+class HeldWriter(TransactionalWriter):
+    """One transaction on all partitions that stays open until it is let go."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        manners: Manners,
+        partitions: list[TopicPartition],
+    ) -> None:
+        super().__init__(world, name, name, manners, partitions)
+        self._is_open = False
+        self._let_go = asyncio.Event()
+
+    def let_go(self) -> None:
+        """From now on it owes the end of its transaction, before that its beginning."""
+        self._let_go.set()
+
+    async def work(self, session: Session, runtime: Runtime) -> None:
+        del runtime
+        while not session.is_lost and not self.is_done:
+            self.is_done = await session.run_held(self.last_batches(session), self._hold) != "aborted"
+        if self.is_done:
+            await asyncio.Event().wait()
+
+    async def _hold(self) -> None:
+        self._is_open = True
+        await self._let_go.wait()
+
+    def owes(self) -> str | None:
+        if self._let_go.is_set():
+            return super().owes()
+        return None if self._is_open else "an open transaction"

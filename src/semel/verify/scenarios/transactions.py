@@ -122,8 +122,8 @@ class Story(BrokerStory):
         dice = seeded_dice(seed, self.name)
         self.is_synced = dice.random() < 0.5
         super().__init__(seed, dice, World(seed, self._settings(dice), traced=traced))
-        self.topics = [self._topic("inputs"), self._topic("outputs")]
-        self.inputs, self.outputs = map(partitions_of, self.topics)
+        self.topics = self._topics()
+        self.inputs, self.outputs = map(partitions_of, self.topics[:2])
         self.admin = Admin(self.world, self.topics)
         self.seconds = self.dice.uniform(2.0, 8.0)
         self.writers = self._writers()
@@ -159,6 +159,7 @@ class Story(BrokerStory):
         )
         await world.settle([self.admin], SETTLE_SECONDS)
         await world.settle(self.writers, SETTLE_SECONDS)
+        await self._wind_up()
         if self.workers:
             await self._settle_workers()
         await world.settle([Quiet(world)], SETTLE_SECONDS)
@@ -169,6 +170,9 @@ class Story(BrokerStory):
 
     async def _set_up(self) -> None:
         """What has to be there before anybody comes: nothing but the topics."""
+
+    async def _wind_up(self) -> None:
+        """What happens when all writers are done: nothing."""
 
     async def _settle_workers(self) -> None:
         """Until the offsets of their group say that every input was transformed."""
@@ -222,6 +226,10 @@ class Story(BrokerStory):
             "group.initial.rebalance.delay.ms": dice.choice([0, 300]),
             "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
         }
+
+    def _topics(self) -> list[TopicPlan]:
+        """Inputs, outputs, and whatever else there is."""
+        return [self._topic("inputs"), self._topic("outputs")]
 
     def _topic(self, name: str) -> TopicPlan:
         configs = {
@@ -304,10 +312,10 @@ def partitions_of(topic: TopicPlan) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic.name, index) for index in range(topic.partitions))
 
 
-def draw_manners(dice: random.Random, *, with_member: bool = False) -> Manners:
+def draw_manners(dice: random.Random, *, with_member: bool = False, v2_only: bool = False) -> Manners:
     """How a client works, in one of the two protocols."""
     return Manners(
-        versions=_v2(dice) if dice.random() < 0.5 else _v1(dice, with_member),
+        versions=_v2(dice) if v2_only or dice.random() < 0.5 else _v1(dice, with_member),
         transaction_timeout_ms=dice.choice([500, 1500, 4000, 20_000]),
         request_timeout_ms=dice.choice([300, 1000, 4000]),
         in_flight_max=dice.choice([1, 5]),
