@@ -91,7 +91,7 @@ class Intake:
         key_bytes = None if key is None else self._key_bytes(key)
         value_bytes = None if value is None else self._value_bytes(value)
         if timestamp is not None:
-            timestamp = _milliseconds(timestamp)
+            timestamp = milliseconds(timestamp)
         pairs: Headers = () if headers is None else _pairs(headers)
         if partition is not None and partition < 0:
             raise IllegalArgumentException(
@@ -188,7 +188,8 @@ def _checked(key: str, serializer: Serializer) -> Serializer:
     return serialized
 
 
-def _milliseconds(timestamp: int | datetime) -> int:
+def milliseconds(timestamp: int | datetime) -> int:
+    """Since 1970; a time without a zone is local."""
     if isinstance(timestamp, datetime):
         timestamp = int(timestamp.timestamp() * _MILLISECONDS)
     if timestamp < 0:

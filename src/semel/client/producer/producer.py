@@ -10,32 +10,40 @@ Rules.  * Constructing it connects to nothing; the first call does.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from semel.client.cluster import Cluster, PartitionView
 from semel.client.config_keys import Given
-from semel.client.producer.future import Callback, SendFuture
-from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp
+from semel.client.producer.encoding import Kernels
+from semel.client.producer.future import ArrowFuture, Callback, SendFuture
+from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp, milliseconds
 from semel.client.producer.outbox import Outbox
 from semel.client.producer.prepared import PreparedTxnState
 from semel.client.producer.sender import Sender
-from semel.client.producer.topics import Topics
+from semel.client.producer.topics import KnownTopic, Topics
 from semel.client.producer.transaction_errors import NOT_TRANSACTIONAL
 from semel.client.producer.transactions import Transactions, positions
 from semel.client.producer.transactions import group_metadata as group_of
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
+from semel.errors import SemelError
 from semel.exceptions import (
     ApiException,
     BufferExhaustedException,
     IllegalStateException,
     KafkaException,
+    as_exception,
 )
 from semel.runtime.bundle import Runtime, real_runtime
 from semel.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from semel.client.producer.arrow import Columns, Placed
 
 Offsets: TypeAlias = Mapping[TopicPartition | tuple[str, int], Any]
 """By partition: a number, or what has `offset`, `metadata` and `leader_epoch`."""
@@ -70,6 +78,7 @@ class AsyncProducer:
         )
         self.intake = Intake(config, self.topics, self.outbox)
         self._sender = Sender(self._runtime, config, self.cluster, self.outbox, self.topics)
+        self._columns: Columns | None = None
         self.transactions: Transactions | None = None
         if config.transactional_id is not None:
             self.transactions = Transactions(self._sender, config, config.transactional_id)
@@ -104,13 +113,14 @@ class AsyncProducer:
             taken = self.intake.offer(topic, value, key, partition, timestamp, headers, callback)
             return taken if isinstance(taken, SendFuture) else await self._take(taken)
         except ApiException as error:
-            self.refuse(error)
+            self.refused(error)
             raise
 
-    def refuse(self, error: ApiException) -> None:
-        """A record was not taken: a transaction cannot be committed without it."""
+    def refused(self, error: SemelError) -> KafkaException:
+        """A record was not taken, for this reason: a transaction cannot be committed without it."""
         if self.transactions is not None:
             self.transactions.refuse(error.code)
+        return as_exception(error)
 
     async def _take(self, held: Held) -> SendFuture:
         max_block_ms = self._settings.max_block_ms
@@ -140,6 +150,55 @@ class AsyncProducer:
             f"Total memory: {config.buffer_memory} bytes. Available memory: "
             f"{self.outbox.accumulator.available_bytes} bytes."
         )
+
+    async def send_arrow(self, topic: str, data: Any, *, timestamp: Timestamp = None) -> ArrowFuture:
+        """Send the rows of Arrow columns: key, value, and where they are there timestamp, headers and partition.
+
+        `data` is a pyarrow Table, RecordBatch or RecordBatchReader, or whatever exports Arrow's stream interface. No Python
+        object is made per row. Returns once all rows are taken; awaiting what it returns gives the ranges of offsets.
+        `timestamp` is that of rows without one; now, unless it is given.
+        """
+        self.start()
+        if not Kernels.is_loaded:
+            await self._runtime.tasks.in_thread(Kernels.load)
+        taken: list[Batch] = []
+        try:
+            for rows in self.pieces(data):
+                known = await self.topics.fetch(topic, None, self._settings.max_block_ms)
+                for placed in self.columns().batches(rows, known, self.arrow_time(timestamp)):
+                    while (batch := self.take_placed(known, placed)) is None:
+                        deadline_ms = self._now_ms() + self._settings.max_block_ms
+                        await self._room(len(placed.batch.data), deadline_ms)
+                    taken.append(batch)
+                    await self._runtime.tasks.sleep(0)  # Let the sender have its turn.
+        except SemelError as error:
+            raise self.refused(error) from error
+        return ArrowFuture(taken)
+
+    def pieces(self, data: Any) -> "Iterator[pa.RecordBatch]":
+        """The rows, a piece at a time."""
+        from semel.client.producer import arrow
+
+        return arrow.pieces(data)
+
+    def columns(self) -> "Columns":
+        """What makes batches of rows."""
+        if self._columns is None:
+            from semel.client.producer.arrow import Columns
+
+            self._columns = Columns(self._settings, self._sender.codec)
+        return self._columns
+
+    def take_placed(self, known: KnownTopic, placed: "Placed") -> Batch | None:
+        """Take a finished batch, or None while there is no room for it."""
+        made = placed.batch
+        return self.outbox.append_sealed(
+            known, placed.partition, made.data, made.records_count, made.max_timestamp
+        )
+
+    def arrow_time(self, timestamp: Timestamp) -> int:
+        """The time of rows without one."""
+        return self._runtime.clock.now_ms() if timestamp is None else milliseconds(timestamp)
 
     async def flush(self) -> None:
         """Send everything that was given now, and return once the fate of all of it is known."""

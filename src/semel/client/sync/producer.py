@@ -15,13 +15,16 @@ from typing import Any, ClassVar, Self
 
 from semel.client.cluster import PartitionView
 from semel.client.config_keys import Given
-from semel.client.producer.future import Callback, SendFuture
+from semel.client.producer.encoding import Kernels
+from semel.client.producer.future import ArrowFuture, Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Timestamp
 from semel.client.producer.prepared import PreparedTxnState
 from semel.client.producer.producer import CLOSED, AsyncProducer, Offsets
 from semel.client.settings import ProducerConfig
 from semel.client.sync.shell import Shell
-from semel.exceptions import ApiException, KafkaException
+from semel.core.client.accumulator import Batch
+from semel.errors import SemelError
+from semel.exceptions import ApiException, KafkaException, as_exception
 
 
 class Producer(Shell):
@@ -74,8 +77,7 @@ class Producer(Shell):
             taken = self._offer(topic, value, key, partition, timestamp, headers, callback)
             return taken if type(taken) is SendFuture else self._take(taken)  # type: ignore[arg-type]  # the other of the two
         except ApiException as error:
-            if self._core.transactions is not None:
-                self._thread.call_soon(self._core.refuse, error)
+            self._refused(error)
             raise
 
     def _take(self, held: Held) -> SendFuture:
@@ -89,6 +91,11 @@ class Producer(Shell):
                 return future
             self._room(held.size_bytes, deadline_ms)
 
+    def _refused(self, error: SemelError) -> None:
+        """A record was not taken: a transaction cannot be committed without it."""
+        if self._core.transactions is not None:
+            self._thread.call_soon(self._core.refused, error)
+
     def _room(self, size_bytes: int, deadline_ms: int) -> None:
         """Wait until some memory is free."""
         self._check()
@@ -96,6 +103,30 @@ class Producer(Shell):
         self._core.outbox.call_when_free(size_bytes, free.set)
         if not free.wait(max(0, deadline_ms - self._now_ms()) / 1000):
             raise self._core.exhausted(size_bytes)
+
+    def send_arrow(self, topic: str, data: Any, *, timestamp: Timestamp = None) -> ArrowFuture:
+        """Send the rows of Arrow columns: key, value, and where they are there timestamp, headers and partition.
+
+        `data` is a pyarrow Table, RecordBatch or RecordBatchReader, or whatever exports Arrow's stream interface. No Python
+        object is made per row. Returns once all rows are taken; `result()` of what it returns gives the ranges of offsets.
+        `timestamp` is that of rows without one; now, unless it is given.
+        """
+        self._check()
+        Kernels.load()
+        core, taken = self._core, list[Batch]()
+        try:
+            for rows in core.pieces(data):
+                known = core.topics.get(topic)
+                if known is None:
+                    known = self._run(core.topics.fetch(topic, None, self._max_block_ms))
+                for placed in core.columns().batches(rows, known, core.arrow_time(timestamp)):
+                    while (batch := core.take_placed(known, placed)) is None:
+                        self._room(len(placed.batch.data), self._now_ms() + self._max_block_ms)
+                    taken.append(batch)
+        except SemelError as error:
+            self._refused(error)
+            raise as_exception(error) from error
+        return ArrowFuture(taken)
 
     def flush(self) -> None:
         """Send everything that was given now, and return once the fate of all of it is known."""

@@ -31,7 +31,7 @@ _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
-Partitions: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
+Partitions: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def partitions_of_keys(keys: pa.Array, partitions_count: int) -> Partitions:
