@@ -28,8 +28,9 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/uv.txt src/semel/_version
 	$(BIN)/python -m semel.runtime.kernel_cache
 	@touch $@
 
-peers: install ## Apache Kafka through Maven, for the tests and benchmarks beside it (skipped without Java and Maven)
+peers: install ## Apache Kafka through Maven and franz-go through Go, for the tests beside them (skipped where these are missing)
 	$(BIN)/python -m semel.bench.kafka_peer install --if-possible $(KAFKA_VERSIONS)
+	$(BIN)/python tests/franz_go.py --if-possible
 
 demo: install ## a million records through a bad connection and two kills, each stored once
 	@$(BIN)/semel demo

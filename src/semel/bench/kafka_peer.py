@@ -280,9 +280,13 @@ def _fetch(version: str, home: Path) -> None:
     (home / "lib" / ".complete").touch()
 
 
+def peers_directory() -> Path:
+    """Where peers are installed: outside the project, once for all checkouts."""
+    return Path(os.environ.get("SEMEL_PEERS") or Path.home() / ".cache" / "semel-peers")
+
+
 def _home(version: str) -> Path:
-    root = os.environ.get("SEMEL_PEERS") or Path.home() / ".cache" / "semel-peers"
-    return Path(root) / f"kafka-{version}"
+    return peers_directory() / f"kafka-{version}"
 
 
 def _pom(version: str) -> str:

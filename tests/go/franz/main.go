@@ -1,0 +1,245 @@
+// Programs with franz-go's client, each as its users write it: the tests run them against a broker and read what they print.
+//
+//	franz produce  BOOTSTRAP TOPIC PARTITIONS COUNT           idempotent records "0".."COUNT-1", n to partition n % PARTITIONS
+//	franz transact BOOTSTRAP TOPIC TRANSACTIONAL-ID OUTCOMES  a transaction for each letter: c commits, a aborts, o leaves open
+//	franz fence    BOOTSTRAP TOPIC TRANSACTIONAL-ID           two instances of one transactional id
+//	franz copy     BOOTSTRAP FROM TO GROUP TRANSACTIONAL-ID COUNT SEED
+//	               consume, transform, produce until COUNT records were committed by this worker or nothing more comes;
+//	               SEED > 0 aborts some transactions
+//	franz read     BOOTSTRAP TOPIC PARTITION END ISOLATION    values up to offset END
+//
+// One JSON object is printed on each line. An error that is not part of the story goes to standard error, exit code 1.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const deadline = 60 * time.Second
+
+func main() {
+	programs := map[string]func(context.Context, []string) error{
+		"produce": produce, "transact": transact, "fence": fence, "copy": copyAll, "read": read,
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
+	defer cancel()
+	program := programs[os.Args[1]]
+	if program == nil {
+		fmt.Fprintln(os.Stderr, "no program", os.Args[1])
+		os.Exit(2)
+	}
+	if err := program(ctx, os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func produce(ctx context.Context, args []string) error {
+	partitions, count := number(args[2]), number(args[3])
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(args[0]), kgo.AllowAutoTopicCreation(), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for n := range count {
+		records = append(records, record(args[1], n%partitions, n))
+	}
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return err
+	}
+	offsets := make([]int64, 0, count)
+	for _, one := range records {
+		offsets = append(offsets, one.Offset)
+	}
+	tell(map[string]any{"offsets": offsets})
+	return nil
+}
+
+func transactional(bootstrap, id string) (*kgo.Client, error) {
+	return kgo.NewClient(
+		kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.AllowAutoTopicCreation(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionTimeout(deadline),
+	)
+}
+
+func transact(ctx context.Context, args []string) error {
+	client, err := transactional(args[0], args[2])
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for n, outcome := range args[3] {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+		if err := client.ProduceSync(ctx, record(args[1], 0, n), record(args[1], 1, n)).FirstErr(); err != nil {
+			return err
+		}
+		id, epoch, err := client.ProducerID(ctx)
+		if err != nil {
+			return err
+		}
+		tell(map[string]any{"producer_id": id, "producer_epoch": epoch})
+		if outcome == 'o' {
+			continue
+		}
+		if err := client.EndTransaction(ctx, kgo.TransactionEndTry(outcome == 'c')); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fence(ctx context.Context, args []string) error {
+	first, err := transactional(args[0], args[2])
+	if err != nil {
+		return err
+	}
+	defer first.Close()
+	second, err := transactional(args[0], args[2])
+	if err != nil {
+		return err
+	}
+	defer second.Close()
+	for n, client := range []*kgo.Client{first, second} {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+		if err := client.ProduceSync(ctx, record(args[1], 0, n)).FirstErr(); err != nil {
+			return err
+		}
+	}
+	zombie := first.EndTransaction(ctx, kgo.TryCommit)
+	owner := second.EndTransaction(ctx, kgo.TryCommit)
+	tell(map[string]any{
+		"fenced": errors.Is(zombie, kerr.ProducerFenced) || errors.Is(zombie, kerr.InvalidProducerEpoch),
+		"zombie": text(zombie), "owner": text(owner),
+	})
+	return nil
+}
+
+func copyAll(ctx context.Context, args []string) error {
+	count, seed := number(args[5]), number(args[6])
+	dice := rand.New(rand.NewSource(int64(seed)))
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(args[0]), kgo.TransactionalID(args[4]), kgo.ConsumerGroup(args[3]), kgo.ConsumeTopics(args[1]),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(), kgo.AllowAutoTopicCreation(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(200*time.Millisecond),
+	)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	committed, aborted := 0, 0
+	for committed < count {
+		quiet, stop := context.WithTimeout(ctx, 3*time.Second)
+		fetches := session.PollRecords(quiet, 50)
+		stop()
+		if err := fetches.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		if fetches.Empty() {
+			break
+		}
+		if err := session.Begin(); err != nil {
+			return err
+		}
+		var failed error
+		fetches.EachRecord(func(in *kgo.Record) {
+			out := &kgo.Record{Topic: args[2], Partition: in.Partition, Value: in.Value}
+			session.Produce(ctx, out, func(_ *kgo.Record, err error) {
+				if err != nil && !errors.Is(err, kgo.ErrAborting) {
+					failed = err
+				}
+			})
+		})
+		wish := kgo.TransactionEndTry(seed == 0 || dice.Intn(3) > 0)
+		done, err := session.End(ctx, wish)
+		if err != nil {
+			return err
+		}
+		if failed != nil {
+			return failed
+		}
+		if done {
+			committed += fetches.NumRecords()
+		} else {
+			aborted++
+		}
+		tell(map[string]any{"committed": committed, "aborted": aborted})
+	}
+	return nil
+}
+
+func read(ctx context.Context, args []string) error {
+	partition, end := int32(number(args[2])), int64(number(args[3]))
+	isolation := kgo.ReadUncommitted()
+	if args[4] == "read_committed" {
+		isolation = kgo.ReadCommitted()
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(args[0]), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args[1]: {partition: kgo.NewOffset().AtStart()}}),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	values := []string{}
+	for next := int64(0); next < end; {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		fetches.EachRecord(func(one *kgo.Record) {
+			next = one.Offset + 1
+			if !one.Attrs.IsControl() {
+				values = append(values, string(one.Value))
+			}
+		})
+	}
+	tell(map[string]any{"values": values})
+	return nil
+}
+
+func record(topic string, partition, n int) *kgo.Record {
+	return &kgo.Record{Topic: topic, Partition: int32(partition), Value: []byte(strconv.Itoa(n))}
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	return n
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func tell(what map[string]any) {
+	line, err := json.Marshal(what)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(line))
+}
