@@ -27,6 +27,7 @@ from semel.verify.scenarios import (
     groups,
     log_crash,
     produce,
+    public_producer,
     rare_transactions,
     transactions,
 )
@@ -37,6 +38,7 @@ SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "groups": groups.run,
     "log_crash": log_crash.run,
     "produce": produce.run,
+    "public_producer": public_producer.run,
     "rare_transactions": rare_transactions.run,
     "transactions": transactions.run,
 }
