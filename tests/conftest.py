@@ -5,6 +5,7 @@ outcome of each marked test goes to `build/mission.json`, which `semel mission` 
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,35 @@ def kafka_home() -> kafka_peer.KafkaHome:
 def old_kafka_home() -> kafka_peer.KafkaHome:
     """The last Apache Kafka with ZooKeeper."""
     return _installed("3.9.2")
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(
+    kafka_home: kafka_peer.KafkaHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[kafka_peer.KafkaBroker]:
+    """A running Apache Kafka of the version we measure ourselves against."""
+    with kafka_home.broker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def old_kafka_broker(
+    old_kafka_home: kafka_peer.KafkaHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[kafka_peer.KafkaBroker]:
+    """A running Apache Kafka of the last version with ZooKeeper: older protocols of groups and transactions."""
+    with old_kafka_home.broker(tmp_path_factory.mktemp("old-kafka")) as running:
+        yield running
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        "semel_broker",
+        pytest.param("kafka_broker", marks=pytest.mark.java),
+        pytest.param("old_kafka_broker", marks=pytest.mark.java),
+    ],
+)
+def any_bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where a broker listens: Semel's, Kafka's, an older Kafka's, each in turn."""
+    bootstrap: str = request.getfixturevalue(request.param).bootstrap
+    return bootstrap

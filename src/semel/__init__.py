@@ -10,6 +10,23 @@ from typing import TYPE_CHECKING, Final
 from semel._version import __version__
 
 if TYPE_CHECKING:
+    from semel.client.admin_client.values import (
+        AclBinding,
+        AclBindingFilter,
+        AclOperation,
+        AclPermissionType,
+        AlterConfigOp,
+        ConfigResource,
+        ConfigResourceType,
+        NewPartitions,
+        NewTopic,
+        OffsetSpec,
+        OpType,
+        PatternType,
+        QuotaEntry,
+        ResourceType,
+        ScramMechanism,
+    )
     from semel.client.consumer.records import ConsumerRecords
     from semel.client.consumer.values import (
         ConsumerGroupMetadata,
@@ -23,17 +40,27 @@ if TYPE_CHECKING:
     from semel.client.metrics import MetricName
     from semel.client.producer.future import RecordMetadata
     from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
+    from semel.client.sync.admin import Admin
     from semel.client.sync.consumer import Consumer
     from semel.client.sync.producer import Producer
     from semel.embedded import Broker
     from semel.exceptions import *  # noqa: F403 - every one of them is a name of this package.
     from semel.types import TopicPartition
 
+_ADMIN_VALUES: Final = "semel.client.admin_client.values"
 _VALUES: Final = "semel.client.consumer.values"
 _SETTINGS: Final = "semel.client.settings"
 _HOMES: Final = {
+    "AclBinding": _ADMIN_VALUES,
+    "AclBindingFilter": _ADMIN_VALUES,
+    "AclOperation": _ADMIN_VALUES,
+    "AclPermissionType": _ADMIN_VALUES,
+    "Admin": "semel.client.sync.admin",
     "AdminConfig": _SETTINGS,
+    "AlterConfigOp": _ADMIN_VALUES,
     "Broker": "semel.embedded",
+    "ConfigResource": _ADMIN_VALUES,
+    "ConfigResourceType": _ADMIN_VALUES,
     "Consumer": "semel.client.sync.consumer",
     "ConsumerConfig": _SETTINGS,
     "ConsumerGroupMetadata": _VALUES,
@@ -41,19 +68,35 @@ _HOMES: Final = {
     "ConsumerRecord": _VALUES,
     "ConsumerRecords": "semel.client.consumer.records",
     "MetricName": "semel.client.metrics",
+    "NewPartitions": _ADMIN_VALUES,
+    "NewTopic": _ADMIN_VALUES,
     "OffsetAndMetadata": _VALUES,
     "OffsetAndTimestamp": _VALUES,
+    "OffsetSpec": _ADMIN_VALUES,
+    "OpType": _ADMIN_VALUES,
     "PartitionInfo": _VALUES,
+    "PatternType": _ADMIN_VALUES,
     "Producer": "semel.client.sync.producer",
     "ProducerConfig": _SETTINGS,
+    "QuotaEntry": _ADMIN_VALUES,
     "RecordMetadata": "semel.client.producer.future",
+    "ResourceType": _ADMIN_VALUES,
+    "ScramMechanism": _ADMIN_VALUES,
     "SubscriptionPattern": _VALUES,
     "TopicPartition": "semel.types",
 }
 
 __all__ = [
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "Admin",
     "AdminConfig",
+    "AlterConfigOp",
     "Broker",
+    "ConfigResource",
+    "ConfigResourceType",
     "Consumer",
     "ConsumerConfig",
     "ConsumerGroupMetadata",
@@ -61,12 +104,20 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerRecords",
     "MetricName",
+    "NewPartitions",
+    "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
+    "OpType",
     "PartitionInfo",
+    "PatternType",
     "Producer",
     "ProducerConfig",
+    "QuotaEntry",
     "RecordMetadata",
+    "ResourceType",
+    "ScramMechanism",
     "SubscriptionPattern",
     "TopicPartition",
     "__version__",

@@ -7,12 +7,14 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from semel.client.admin_client.client import AsyncAdmin as Admin
     from semel.client.consumer.consumer import AsyncConsumer as Consumer
     from semel.client.producer.producer import AsyncProducer as Producer
 
-__all__ = ["Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer"]
 
 _HOMES: Final = {
+    "Admin": ("semel.client.admin_client.client", "AsyncAdmin"),
     "Consumer": ("semel.client.consumer.consumer", "AsyncConsumer"),
     "Producer": ("semel.client.producer.producer", "AsyncProducer"),
 }

@@ -209,7 +209,7 @@ def abort(
         raise click.UsageError("Name either --transactional-id, or --topic, --partition and --start-offset.")
     with connected(bootstrap, settings) as client:
         if transactional_id is not None:
-            epoch = client.run(admin_transactions.fence, transactional_id)
+            epoch = client.run(admin_transactions.fence, transactional_id).producer_epoch
             click.echo(f"fenced {transactional_id}: nothing of it is open, its epoch is {epoch} now")
             return
         if topic is None or partition is None or start_offset is None:

@@ -86,7 +86,7 @@ class LogDirView(NamedTuple):
     stored_bytes: int
 
 
-_SOURCES: Final[Mapping[int, str]] = {
+CONFIG_SOURCES: Final[Mapping[int, str]] = {
     1: "topic",
     2: "broker, dynamic",
     3: "all brokers, dynamic",
@@ -96,7 +96,7 @@ _SOURCES: Final[Mapping[int, str]] = {
     7: "client metrics",
     8: "group",
 }
-_DEFAULT_SOURCE: Final = 5
+DEFAULT_SOURCE: Final = 5
 
 
 async def create_topic(
@@ -118,14 +118,14 @@ async def create_topic(
     request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
 
     async def order() -> None:
-        answer = await cluster.send(request, node_id=await _controller(cluster), timeout_ms=timeout_ms)
+        answer = await cluster.send(request, node_id=await controller(cluster), timeout_ms=timeout_ms)
         for one in answer.topics:
             if one.error_code:
                 raise refused(
                     one.error_code, f"to create topic {name!r}", by=cluster.where, reason=one.error_message
                 )
 
-    await _ordered(cluster, order)
+    await ordered(cluster, order)
 
 
 async def delete_topic(cluster: Cluster, name: str) -> None:
@@ -135,7 +135,7 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
 
     async def order() -> None:
         answer = await cluster.send(
-            request, node_id=await _controller(cluster), version_max=_BY_NAME_VERSION, timeout_ms=timeout_ms
+            request, node_id=await controller(cluster), version_max=_BY_NAME_VERSION, timeout_ms=timeout_ms
         )
         for one in answer.responses:
             if one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -148,7 +148,7 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
                     one.error_code, f"to delete topic {name!r}", by=cluster.where, reason=one.error_message
                 )
 
-    await _ordered(cluster, order)
+    await ordered(cluster, order)
 
 
 async def list_topics(cluster: Cluster) -> list[TopicView]:
@@ -201,13 +201,13 @@ async def alter_configs(
         node_id = _responsible(resource, name)
         request = IncrementalAlterConfigsRequest(resources=[asked])
         answer = await cluster.send(
-            request, node_id=await _controller(cluster) if node_id is None else node_id
+            request, node_id=await controller(cluster) if node_id is None else node_id
         )
         for one in answer.responses:
             if one.error_code:
                 raise _config_refusal(cluster, resource, name, one.error_code, one.error_message)
 
-    await _ordered(cluster, order)
+    await ordered(cluster, order)
 
 
 async def describe_producers(
@@ -279,10 +279,10 @@ def _setting(one: DescribeConfigsResourceResult) -> Setting:
     return Setting(
         name=one.name,
         value=one.value,
-        source=_SOURCES.get(one.config_source, f"source {one.config_source}"),
+        source=CONFIG_SOURCES.get(one.config_source, f"source {one.config_source}"),
         is_read_only=one.read_only,
         is_sensitive=one.is_sensitive,
-        is_default=one.config_source == _DEFAULT_SOURCE,
+        is_default=one.config_source == DEFAULT_SOURCE,
         documentation=one.documentation or None,
     )
 
@@ -299,14 +299,14 @@ def _config_refusal(
     return refused(number, what, by=cluster.where, reason=reason)
 
 
-async def _controller(cluster: Cluster) -> int | None:
+async def controller(cluster: Cluster) -> int | None:
     """Whom to send orders to; None where any broker takes them."""
     if cluster.controller_id == _NO_CONTROLLER:
         await cluster.patiently(lambda: cluster.metadata([]))
     return None if cluster.controller_id == _NO_CONTROLLER else cluster.controller_id
 
 
-async def _ordered(cluster: Cluster, order: Callable[[], Awaitable[T]]) -> T:
+async def ordered(cluster: Cluster, order: Callable[[], Awaitable[T]]) -> T:
     """Carry out an order; once more if its addressee is not the controller any more."""
     try:
         return await order()

@@ -67,6 +67,13 @@ class OpenTransaction(NamedTuple):
     is_hanging: bool
 
 
+class Fenced(NamedTuple):
+    """A transactional id after it was taken over."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 async def list_transactions(
     cluster: Cluster,
     *,
@@ -201,10 +208,10 @@ async def abort_on_partition(cluster: Cluster, topic: str, partition: int, start
     await cluster.patiently(order)
 
 
-async def fence(cluster: Cluster, transactional_id: str) -> int:
-    """Take the transactional id over: its transaction is aborted, its producer fenced. The new epoch."""
+async def fence(cluster: Cluster, transactional_id: str) -> Fenced:
+    """Take the transactional id over: its transaction is aborted, its producer fenced. Whom it belongs to now."""
 
-    async def order() -> int:
+    async def order() -> Fenced:
         coordinator = await _coordinator(cluster, transactional_id)
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=_FENCE_TIMEOUT_MS
@@ -212,7 +219,7 @@ async def fence(cluster: Cluster, transactional_id: str) -> int:
         answer = await cluster.send(request, node_id=coordinator)
         if answer.error_code:
             raise refused(answer.error_code, f"to fence {transactional_id}", by=cluster.where)
-        return answer.producer_epoch
+        return Fenced(answer.producer_id, answer.producer_epoch)
 
     return await cluster.patiently(order)
 

@@ -1,0 +1,153 @@
+"""Calls about the cluster: its brokers, their disks, its features.
+
+Role.   The part of the admin client that asks who is there and what is agreed on.
+"""
+
+# ruff: noqa: N815 - the aliases are Java's names.
+
+from collections.abc import Iterable, Mapping
+
+from semel._version import __version__
+from semel.client.admin import controller, ordered
+from semel.client.admin_client.core import AdminCore, known, public
+from semel.client.admin_client.tables import Answers
+from semel.client.admin_client.values import (
+    ClusterDescription,
+    FeatureMetadata,
+    FinalizedVersionRange,
+    LogDirDescription,
+    Node,
+    ReplicaInfo,
+)
+from semel.client.cluster import error_code, refused
+from semel.core.wire.messages.api_versions import ApiVersionsRequest
+from semel.core.wire.messages.describe_cluster import DescribeClusterRequest
+from semel.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from semel.types import TopicPartition
+
+
+class ClusterCalls(AdminCore):
+    """The cluster."""
+
+    @public
+    async def describe_cluster(self) -> ClusterDescription:
+        """Its id, its controller, its brokers."""
+        cluster = self._cluster
+
+        async def ask() -> ClusterDescription:
+            answer = await cluster.send(DescribeClusterRequest())
+            if answer.error_code:
+                raise refused(
+                    answer.error_code, "to describe itself", by=cluster.where, reason=answer.error_message
+                )
+            nodes = sorted(Node(one.broker_id, one.host, one.port, one.rack) for one in answer.brokers)
+            head = next((one for one in nodes if one.id == answer.controller_id), None)
+            return ClusterDescription(answer.cluster_id, head, tuple(nodes))
+
+        return await cluster.patiently(ask)
+
+    @public
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None
+    ) -> Answers[int, Answers[str, LogDirDescription]]:
+        """The data directories of these brokers, or of all, with what is in them."""
+        cluster = self._cluster
+
+        async def ask_one(node_id: int) -> Answers[str, LogDirDescription]:
+            answer = await cluster.send(DescribeLogDirsRequest(topics=None), node_id=node_id)
+            if answer.error_code:
+                what = "to describe its directories"
+                raise refused(answer.error_code, what, by=f"broker {node_id} of {cluster.where}")
+            return Answers(
+                {
+                    one.log_dir: LogDirDescription(
+                        error=error_code(one.error_code),
+                        total_bytes=known(one.total_bytes),
+                        usable_bytes=known(one.usable_bytes),
+                        replica_infos={
+                            TopicPartition(topic.name, part.partition_index): ReplicaInfo(
+                                part.partition_size, part.offset_lag, part.is_future_key
+                            )
+                            for topic in one.topics
+                            for part in topic.partitions
+                        },
+                    )
+                    for one in answer.results
+                }
+            )
+
+        async def ask() -> Answers[int, Answers[str, LogDirDescription]]:
+            await cluster.metadata([])
+            wanted = sorted(cluster.nodes if brokers is None else brokers)
+            return Answers({node_id: await ask_one(node_id) for node_id in wanted})
+
+        return await cluster.patiently(ask)
+
+    @public
+    async def describe_features(self) -> FeatureMetadata:
+        """The features the brokers have and the levels the cluster agreed on: `transaction.version` and kin."""
+        cluster = self._cluster
+
+        async def ask() -> FeatureMetadata:
+            answer = await cluster.send(
+                ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
+            )
+            if answer.error_code:
+                raise refused(answer.error_code, "to say what it serves", by=cluster.where)
+            return FeatureMetadata(
+                finalized_features=Answers(
+                    {
+                        one.name: FinalizedVersionRange(one.min_version_level, one.max_version_level)
+                        for one in answer.finalized_features
+                    }
+                ),
+                finalized_features_epoch=known(answer.finalized_features_epoch),
+                supported_features=Answers(
+                    {
+                        one.name: FinalizedVersionRange(one.min_version, one.max_version)
+                        for one in answer.supported_features
+                    }
+                ),
+            )
+
+        return await cluster.patiently(ask)
+
+    @public
+    async def update_features(
+        self, levels: Mapping[str, int], *, allow_downgrade: bool = False, validate_only: bool = False
+    ) -> None:
+        """Agree on other levels of features; a lower one only if that is allowed."""
+        timeout_ms = self._settings.request_timeout_ms
+        safe_downgrade, upgrade = 2, 1
+        request = UpdateFeaturesRequest(
+            timeout_ms=timeout_ms,
+            feature_updates=[
+                FeatureUpdateKey(
+                    feature=name,
+                    max_version_level=level,
+                    upgrade_type=safe_downgrade if allow_downgrade else upgrade,
+                )
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        )
+        cluster = self._cluster
+
+        async def order() -> None:
+            answer = await cluster.send(request, node_id=await controller(cluster), timeout_ms=timeout_ms)
+            if answer.error_code:
+                raise refused(
+                    answer.error_code, "to change features", by=cluster.where, reason=answer.error_message
+                )
+            for one in answer.results:
+                if one.error_code:
+                    what = f"to change feature {one.feature}"
+                    raise refused(one.error_code, what, by=cluster.where, reason=one.error_message)
+
+        await ordered(cluster, order)
+
+    describeCluster = describe_cluster
+    describeLogDirs = describe_log_dirs
+    describeFeatures = describe_features
+    updateFeatures = update_features

@@ -1,0 +1,203 @@
+"""Calls about settings of topics, brokers and groups.
+
+Role.   The part of the admin client that shows and changes settings.
+Rules.  A broker answers for its own settings itself; for the rest anyone, and changes go to the controller.
+"""
+
+# ruff: noqa: N815 - the aliases are Java's names.
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from semel.client.admin import CONFIG_SOURCES, DEFAULT_SOURCE, controller, ordered
+from semel.client.admin_client.core import AdminCore, public, settled
+from semel.client.admin_client.tables import Answers, Listing
+from semel.client.admin_client.values import (
+    AlterConfigOp,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    OpType,
+)
+from semel.client.cluster import refused
+from semel.core.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from semel.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from semel.core.wire.messages.list_config_resources import ListConfigResourcesRequest
+from semel.errors import SemelError
+from semel.exceptions import IllegalArgumentException
+
+_OWN: Final = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+
+Changes = Mapping[str, str | None] | Iterable[AlterConfigOp]
+"""Settings and their new values, None for the default; or operations."""
+
+
+class ConfigCalls(AdminCore):
+    """Settings."""
+
+    @public
+    async def describe_configs(
+        self,
+        resources: ConfigResource | Iterable[ConfigResource],
+        *,
+        keys: Iterable[str] | None = None,
+        include_documentation: bool = False,
+    ) -> Answers[ConfigResource, Answers[str, ConfigEntry]]:
+        """Every setting of these resources, or those named by `keys`, with where its value comes from."""
+        wanted = _resources(resources)
+        asked = None if keys is None else list(keys)
+        cluster = self._cluster
+
+        async def ask() -> dict[ConfigResource, Answers[str, ConfigEntry] | SemelError]:
+            found: dict[ConfigResource, Answers[str, ConfigEntry] | SemelError] = {}
+            for node_id, some in _by_node(wanted).items():
+                request = DescribeConfigsRequest(
+                    resources=[
+                        DescribeConfigsResource(
+                            resource_type=one.type, resource_name=one.name, configuration_keys=asked
+                        )
+                        for one in some
+                    ],
+                    include_documentation=include_documentation,
+                )
+                answer = await cluster.send(request, node_id=node_id)
+                for result in answer.results:
+                    one = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+                    found[one] = (
+                        refused(
+                            result.error_code,
+                            _settings_of(one),
+                            by=cluster.where,
+                            reason=result.error_message,
+                        )
+                        if result.error_code
+                        else Answers(
+                            {
+                                entry.name: _entry(entry)
+                                for entry in sorted(result.configs, key=lambda e: e.name)
+                            }
+                        )
+                    )
+            return {one: found[one] for one in wanted}
+
+        return settled(await cluster.patiently(ask))
+
+    @public
+    async def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Changes], *, validate_only: bool = False
+    ) -> None:
+        """Change settings, by resource: `{resource: {"retention.ms": "1000", "cleanup.policy": None}}` or operations."""
+        wanted = {ConfigResource(*one): _operations(given) for one, given in changes.items()}
+        cluster = self._cluster
+
+        async def order(
+            node_id: int | None, some: list[ConfigResource]
+        ) -> dict[ConfigResource, SemelError | None]:
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=one.type,
+                        resource_name=one.name,
+                        configs=[
+                            AlterableConfig(name=each.name, config_operation=each.op, value=each.value)
+                            for each in wanted[one]
+                        ],
+                    )
+                    for one in some
+                ],
+                validate_only=validate_only,
+            )
+            addressee = await controller(cluster) if node_id is None else node_id
+            answer = await cluster.send(request, node_id=addressee)
+            results: dict[ConfigResource, SemelError | None] = {}
+            for result in answer.responses:
+                one = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+                results[one] = (
+                    refused(
+                        result.error_code, _settings_of(one), by=cluster.where, reason=result.error_message
+                    )
+                    if result.error_code
+                    else None
+                )
+            return results
+
+        answers: dict[ConfigResource, SemelError | None] = {}
+        for node_id, some in _by_node(wanted).items():
+            answers |= await ordered(cluster, lambda node_id=node_id, some=some: order(node_id, some))  # type: ignore[misc]  # mypy cannot infer lambdas with defaults.
+        settled(answers)
+
+    @public
+    async def list_config_resources(
+        self, types: Iterable[ConfigResourceType] = ()
+    ) -> Listing[ConfigResource]:
+        """What has settings of its own, of these types or of all the broker lists."""
+        request = ListConfigResourcesRequest(resource_types=list(types))
+        cluster = self._cluster
+
+        async def ask() -> Listing[ConfigResource]:
+            answer = await cluster.send(request)
+            if answer.error_code:
+                raise refused(answer.error_code, "to list what has settings", by=cluster.where)
+            return Listing(
+                sorted(
+                    ConfigResource(ConfigResourceType(one.resource_type), one.resource_name)
+                    for one in answer.config_resources
+                )
+            )
+
+        return await cluster.patiently(ask)
+
+    describeConfigs = describe_configs
+    incrementalAlterConfigs = incremental_alter_configs
+    listConfigResources = list_config_resources
+
+
+def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
+    if isinstance(given, ConfigResource):
+        return [given]
+    return list(dict.fromkeys(ConfigResource(*one) for one in given))
+
+
+def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
+    """Who answers for each: None is anyone, or the controller."""
+    grouped: dict[int | None, list[ConfigResource]] = {}
+    for one in resources:
+        if one.type in _OWN and one.name and not one.name.isdecimal():
+            raise IllegalArgumentException(
+                f"{one.name!r} is no broker: use its number, or '' for all of them"
+            )
+        grouped.setdefault(int(one.name) if one.type in _OWN and one.name else None, []).append(one)
+    return grouped
+
+
+def _operations(given: Changes) -> list[AlterConfigOp]:
+    if isinstance(given, Mapping):
+        return [
+            AlterConfigOp(name, value, OpType.DELETE if value is None else OpType.SET)
+            for name, value in given.items()
+        ]
+    return list(given)
+
+
+def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=one.name,
+        value=one.value,
+        source=CONFIG_SOURCES.get(one.config_source, f"source {one.config_source}"),
+        is_default=one.config_source == DEFAULT_SOURCE,
+        is_read_only=one.read_only,
+        is_sensitive=one.is_sensitive,
+        documentation=one.documentation or None,
+    )
+
+
+def _settings_of(one: ConfigResource) -> str:
+    return f"the settings of {one.type.name.lower()} {one.name or 'default'}"

@@ -1,0 +1,119 @@
+"""What every call of the admin client stands on.
+
+Role.   `AdminCore` holds the cluster; `public` marks a call that leaves the client; `settled` turns answers per thing into a
+        result or an exception.
+Rules.  * One call may name many things. All of them are tried; if some are refused, the first refusal is raised when all have
+          been answered, and its `errors` has every one of them by name.
+        * Errors leave under Java's names.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from semel.client.admin_client.tables import Answers
+from semel.client.client_metrics import AdminMetrics
+from semel.client.cluster import Cluster
+from semel.client.settings import AdminConfig
+from semel.errors import ErrorCode, RefusedError, SemelError
+from semel.exceptions import IllegalStateException, KafkaException, as_exception
+from semel.types import TopicPartition
+
+CLOSED: Final = "Cannot perform operation after the admin client has been closed"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+K = TypeVar("K")
+C = TypeVar("C", bound="AdminCore")
+W = TypeVar("W", bound=tuple[str, int])
+"""A partition: a `TopicPartition`, or a plain pair."""
+
+
+class AdminCore:
+    """The cluster behind the calls."""
+
+    def __init__(self, cluster: Cluster, settings: AdminConfig) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._metrics = AdminMetrics(settings, cluster.runtime.clock.monotonic_ms)
+        self._is_closed = False
+
+
+def public(
+    call: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
+    """A call of the user's: refused after `close`, and its errors leave under Java's names."""
+
+    @functools.wraps(call)
+    async def called(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._is_closed:
+            raise IllegalStateException(CLOSED)
+        try:
+            return await call(self, *args, **kwargs)
+        except SemelError as error:
+            public_error = as_exception(error)
+            if public_error is error:
+                raise
+            raise public_error from error
+
+    return called
+
+
+def settled(answers: Mapping[K, T | SemelError]) -> Answers[K, T]:
+    """The answers, if nothing was refused; raises the first refusal otherwise, with `errors` for all of them."""
+    errors: dict[K, KafkaException] = {}
+    good: Answers[K, T] = Answers()
+    for key, answer in answers.items():
+        if isinstance(answer, SemelError):
+            errors[key] = as_exception(answer)
+        else:
+            good[key] = answer
+    if errors:
+        first = next(iter(errors.values()))
+        first.errors = errors  # type: ignore[attr-defined]  # An extra on the instance: what else went wrong in this call.
+        raise first
+    return good
+
+
+async def each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | SemelError]:
+    """Ask about one thing after the other, refusals included."""
+    answers: dict[K, T | SemelError] = {}
+    for key in keys:
+        try:
+            answers[key] = await ask(key)
+        except RefusedError as error:
+            answers[key] = error
+    return answers
+
+
+def names(given: str | Iterable[str]) -> list[str]:
+    """One name or many, without repeats."""
+    return list(dict.fromkeys([given] if isinstance(given, str) else given))
+
+
+def partitions(given: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+    """Partitions, without repeats."""
+    return list(dict.fromkeys(TopicPartition(*one) for one in given))
+
+
+async def leaders_of(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    """Who leads these partitions; raises for one that does not exist."""
+    grouped: dict[int, list[TopicPartition]] = {}
+    by_topic: dict[str, list[int]] = {}
+    for one in wanted:
+        by_topic.setdefault(one.topic, []).append(one.partition)
+    for topic, indexes in by_topic.items():
+        view = await cluster.topic(topic)
+        for index in indexes:
+            if not 0 <= index < len(view.partitions):
+                raise RefusedError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {topic} at {cluster.where} has partitions 0 to {len(view.partitions) - 1}, not {index}",
+                )
+            grouped.setdefault(view.partitions[index].leader, []).append(TopicPartition(topic, index))
+    return grouped
+
+
+def known(value: int) -> int | None:
+    """Kafka's -1 is nobody's value."""
+    return None if value < 0 else value

@@ -1,0 +1,155 @@
+"""Calls about groups, their members and their committed offsets.
+
+Role.   The part of the admin client for consumer groups, over the requests of `admin_groups` and `admin_offsets`.
+Rules.  Offsets are changed only in groups without members; deleting a group deletes its offsets.
+"""
+
+# ruff: noqa: N815 - the aliases are Java's names.
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from semel.client import admin_groups, admin_offsets
+from semel.client.admin_client.core import AdminCore, W, each, names, partitions, public, settled
+from semel.client.admin_client.tables import Answers, Listing
+from semel.client.admin_client.values import ConsumerGroupDescription, GroupListing, MemberDescription
+from semel.client.consumer.values import OffsetAndMetadata
+from semel.core.groups.assignors.protocol import PROTOCOL_TYPE
+from semel.types import TopicPartition
+
+
+class GroupCalls(AdminCore):
+    """Groups and their offsets."""
+
+    @public
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> Listing[GroupListing]:
+        """Every group of every broker, in these states and of these types ("classic", "consumer") if any are named."""
+        found = await admin_groups.list_groups(self._cluster, states=states, types=types)
+        return Listing(GroupListing(*one) for one in found)
+
+    @public
+    async def list_consumer_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> Listing[GroupListing]:
+        """The groups of consumers, and those that only store offsets."""
+        found = await admin_groups.list_groups(self._cluster, states=states, types=types)
+        return Listing(GroupListing(*one) for one in found if one.protocol_type in (PROTOCOL_TYPE, ""))
+
+    @public
+    async def describe_consumer_groups(
+        self, group_ids: str | Iterable[str]
+    ) -> Answers[str, ConsumerGroupDescription]:
+        """Groups with their members and what these read."""
+
+        async def ask(group_id: str) -> ConsumerGroupDescription:
+            return _described(await admin_groups.describe_group(self._cluster, group_id))
+
+        return settled(await each(names(group_ids), ask))
+
+    @public
+    async def delete_consumer_groups(self, group_ids: str | Iterable[str]) -> None:
+        """Forget groups without members, and their offsets."""
+
+        async def order(group_id: str) -> None:
+            await admin_groups.delete_group(self._cluster, group_id)
+
+        settled(await each(names(group_ids), order))
+
+    @public
+    async def remove_members_from_consumer_group(
+        self,
+        group_id: str,
+        *,
+        group_instance_ids: Iterable[str] = (),
+        member_ids: Iterable[str] = (),
+        reason: str = "removed by an administrator",
+    ) -> None:
+        """Take members out of a group: those named, or all of them if none are. Those that live will join again."""
+        instances, members = list(group_instance_ids), list(member_ids)
+        if not instances and not members:
+            group = await admin_groups.describe_group(self._cluster, group_id)
+            instances = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
+            members = [one.member_id for one in group.members if one.group_instance_id is None]
+        await admin_groups.remove_members(
+            self._cluster, group_id, member_ids=members, group_instance_ids=instances, reason=reason
+        )
+
+    @public
+    async def list_consumer_group_offsets(
+        self,
+        group_id: str,
+        topic_partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> Answers[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed, in these partitions or in all. `require_stable` waits for open transactions."""
+        found = await admin_offsets.committed_offsets(self._cluster, group_id, require_stable=require_stable)
+        wanted = list(found) if topic_partitions is None else partitions(topic_partitions)
+        return Answers(
+            {
+                one: OffsetAndMetadata(found[one].offset, found[one].metadata, found[one].leader_epoch)
+                for one in wanted
+                if one in found
+            }
+        )
+
+    @public
+    async def alter_consumer_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[W, OffsetAndMetadata | int],
+    ) -> None:
+        """Set what a group without members has committed; a group that does not exist comes to be."""
+        wanted: dict[TopicPartition, admin_offsets.Committed] = {}
+        for where, given in offsets.items():
+            one = OffsetAndMetadata(given) if isinstance(given, int) else given
+            wanted[TopicPartition(*where)] = admin_offsets.Committed(
+                one.offset, one.leader_epoch, one.metadata
+            )
+        await admin_offsets.alter_offsets(self._cluster, group_id, wanted)
+
+    @public
+    async def delete_consumer_group_offsets(
+        self, group_id: str, topic_partitions: Iterable[tuple[str, int]]
+    ) -> None:
+        """Forget what a group has committed in these partitions; nobody of the group may be subscribed to their topics."""
+        await admin_offsets.delete_offsets(self._cluster, group_id, partitions(topic_partitions))
+
+    describe_groups = describe_consumer_groups
+    delete_groups = delete_consumer_groups
+    listGroups = list_groups
+    listConsumerGroups = list_consumer_groups
+    describeConsumerGroups = describe_consumer_groups
+    deleteConsumerGroups = delete_consumer_groups
+    removeMembersFromConsumerGroup = remove_members_from_consumer_group
+    listConsumerGroupOffsets = list_consumer_group_offsets
+    alterConsumerGroupOffsets = alter_consumer_group_offsets
+    deleteConsumerGroupOffsets = delete_consumer_group_offsets
+
+
+def _described(group: admin_groups.GroupView) -> ConsumerGroupDescription:
+    return ConsumerGroupDescription(
+        group_id=group.group_id,
+        type=group.type,
+        protocol_type=group.protocol_type,
+        state=group.state,
+        partition_assignor=group.assignor,
+        coordinator=group.coordinator,
+        group_epoch=group.group_epoch,
+        target_assignment_epoch=group.assignment_epoch,
+        members=tuple(
+            MemberDescription(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                client_id=one.client_id,
+                host=one.client_host,
+                rack=one.rack_id,
+                topics=one.topics,
+                assignment=one.assignment,
+                target_assignment=one.target_assignment,
+                member_epoch=one.member_epoch,
+            )
+            for one in group.members
+        ),
+    )

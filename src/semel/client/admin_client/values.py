@@ -1,0 +1,375 @@
+"""What the admin client takes and gives: Java's names, as named tuples.
+
+Role.   Plain values without behaviour. What a user builds: `NewTopic`, `NewPartitions`, `ConfigResource`, `AlterConfigOp`,
+        `OffsetSpec`, `AclBinding`, `QuotaEntry`. The rest are answers.
+Rules.  * Times are milliseconds since 1970. What Kafka calls -1 because nobody knows it is None.
+        * Brokers are their ids, except where their addresses are what was asked for.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from semel.client.consumer.values import OffsetAndMetadata
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+
+_BROKERS_DEFAULT: Final = -1
+
+
+class Node(NamedTuple):
+    """A broker."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+# Topics
+
+
+class NewTopic(NamedTuple):
+    """A topic to be made; the broker's defaults for what is left out."""
+
+    name: str
+    num_partitions: int = _BROKERS_DEFAULT
+    replication_factor: int = _BROKERS_DEFAULT
+    configs: Mapping[str, str] = {}
+    replicas_assignments: Mapping[int, Sequence[int]] | None = None
+    """Partition -> brokers, the first one to lead; instead of the two numbers."""
+
+
+class NewPartitions(NamedTuple):
+    """How many partitions a topic shall have in all."""
+
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
+    """The brokers of every new partition, the first one to lead."""
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was made, or would have been."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    num_partitions: int | None
+    replication_factor: int | None
+    configs: Mapping[str, str | None]
+
+
+class TopicListing(NamedTuple):
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+
+
+class TopicPartitionInfo(NamedTuple):
+    """A partition, and the brokers that have it."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class TopicDescription(NamedTuple):
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+    partitions: tuple[TopicPartitionInfo, ...]
+
+
+class DeletedRecords(NamedTuple):
+    """The first offset that is left."""
+
+    low_watermark: int
+
+
+class PartitionReassignment(NamedTuple):
+    """Replicas on the move."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+# Settings
+
+
+class ConfigResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """What settings belong to: `ConfigResource(ConfigResourceType.TOPIC, "orders")`."""
+
+    type: ConfigResourceType
+    name: str
+
+
+class ConfigEntry(NamedTuple):
+    """A setting; no value if it is a secret."""
+
+    name: str
+    value: str | None
+    source: str
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None = None
+
+
+class OpType(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class AlterConfigOp(NamedTuple):
+    """A change of one setting. APPEND and SUBTRACT are for lists."""
+
+    name: str
+    value: str | None
+    op: OpType = OpType.SET
+
+
+# Groups and offsets
+
+
+class GroupListing(NamedTuple):
+    group_id: str
+    type: str | None
+    protocol_type: str
+    state: str | None
+    coordinator: int
+
+
+class MemberDescription(NamedTuple):
+    """A member; what only groups of the consumer protocol have is None in others."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    rack: str | None
+    topics: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+    target_assignment: tuple[TopicPartition, ...] | None
+    member_epoch: int | None
+
+
+class ConsumerGroupDescription(NamedTuple):
+    group_id: str
+    type: str
+    protocol_type: str
+    state: str
+    partition_assignor: str
+    coordinator: int
+    group_epoch: int | None
+    target_assignment_epoch: int | None
+    members: tuple[MemberDescription, ...]
+
+
+class OffsetSpec(NamedTuple):
+    """Which offset of a partition: `OffsetSpec.latest()`, or the first one at a time."""
+
+    timestamp: int
+
+    @classmethod
+    def latest(cls) -> "OffsetSpec":
+        """The end, as far as a consumer of the isolation level can read."""
+        return cls(-1)
+
+    @classmethod
+    def earliest(cls) -> "OffsetSpec":
+        """The first that is left."""
+        return cls(-2)
+
+    @classmethod
+    def max_timestamp(cls) -> "OffsetSpec":
+        """The record with the greatest timestamp."""
+        return cls(-3)
+
+    @classmethod
+    def for_timestamp(cls, timestamp_ms: int) -> "OffsetSpec":
+        """The first at or after a time."""
+        if timestamp_ms < 0:
+            raise ValueError(f"{timestamp_ms} is no time: milliseconds since 1970")
+        return cls(timestamp_ms)
+
+
+class ListOffsetsResultInfo(NamedTuple):
+    """Where a partition is at an `OffsetSpec`; no offset if there is no such record."""
+
+    offset: int | None
+    timestamp: int | None
+    leader_epoch: int | None
+
+
+CommittedOffsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+# Transactions and producers
+
+
+class TransactionListing(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+class TransactionDescription(NamedTuple):
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int | None
+    topic_partitions: tuple[TopicPartition, ...]
+
+
+class ProducerState(NamedTuple):
+    """What a partition's leader remembers of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_timestamp: int | None
+    coordinator_epoch: int | None
+    current_transaction_start_offset: int | None
+
+
+class FencedProducer(NamedTuple):
+    """A transactional id after it was taken over."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+# Cluster
+
+
+class ClusterDescription(NamedTuple):
+    cluster_id: str
+    controller: Node | None
+    nodes: tuple[Node, ...]
+
+
+class ReplicaInfo(NamedTuple):
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirDescription(NamedTuple):
+    error: ErrorCode
+    total_bytes: int | None
+    usable_bytes: int | None
+    replica_infos: Mapping[TopicPartition, ReplicaInfo]
+
+
+class FinalizedVersionRange(NamedTuple):
+    min_version_level: int
+    max_version_level: int
+
+
+class FeatureMetadata(NamedTuple):
+    finalized_features: Mapping[str, FinalizedVersionRange]
+    finalized_features_epoch: int | None
+    supported_features: Mapping[str, FinalizedVersionRange]
+
+
+# Quotas, users, access
+
+
+class QuotaEntry(NamedTuple):
+    """Limits of an entity: `{"user": "alice"}`, with None for the default; a limit of None is taken away."""
+
+    entity: Mapping[str, str | None]
+    quotas: Mapping[str, float | None]
+
+
+class ScramMechanism(IntEnum):
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
+class ScramCredentialInfo(NamedTuple):
+    mechanism: ScramMechanism
+    iterations: int
+
+
+class ResourceType(IntEnum):
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermissionType(IntEnum):
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclBinding(NamedTuple):
+    """Who may, or may not, do what to what."""
+
+    resource_type: ResourceType
+    name: str
+    principal: str
+    operation: AclOperation
+    permission_type: AclPermissionType = AclPermissionType.ALLOW
+    host: str = "*"
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+class AclBindingFilter(NamedTuple):
+    """Which of them; everything by default."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    name: str | None = None
+    principal: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
+    host: str | None = None
+    pattern_type: PatternType = PatternType.ANY
