@@ -82,7 +82,7 @@ class AsyncProducer:
         self.transactions: Transactions | None = None
         if config.transactional_id is not None:
             self.transactions = Transactions(self._sender, config, config.transactional_id)
-            self._sender.before_turn = self.transactions.step
+            self._sender.on_turn = self.transactions.step
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
 

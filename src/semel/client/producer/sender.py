@@ -118,8 +118,8 @@ class Sender:
             )
             self.delivery = self.in_flight
         self.produce_version_max: int | None = None
-        self.before_turn: Callable[[], object] | None = None
-        """What transactions do first in every turn."""
+        self.on_turn: Callable[[], object] | None = None
+        """What transactions do in every turn, before and after batches leave."""
         self.problem: KafkaException | None = None
         """What nothing can be sent after."""
         self._config = config
@@ -180,11 +180,13 @@ class Sender:
         """Do what can be done now; when something is due next."""
         now_ms = self.runtime.clock.monotonic_ms()
         dues = [self._expire(now_ms)]
-        if self.before_turn is not None:
-            self.before_turn()
+        if self.on_turn is not None:
+            self.on_turn()
         if self.delivery is not None and self.problem is None:
             dues.append(self._dispatch(now_ms))
             self._identify_if_needed()
+            if self.on_turn is not None:
+                self.on_turn()  # A batch may need its partition to join the transaction.
         dues.append(self._refresh_if_needed(now_ms))
         return min((due for due in dues if due is not None), default=None)
 

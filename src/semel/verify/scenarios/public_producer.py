@@ -67,6 +67,8 @@ class _Application:
     world: World
     settings: dict[str, Any]
     transactional: bool
+    is_older: bool
+    """Whether it takes the broker for one that has transactions v1 only."""
     partitions: int
     records: int
     pause_seconds: float
@@ -80,7 +82,7 @@ class _Application:
 
     async def run(self, runtime: Runtime) -> None:
         self.processes += 1
-        producer = AsyncProducer(dict(self.settings), runtime=runtime)
+        producer = self._producer(runtime)
         if self.transactional:
             producer = await self._transact(producer, runtime)
         else:
@@ -91,6 +93,12 @@ class _Application:
         await producer.close()
         self.is_done = True
         await asyncio.Event().wait()
+
+    def _producer(self, runtime: Runtime) -> AsyncProducer:
+        producer = AsyncProducer(dict(self.settings), runtime=runtime)
+        if self.is_older:
+            setattr(producer.cluster, "features", _no_features)  # noqa: B010 - as a broker says that is older
+        return producer
 
     def finish(self) -> None:
         self.is_finishing = True
@@ -124,7 +132,7 @@ class _Application:
                 is_ready = await self._introduced(producer)
                 if not is_ready:
                     await producer.close(0.0)
-                    producer = AsyncProducer(dict(self.settings), runtime=runtime)
+                    producer = self._producer(runtime)
                     await runtime.tasks.sleep(0.05)
                     continue
             number += 1
@@ -132,7 +140,7 @@ class _Application:
             await self._pause(runtime)
         while not is_ready:
             await producer.close(0.0)
-            producer = AsyncProducer(dict(self.settings), runtime=runtime)
+            producer = self._producer(runtime)
             is_ready = await self._introduced(producer)
         return producer
 
@@ -198,7 +206,7 @@ class _Application:
                 self.world.tell(f"last words: {error!r}")
                 if self.transactional:
                     await producer.close(0.0)
-                    producer = AsyncProducer(dict(self.settings), runtime=runtime)
+                    producer = self._producer(runtime)
                     await self._introduced(producer)
         self.world.flaw("no last words were stored")
 
@@ -218,6 +226,7 @@ class Story:
             self.world,
             _settings(dice, transactional),
             transactional,
+            dice.random() < 0.5,
             partitions,
             records,
             self.seconds / records,
@@ -381,6 +390,10 @@ def _settings(dice: random.Random, transactional: bool) -> dict[str, Any]:
     if transactional:
         settings["transactional.id"] = _ID
     return settings
+
+
+async def _no_features(_node_id: int | None = None) -> dict[str, int]:
+    return {}
 
 
 def run(seed: int) -> None:
