@@ -8,6 +8,7 @@ Rules.  * It holds open files, so that a segment deleted meanwhile is synced in 
 
 from dataclasses import dataclass, field
 
+from semel.log.leader_epochs import EpochsToWrite
 from semel.runtime.files import File, Files
 
 
@@ -20,10 +21,13 @@ class FlushJob:
     files: list[File]
     paths: list[str]
     directory: str | None
+    epochs: EpochsToWrite | None
     _files: Files = field(repr=False)
 
     def run(self) -> None:
         """Sync everything. Blocks."""
+        if self.epochs is not None:
+            self.epochs.write()
         for file in self.files:
             file.sync()
         for path in self.paths:

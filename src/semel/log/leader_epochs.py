@@ -1,13 +1,16 @@
 """Which leader wrote from which offset on: what a replica needs to find where two logs part.
 
 Role.   The list (epoch, start offset) of one partition, kept in `leader-epoch-checkpoint`.
-Flow.   `partition_log` assigns on append and truncates with the log; OffsetForLeaderEpoch asks `end_offset`.
-        After damage `recovery` has it rebuilt from the batches.
-Rules.  Epochs and start offsets rise together. An assignment that contradicts later entries removes them.
+Flow.   `partition_log` assigns on append and truncates with the log; OffsetForLeaderEpoch asks `end_offset`. A flush takes what
+        is `unwritten` along. After a crash `recovery` has it completed, after damage rebuilt, from the batches.
+Rules.  * Epochs and start offsets rise together. An assignment that contradicts later entries removes them.
+        * Changes are made in memory: an append waits for no sync. The file is right below the recovery point, because it is
+          written before that moves; above it the file is believed where no batch contradicts it.
+        * One writer at a time: the flushes of a log follow each other.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptLogError
@@ -23,6 +26,27 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+class EpochRuns:
+    """Batches met one after the other, as runs of one leader epoch each: (epoch, first base offset, last base offset)."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] = []
+        self._epoch = NO_PARTITION_LEADER_EPOCH
+        self._first_offset = self._last_offset = UNKNOWN_OFFSET
+
+    def note(self, epoch: int, base_offset: int) -> None:
+        """The next batch of the log."""
+        if epoch != self._epoch:
+            self._runs = list(self)
+            self._epoch, self._first_offset = epoch, base_offset
+        self._last_offset = base_offset
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        yield from self._runs
+        if self._epoch != NO_PARTITION_LEADER_EPOCH:
+            yield self._epoch, self._first_offset, self._last_offset
+
+
 class EpochEnd(NamedTuple):
     """The largest epoch at or below the asked one, and where it ended."""
 
@@ -36,11 +60,13 @@ NO_EPOCH_END: Final = EpochEnd(NO_PARTITION_LEADER_EPOCH, UNKNOWN_OFFSET)
 class LeaderEpochs:
     """The leader epochs of one partition's log."""
 
-    __slots__ = ("_files", "_path", "entries")
+    __slots__ = ("_changes", "_files", "_path", "_written", "entries")
 
     def __init__(self, files: Files, path: str, entries: list[EpochStart]) -> None:
         self._files = files
         self._path = path
+        self._changes = 0
+        self._written = 0
         self.entries = entries
 
     @classmethod
@@ -91,19 +117,50 @@ class LeaderEpochs:
             return
         self._replace([EpochStart(gone[-1].epoch, start_offset), *self.entries[len(gone) :]])
 
-    def rebuild(self, batches: Iterable[tuple[int, int]]) -> None:
-        """Read the epochs from the log's batches, each (leader epoch, first offset), in their order."""
-        entries: list[EpochStart] = []
-        for epoch, start_offset in batches:
-            if epoch > (entries[-1].epoch if entries else NO_PARTITION_LEADER_EPOCH):
-                entries.append(EpochStart(epoch, start_offset))
-        if entries:
-            self._replace(entries)
+    def correct(self, runs: EpochRuns) -> None:
+        """Learn what batches of the log tell. What they do not contradict stays: compaction may have taken the first."""
+        for epoch, first_offset, last_offset in runs:
+            if self.epoch_for(first_offset) != epoch:
+                self.truncate_from_end(first_offset)
+                self.assign(epoch, first_offset)
+            elif self.epoch_for(last_offset) != epoch:
+                self.truncate_from_end(first_offset + 1)
 
-    def clear(self) -> None:
-        if self.entries:
-            self._replace([])
+    def extend_down(self, runs: EpochRuns) -> None:
+        """Learn what batches below everything that is known tell: a power cut has brought deleted segments back."""
+        known_from = self.entries[0].start_offset
+        older = LeaderEpochs(self._files, self._path, [])
+        for epoch, first_offset, _last_offset in runs:
+            if first_offset < known_from and epoch > older.latest:
+                older.assign(epoch, first_offset)
+        if older.entries:
+            self._replace([*older.entries, *(one for one in self.entries if one.epoch > older.latest)])
 
     def _replace(self, entries: list[EpochStart]) -> None:
-        write_lines(self._files, self._path, (f"{epoch} {start}" for epoch, start in entries))
         self.entries = entries
+        self._changes += 1
+
+    # The file
+
+    def unwritten(self) -> "EpochsToWrite | None":
+        """What the file does not say yet."""
+        if self._changes == self._written:
+            return None
+        return EpochsToWrite(self._files, self._path, self._changes, tuple(self.entries))
+
+    def wrote(self, written: "EpochsToWrite") -> None:
+        """The file says this now."""
+        self._written = written.changes
+
+
+class EpochsToWrite(NamedTuple):
+    """The epochs at a moment, for a thread to write down."""
+
+    files: Files
+    path: str
+    changes: int
+    entries: tuple[EpochStart, ...]
+
+    def write(self) -> None:
+        """Replace the file, for good. Blocks."""
+        write_lines(self.files, self.path, (f"{epoch} {start}" for epoch, start in self.entries))

@@ -9,8 +9,8 @@ Rules.  * Deciding, writing and recording are one step without waiting: order in
           refuses everything until it is loaded again.
         * log start <= last stable <= high watermark <= log end, and none of the last three moves back except
           by truncation.
-        * Nothing here waits or syncs on the append path (a new leader epoch is noted durably, once). `begin_flush` hands out what to sync, a thread syncs
-          it, `finish_flush` moves the recovery point: what lies below it survives a power cut.
+        * Nothing here waits or syncs on the append path. `begin_flush` hands out what to sync, a thread syncs it,
+          `finish_flush` moves the recovery point: what lies below it survives a power cut.
 Elsewhere. What is read from where: `reading`. When to delete: `retention`. After a crash: `recovery`.
 """
 
@@ -348,7 +348,8 @@ class PartitionLog:
         directory = self.directory if self._names_changed else None
         self._names_changed = False
         self._unflushed_records = 0
-        return FlushJob(self.log_end_offset, self.truncations, files, paths, directory, self._files)
+        epochs = self.leader_epochs.unwritten()
+        return FlushJob(self.log_end_offset, self.truncations, files, paths, directory, epochs, self._files)
 
     def finish_flush(self, job: FlushJob, now_ms: int) -> None:
         """The job ran without an error: what it covered is durable, unless it was cut off meanwhile.
@@ -359,6 +360,8 @@ class PartitionLog:
             return
         self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
         self._flushed_ms = now_ms
+        if job.epochs is not None:
+            self.leader_epochs.wrote(job.epochs)
 
     def flush_failed(self, error: OSError) -> None:
         """A sync failed: the system may have dropped the bytes, so nothing unsynced can be trusted any more."""

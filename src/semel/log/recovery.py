@@ -12,7 +12,8 @@ Rules.  * What was synced below the recovery point is trusted; everything above 
           names file and position, and the log is not opened. Kafka cuts such a segment there and goes on.
         * Where a sync failed, the system may show bytes its disk never got: they are written again before the sync that is
           to vouch for them.
-        * Leader epochs that are missing or damaged are read from the batches, which carry them.
+        * Leader epochs that are missing or damaged are read from the batches, which carry them; those of batches that are
+          checked are corrected by them: their file is written with a sync, not with an append.
         * Snapshots above the end, and damaged ones, go before anything is appended.
         * An index that is missing or unfit is rebuilt from the log, with the content it had.
 """
@@ -28,7 +29,7 @@ from semel.errors import CorruptBatchError, CorruptLogError
 from semel.log import names
 from semel.log.aborted_counts import read_aborted_counts
 from semel.log.config import LogConfig
-from semel.log.leader_epochs import LeaderEpochs
+from semel.log.leader_epochs import EpochRuns, LeaderEpochs
 from semel.log.leftovers import settle_leftovers
 from semel.log.partition_log import PartitionLog
 from semel.log.producers import record_batch, replay
@@ -80,7 +81,7 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
         segments=recovered.segments,
         producers=recovered.producers,
         snapshots=snapshots,
-        leader_epochs=_open_leader_epochs(files, opening, recovered.segments),
+        leader_epochs=_open_leader_epochs(files, opening, recovered),
         log_start_offset=recovered.log_start_offset,
         log_end_offset=recovered.log_end_offset,
         recovery_point=recovered.recovery_point,
@@ -120,6 +121,8 @@ class _Recovered:
     producers: ProducerState
     checked: bool
     """Whether segments were gone through; after an unclean stop that has brought the producers to the log's end."""
+    epochs: EpochRuns
+    """The leader epochs of the batches that were met."""
 
 
 def _open_segments(files: Files, opening: Opening) -> _Opened:
@@ -171,7 +174,7 @@ def _rewrite(opening: Opening, recovered: _Recovered) -> None:
             segment.file.write_at(position, segment.file.read_at(position, wanted))
 
 
-def _open_leader_epochs(files: Files, opening: Opening, segments: list[Segment]) -> LeaderEpochs:
+def _open_leader_epochs(files: Files, opening: Opening, recovered: _Recovered) -> LeaderEpochs:
     path = join(opening.directory, names.LEADER_EPOCHS)
     try:
         found = LeaderEpochs.open(files, path)
@@ -179,12 +182,21 @@ def _open_leader_epochs(files: Files, opening: Opening, segments: list[Segment])
         _logger.warning("%s is damaged and read from the log again: %s", path, error)
         found = LeaderEpochs(files, path, [])
     if not found.entries:
-        found.rebuild(
-            (header.partition_leader_epoch, header.base_offset)
-            for segment in segments
-            for _position, header in segment.walk()
-        )
+        found.correct(_epoch_runs(recovered.segments))
+        return found
+    found.correct(recovered.epochs)
+    known_from = found.entries[0].start_offset
+    if not opening.clean and known_from > recovered.log_start_offset:
+        found.extend_down(_epoch_runs([s for s in recovered.segments if s.base_offset < known_from]))
     return found
+
+
+def _epoch_runs(segments: list[Segment]) -> EpochRuns:
+    runs = EpochRuns()
+    for segment in segments:
+        for _position, header in segment.walk():
+            runs.note(header.partition_leader_epoch, header.base_offset)
+    return runs
 
 
 class _Recovery:
@@ -197,6 +209,7 @@ class _Recovery:
         self._segments = opened.segments
         self._unindexed = opened.unindexed
         self._first_checked_offset = 0
+        self._epochs = EpochRuns()
         # From this index on, nothing says that the bytes were synced.
         self._first_unsynced = len(self._segments) if opening.clean else self._index_at_recovery_point()
         self._producers = ProducerState(producer_id_expiration_ms=opening.config.producer_id_expiration_ms)
@@ -232,6 +245,7 @@ class _Recovery:
             recovery_point=recovery_point,
             producers=self._producers,
             checked=first_unsure is not None,
+            epochs=self._epochs,
         )
 
     def _index_at_recovery_point(self) -> int:
@@ -314,6 +328,7 @@ class _Recovery:
                 flaw = str(error)
                 break
             segment.note(position, header)
+            self._epochs.note(header.partition_leader_epoch, header.base_offset)
             next_offset = header.next_offset
             good_bytes = position + header.size_bytes
         intact = good_bytes == segment.size_bytes

@@ -10,6 +10,7 @@ Rules.  What must hold after every opening:
         * Every record in the log is one that was appended, at its offset. From where cleaning ended, none is missing.
         * No aborted record is shown to a reader of committed ones; no transaction is open that was ended.
         * A producer's last batch is known: its retry is a duplicate, the next one is taken.
+        * It is known which leader epoch wrote which offset, and where each began, though its first records are gone.
         * One more cleaning leaves exactly one record per key. Nothing is left of cleanings that were interrupted.
 """
 
@@ -86,6 +87,9 @@ class Story(DiskStory):
         self.ends: list[_Marker] = []
         self.under_way: tuple[list[Written], tuple[BatchHeader, bytes] | None, _Marker | None] | None = None
         """Records, their batch, or a marker: sent, and not acknowledged yet."""
+        self.leader_epoch = 0
+        self.epochs: dict[int, int] = {}
+        """Where each leader epoch began."""
         self.durable_end = 0
         self.recovery_point = 0
         self.cleaned_offset = 0
@@ -160,7 +164,7 @@ class Story(DiskStory):
         self.under_way = new, (header, bytes(data)), None
         sent = bytearray(data)
         batch.set_base_offset(sent, 0, 0)
-        result = self.log.append(sent, leader_epoch=0, now_ms=self.now_ms)
+        result = self.log.append(sent, leader_epoch=self.leader_epoch, now_ms=self.now_ms)
         if not isinstance(result, Appended):
             raise self._broken(f"an append was answered {result}")
         self._tell(f"append {producer_id} at {result.base_offset}")
@@ -171,6 +175,7 @@ class Story(DiskStory):
         if self.under_way is None:
             raise self._broken("something was acknowledged that was never sent")
         (new, sent, marker), self.under_way = self.under_way, None
+        self.epochs.setdefault(self.leader_epoch, new[0].offset if new else marker[0] if marker else 0)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.written += new
         if sent is not None and sent[0].has_producer_id:
@@ -190,7 +195,7 @@ class Story(DiskStory):
             producer_epoch=0,
             coordinator_epoch=0,
             commit=commit,
-            leader_epoch=0,
+            leader_epoch=self.leader_epoch,
             now_ms=self.now_ms,
         )
         if isinstance(result, Refuse):
@@ -263,6 +268,8 @@ class Story(DiskStory):
             if end > (new[-1].offset if new else marker[0] if marker else end):
                 self._settle()
             self.under_way = None
+        self.leader_epoch += 1
+        self.epochs = {epoch: begin for epoch, begin in self.epochs.items() if begin < end}
         self.durable_end = end
         self.recovery_point = self.dice.choice([self.recovery_point, end])
         self.written = [one for one in self.written if one.offset < end]
@@ -326,6 +333,10 @@ class Story(DiskStory):
             raise self._broken(
                 f"{missing[0]} is gone, though nothing was cleaned above {self.cleaned_offset}"
             )
+        if (
+            known_epochs := {one.epoch: one.start_offset for one in self.log.leader_epochs.entries}
+        ) != self.epochs:
+            raise self._broken(f"leader epochs are {known_epochs}, expected {self.epochs}")
         self._check_latest(there)
         self._check_aborted(there)
         self._check_producers()
@@ -379,7 +390,7 @@ class Story(DiskStory):
         for producer_id, (header, data) in self.last_batches.items():
             sent = bytearray(data)
             batch.set_base_offset(sent, 0, 0)
-            again = self.log.append(sent, leader_epoch=0, now_ms=self.now_ms)
+            again = self.log.append(sent, leader_epoch=self.leader_epoch, now_ms=self.now_ms)
             if not isinstance(again, Duplicate) or again.base_offset != header.base_offset:
                 raise self._broken(f"the retry of {producer_id}'s batch at {header.base_offset} gave {again}")
 

@@ -10,6 +10,7 @@ Rules.  What must hold after every opening:
         * A retry of any of a producer's last five batches is answered with its first offset, and stores nothing.
         * Producers, open transactions, last stable offset and aborted transactions are those of the batches.
         * Every offset and every timestamp is found where a scan of the log finds it.
+        * It is known which leader epoch wrote which offset. An epoch begins with every death and every truncation.
         And while the log is open, the last stable offset moves back only with a truncation.
 """
 
@@ -76,6 +77,7 @@ class Story(DiskStory):
         )
         self.model: list[Stored] = []
         """Every batch in the log, those deleted from its beginning included."""
+        self.leader_epoch = 0
         self.recovery_point = 0
         self.durable_start_offset = 0
         self.durable_end = 0
@@ -161,10 +163,10 @@ class Story(DiskStory):
     def _submit(self, data: bytearray, what: str) -> Stored:
         numbered = bytearray(data)
         batch.set_base_offset(numbered, 0, self.log.log_end_offset)
-        batch.set_partition_leader_epoch(numbered, 0, 0)
+        batch.set_partition_leader_epoch(numbered, 0, self.leader_epoch)
         self.under_way = Stored(batch.read_header(numbered), bytes(numbered))
         self._tell(what)
-        result = self.log.append(data, leader_epoch=0, now_ms=self.now_ms)
+        result = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=self.now_ms)
         if not isinstance(result, Appended) or result.base_offset != self.under_way.header.base_offset:
             raise self._broken(f"{what} was answered {result}")
         return self._settle()
@@ -196,7 +198,7 @@ class Story(DiskStory):
         data = bytearray(again.data)
         batch.set_base_offset(data, 0, 0)
         end = self.log.log_end_offset
-        result = self.log.append(data, leader_epoch=0, now_ms=self.now_ms)
+        result = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=self.now_ms)
         header = again.header
         self._tell(f"retry {header.producer_id}/{header.producer_epoch}/{header.base_sequence}: {result}")
         if (
@@ -220,7 +222,7 @@ class Story(DiskStory):
             producer_epoch=writer.epoch,
             coordinator_epoch=0,
             commit=commit,
-            leader_epoch=0,
+            leader_epoch=self.leader_epoch,
             now_ms=self.now_ms,
         )
         if isinstance(result, Refuse):
@@ -236,7 +238,7 @@ class Story(DiskStory):
             commit=commit,
             timestamp_ms=self.now_ms,
             base_offset=offset,
-            partition_leader_epoch=0,
+            partition_leader_epoch=self.leader_epoch,
         )
         self.under_way = Stored(batch.read_header(data), bytes(data))
 
@@ -264,9 +266,9 @@ class Story(DiskStory):
         if span > 0:
             offset = self.log.log_start_offset + self.dice.randrange(span + 1)
             self._tell(f"delete records below {offset}")
-            self.log.advance_log_start(offset)
             self._flush()
             self.durable_start_offset = offset
+            self.log.advance_log_start(offset)
 
     def _truncate(self) -> None:
         """A new leader has less: batches from some offset on never happened."""
@@ -284,6 +286,7 @@ class Story(DiskStory):
         self.truncating_to = offset
         self.log.truncate_to(offset, self.now_ms)
         self.truncating_to = None
+        self.leader_epoch += 1
         self.model = [stored for stored in self.model if stored.header.base_offset < offset]
         self._writers_follow_the_log()
         self._check()
@@ -346,6 +349,7 @@ class Story(DiskStory):
         if model_end != end and end != self.log.log_start_offset:
             raise self._broken(f"the log ends at {end}, no appended batch does")
         self.under_way = self.truncating_to = None
+        self.leader_epoch += 1
         self.durable_end = end  # Recovery leaves everything synced.
         self.recovery_point = self.dice.choice([self.recovery_point, end])
         self.log.advance_high_watermark(end)
@@ -397,6 +401,7 @@ class Story(DiskStory):
         if self.log.last_stable_offset != stable:
             raise self._broken(f"last stable offset {self.log.last_stable_offset}, expected {stable}")
         self._check_content()
+        self._check_epochs()
         self._check_aborted()
         for writer in self.writers:
             for stored in writer.recent[-_WINDOW:]:
@@ -444,6 +449,22 @@ class Story(DiskStory):
         found = reading.offset_for_timestamp(self.log, wanted)
         if (found.offset if found else None) != (later[0].offset if later else None):
             raise self._broken(f"timestamp {wanted} was found at {found}, expected {later[:1]}")
+
+    def _check_epochs(self) -> None:
+        start, epochs = self.log.log_start_offset, self.log.leader_epochs
+        begins: dict[int, int] = {}
+        for stored in self.model:
+            epoch = stored.header.partition_leader_epoch
+            begins.setdefault(epoch, stored.header.base_offset)
+            if stored.header.last_offset >= start:
+                found = epochs.epoch_for(max(start, stored.header.base_offset))
+                if found != epoch:
+                    raise self._broken(
+                        f"offset {stored.header.base_offset} was written in leader epoch {epoch}, not in {found}"
+                    )
+        for entry in epochs.entries:
+            if entry.start_offset > start and entry.start_offset != begins.get(entry.epoch):
+                raise self._broken(f"{entry} is known, the log shows {begins}")
 
     def _check_aborted(self) -> None:
         """Every aborted transaction of the model whose marker is still in the log is found, and no other."""
