@@ -427,5 +427,5 @@ def _shown(value: object) -> Any:
         return [_shown(one) for one in value]
     if callable(value):
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        return f"{module}.{name}" if name else repr(value)
+        return f"{module}.{name}" if module and name else name or repr(value)
     return value
