@@ -5,6 +5,7 @@ outcome of each marked test goes to `build/mission.json`, which `semel mission` 
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from hypothesis import HealthCheck, settings
 from semel.bench import kafka_peer
 from semel.mission.report import RESULTS_FILE, Outcome, TestResult, write_results
 from semel.mission.rows import known_ids
+
+# A shell starts what runs in its background with SIGINT ignored, and so would every process the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 _PROPERTY = "mission"
