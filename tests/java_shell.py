@@ -4,6 +4,7 @@ A command is one line of fields, perhaps with lines of data after it; its answer
 with a dot: done, or what Java threw.
 """
 
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -42,6 +43,10 @@ class JvmShell:
     def __exit__(self, *exc: object) -> None:
         self._process.kill()
         self._process.communicate()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Stop the whole JVM, or let it go on."""
+        self._process.send_signal(number)
 
     def ask(self, *fields: object, data: Sequence[str] = ()) -> list[str]:
         """Run one command; raises `error` if it failed."""

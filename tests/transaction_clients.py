@@ -14,6 +14,8 @@ import confluent_kafka
 import kafka
 
 DEADLINE_SECONDS: Final = 60
+TIMEOUT_MS: Final = 60_000
+"""How long a transaction may stay open."""
 _SILENT: Final = {"log_level": 0}
 
 
@@ -27,7 +29,7 @@ class TransactionalProducer(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
         """Connect and introduce itself."""
 
     @abstractmethod
@@ -60,9 +62,15 @@ class ConfluentKafka(TransactionalProducer):
 
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
         self._producer = confluent_kafka.Producer(
-            {**_SILENT, "bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
+            {
+                **_SILENT,
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "linger.ms": 0,
+            }
         )
         self._producer.init_transactions(DEADLINE_SECONDS)
 
@@ -108,8 +116,10 @@ class KafkaPython(TransactionalProducer):
 
     name = "kafka-python"
 
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        self._producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        self._producer = kafka.KafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+        )
         self._producer.init_transactions()
 
     def begin(self) -> None:
@@ -143,7 +153,7 @@ class AioKafka(TransactionalProducer):
 
     name = "aiokafka"
 
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
         self._thread.start()
@@ -151,7 +161,9 @@ class AioKafka(TransactionalProducer):
 
         async def start() -> aiokafka.AIOKafkaProducer:
             producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=bootstrap, transactional_id=transactional_id
+                bootstrap_servers=bootstrap,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
             )
             await producer.start()
             return producer

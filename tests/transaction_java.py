@@ -8,7 +8,7 @@ import itertools
 from typing import Final, NamedTuple
 
 from java_shell import JvmShell
-from transaction_clients import FencedOutError, TransactionalProducer
+from transaction_clients import TIMEOUT_MS, FencedOutError, TransactionalProducer
 
 _FENCED: Final = "org.apache.kafka.common.errors.ProducerFencedException"
 _numbers = itertools.count()
@@ -64,10 +64,17 @@ class JavaProducer(TransactionalProducer):
     name = "java"
 
     def __init__(
-        self, bootstrap: str, transactional_id: str, *, shell: TransactionShell, **settings: str
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        *,
+        shell: TransactionShell,
+        timeout_ms: int = TIMEOUT_MS,
+        **settings: str,
     ) -> None:
         self._shell = shell
         self._name = f"producer {next(_numbers)}"
+        settings.setdefault("transaction_timeout_ms", str(timeout_ms))
         pairs = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         shell.ask("open", self._name, bootstrap, transactional_id, *pairs)
 
