@@ -56,6 +56,14 @@ def test_a_sound_log_has_no_findings(partition: Path) -> None:
     assert report.bytes == sum(path.stat().st_size for path in partition.glob("*.log"))
 
 
+def test_a_leader_epoch_that_began_after_the_last_sync_is_no_flaw(partition: Path) -> None:
+    """Its file is written with a sync; the batches say it as well, and a start believes them."""
+    log = open_at(RealFiles(), CONFIG, directory=str(partition))
+    send(log, batch_of(b"x"), leader_epoch=1)
+    log.release()
+    assert texts(partition) == ""
+
+
 def test_nothing_is_changed_by_looking(partition: Path) -> None:
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in partition.iterdir()}
     check(partition)

@@ -216,6 +216,7 @@ class Broker:
                 _logger.info(
                     "%s: the log begins at %d", partition.log.topic_partition, partition.log.log_start_offset
                 )
+                await self.runtime.tasks.sleep(0)  # It has waited for syncs: whoever else waits comes first.
         if self._directory is not None:
             await self.runtime.tasks.in_thread(self._directory.take_deleted(now_ms))
 

@@ -6,6 +6,7 @@ Rules.  * It holds open files, so that a segment deleted meanwhile is synced in 
         * Data before names: a durable name never points at bytes that are not.
 """
 
+import contextlib
 from dataclasses import dataclass, field
 
 from semel.log.leader_epochs import EpochsToWrite
@@ -27,7 +28,8 @@ class FlushJob:
     def run(self) -> None:
         """Sync everything. Blocks."""
         if self.epochs is not None:
-            self.epochs.write()
+            with contextlib.suppress(FileNotFoundError):  # The partition was deleted meanwhile.
+                self.epochs.write()
         for file in self.files:
             file.sync()
         for path in self.paths:

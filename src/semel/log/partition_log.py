@@ -439,10 +439,8 @@ class PartitionLog:
         start = self.segments[count].base_offset
         producers = ProducerState(producer_id_expiration_ms=self.config.producer_id_expiration_ms)
         self._restore(producers, start, now_ms)
-        self.snapshots.save(
-            producers, start
-        )  # Written anew: a power cut may have torn the one that is there.
-        self.snapshots.sync(start)
+        # Written anew: a power cut may have torn the one that is there.
+        self.snapshots.save_synced(producers, start)
         # The start moves first: a crash in between leaves files below the start, never a start without files.
         if start > self.log_start_offset:
             self.log_start_offset = start
@@ -459,8 +457,8 @@ class PartitionLog:
         for segment in segments:
             self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment.mark_deleted()))
         newest = self.snapshots.offsets[-1:]
-        bases = {segment.base_offset for segment in segments} - set(newest)
-        self.snapshots.remove(sorted(bases))
+        for path in self.snapshots.forget({segment.base_offset for segment in segments} - set(newest)):
+            self._files.remove(path)
         self._files.sync_directory(self.directory)
 
     def remove_later(self, paths: list[str], now_ms: int) -> None:

@@ -41,28 +41,22 @@ class Snapshots:
 
     def save(self, state: ProducerState, offset: int) -> None:
         """Write what is known at the log end `offset`. Syncs only where it replaces a snapshot."""
-        content = snapshot_bytes.encode(state.entries(), keep_windows=True)
         if offset in self.offsets:
-            write_atomically(self._files, self.path(offset), content)
-            self._unsynced.discard(offset)
+            self.save_synced(state, offset)
             return
         file = self._files.open(self.path(offset), create=True)
         try:
             file.truncate(0)
-            file.write_at(0, content)
+            file.write_at(0, _content(state))
         finally:
             file.close()
         self.offsets = sorted([*self.offsets, offset])
         self._unsynced.add(offset)
 
-    def sync(self, offset: int) -> None:
-        """Return once the snapshot at `offset` survives a power cut. Blocks."""
-        file = self._files.open(self.path(offset))
-        try:
-            file.sync()
-        finally:
-            file.close()
-        self._files.sync_directory(self._directory)
+    def save_synced(self, state: ProducerState, offset: int) -> None:
+        """Write what is known at `offset`, in place of what is there; it survives a power cut. Blocks."""
+        write_atomically(self._files, self.path(offset), _content(state))
+        self.offsets = sorted({*self.offsets, offset})
         self._unsynced.discard(offset)
 
     def take_unsynced(self, offsets: Iterable[int]) -> list[str]:
@@ -115,3 +109,7 @@ class Snapshots:
         """Keep the newest and those that stand at the beginning of a segment."""
         kept = {*segment_base_offsets, *self.offsets[-1:]}
         self.remove([offset for offset in self.offsets if offset not in kept])
+
+
+def _content(state: ProducerState) -> bytes:
+    return snapshot_bytes.encode(state.entries(), keep_windows=True)
