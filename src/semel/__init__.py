@@ -38,10 +38,12 @@ if TYPE_CHECKING:
         SubscriptionPattern,
     )
     from semel.client.metrics import MetricName
-    from semel.client.producer.future import RecordMetadata
+    from semel.client.producer.future import BatchMetadata, RecordMetadata
+    from semel.client.producer.prepared import PreparedTxnState
     from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
     from semel.client.sync.admin import Admin
     from semel.client.sync.consumer import Consumer
+    from semel.client.sync.pool import TransactionalProducerPool
     from semel.client.sync.producer import Producer
     from semel.embedded import Broker
     from semel.exceptions import *  # noqa: F403 - every one of them is a name of this package.
@@ -58,6 +60,7 @@ _HOMES: Final = {
     "Admin": "semel.client.sync.admin",
     "AdminConfig": _SETTINGS,
     "AlterConfigOp": _ADMIN_VALUES,
+    "BatchMetadata": "semel.client.producer.future",
     "Broker": "semel.embedded",
     "ConfigResource": _ADMIN_VALUES,
     "ConfigResourceType": _ADMIN_VALUES,
@@ -76,6 +79,7 @@ _HOMES: Final = {
     "OpType": _ADMIN_VALUES,
     "PartitionInfo": _VALUES,
     "PatternType": _ADMIN_VALUES,
+    "PreparedTxnState": "semel.client.producer.prepared",
     "Producer": "semel.client.sync.producer",
     "ProducerConfig": _SETTINGS,
     "QuotaEntry": _ADMIN_VALUES,
@@ -84,6 +88,7 @@ _HOMES: Final = {
     "ScramMechanism": _ADMIN_VALUES,
     "SubscriptionPattern": _VALUES,
     "TopicPartition": "semel.types",
+    "TransactionalProducerPool": "semel.client.sync.pool",
 }
 
 __all__ = [
@@ -94,6 +99,7 @@ __all__ = [
     "Admin",
     "AdminConfig",
     "AlterConfigOp",
+    "BatchMetadata",
     "Broker",
     "ConfigResource",
     "ConfigResourceType",
@@ -112,6 +118,7 @@ __all__ = [
     "OpType",
     "PartitionInfo",
     "PatternType",
+    "PreparedTxnState",
     "Producer",
     "ProducerConfig",
     "QuotaEntry",
@@ -120,6 +127,7 @@ __all__ = [
     "ScramMechanism",
     "SubscriptionPattern",
     "TopicPartition",
+    "TransactionalProducerPool",
     "__version__",
 ]
 

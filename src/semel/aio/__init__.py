@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from semel.client.admin_client.client import AsyncAdmin as Admin
     from semel.client.consumer.consumer import AsyncConsumer as Consumer
+    from semel.client.producer.pool import AsyncTransactionalProducerPool as TransactionalProducerPool
     from semel.client.producer.producer import AsyncProducer as Producer
 
-__all__ = ["Admin", "Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer", "TransactionalProducerPool"]
 
 _HOMES: Final = {
     "Admin": ("semel.client.admin_client.client", "AsyncAdmin"),
     "Consumer": ("semel.client.consumer.consumer", "AsyncConsumer"),
     "Producer": ("semel.client.producer.producer", "AsyncProducer"),
+    "TransactionalProducerPool": ("semel.client.producer.pool", "AsyncTransactionalProducerPool"),
 }
 
 

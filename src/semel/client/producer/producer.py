@@ -11,12 +11,13 @@ Rules.  * Constructing it connects to nothing; the first call does.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from semel.client.cluster import Cluster, PartitionView
 from semel.client.config_keys import Given
+from semel.client.metrics import MetricValues, report
 from semel.client.producer.encoding import Kernels
 from semel.client.producer.future import ArrowFuture, Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp, milliseconds
@@ -29,6 +30,7 @@ from semel.client.producer.transactions import Transactions, positions
 from semel.client.producer.transactions import group_metadata as group_of
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
+from semel.core.transactions.producer_states import ProducerState
 from semel.errors import SemelError
 from semel.exceptions import (
     ApiException,
@@ -78,18 +80,32 @@ class AsyncProducer:
         )
         self.intake = Intake(config, self.topics, self.outbox)
         self._sender = Sender(self._runtime, config, self.cluster, self.outbox, self.topics)
+        self._metrics = self._sender.metrics
+        accumulator = self.outbox.accumulator
+        self._metrics.watch(
+            buffer_total_bytes=lambda: config.buffer_memory,
+            buffer_available_bytes=lambda: accumulator.available_bytes,
+            waiting_threads=lambda: len(accumulator.waiting),
+            requests_in_flight=lambda: self._sender.requests_in_flight,
+            metadata_age_s=lambda: self.topics.age_ms / 1000,
+        )
         self._columns: Columns | None = None
         self.transactions: Transactions | None = None
         if config.transactional_id is not None:
             self.transactions = Transactions(self._sender, config, config.transactional_id)
             self._sender.on_turn = self.transactions.step
         self._task: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
 
     @property
     def config(self) -> dict[str, Any]:
         """Every setting with the value that holds, under Kafka's names."""
         return self._settings.effective()
+
+    def metrics(self) -> MetricValues:
+        """What the producer measures, by Java's names; and its settings by their keys."""
+        return self._metrics.snapshot()
 
     # Records
 
@@ -126,6 +142,7 @@ class AsyncProducer:
         max_block_ms = self._settings.max_block_ms
         deadline_ms = self._now_ms() + max_block_ms
         known = await self.topics.fetch(held.topic, held.partition, max_block_ms)
+        self._metrics.took("metadata-wait", self._now_ms() + max_block_ms - deadline_ms)
         while True:
             future = self.intake.place(held, known)
             if future is not None:
@@ -134,6 +151,7 @@ class AsyncProducer:
 
     async def _room(self, size_bytes: int, deadline_ms: int) -> None:
         """Wait until some memory is free."""
+        since_ms = self._now_ms()
         free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.outbox.call_when_free(size_bytes, lambda: None if free.done() else free.set_result(None))
         try:
@@ -141,10 +159,12 @@ class AsyncProducer:
                 await free
         except TimeoutError:
             raise self.exhausted(size_bytes) from None
+        self._metrics.waited_for_memory(self._now_ms() - since_ms)
 
     def exhausted(self, size_bytes: int) -> BufferExhaustedException:
         """What `send` raises when memory stays full."""
         config = self._settings
+        self._metrics.exhausted()
         return BufferExhaustedException(
             f"Failed to allocate {size_bytes} bytes within the configured max blocking time {config.max_block_ms} ms. "
             f"Total memory: {config.buffer_memory} bytes. Available memory: "
@@ -204,7 +224,8 @@ class AsyncProducer:
         """Send everything that was given now, and return once the fate of all of it is known."""
         self._check_open()
         self.start()
-        await self._until_ended(self.outbox.pending())
+        with self._timed("flush"):
+            await self._until_ended(self.outbox.pending())
 
     async def _until_ended(self, batches: Iterable[Batch]) -> None:
         self.outbox.accumulator.flushes += 1
@@ -234,7 +255,8 @@ class AsyncProducer:
         Once, before the first transaction. With two-phase commit, `keep_prepared_txn` keeps a transaction that was left
         open instead: end it with `complete_transaction`, or commit or abort it.
         """
-        await self._transactions().init(self._settings.max_block_ms, keep_prepared=keep_prepared_txn)
+        with self._timed("txn-init"):
+            await self._transactions().init(self._settings.max_block_ms, keep_prepared=keep_prepared_txn)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
@@ -246,24 +268,28 @@ class AsyncProducer:
         `group_metadata` is what `consumer.group_metadata()` gives: a member the group has replaced is refused then. A plain
         group id is accepted, and nobody is refused for it.
         """
-        await self._transactions().send_offsets(
-            group_of(group_metadata), positions(offsets), self._settings.max_block_ms
-        )
+        with self._timed("txn-send-offsets"):
+            await self._transactions().send_offsets(
+                group_of(group_metadata), positions(offsets), self._settings.max_block_ms
+            )
 
     async def commit_transaction(self) -> None:
         """Store what was sent, and commit: all of it is seen, by those who read what is committed, or nothing."""
-        await self._transactions().commit(self._settings.max_block_ms)
+        with self._timed("txn-commit"):
+            await self._transactions().commit(self._settings.max_block_ms)
 
     async def abort_transaction(self) -> None:
         """Drop what was not sent, and have the rest ignored by those who read what is committed."""
-        await self._transactions().abort(self._settings.max_block_ms)
+        with self._timed("txn-abort"):
+            await self._transactions().abort(self._settings.max_block_ms)
 
     async def prepare_transaction(self) -> PreparedTxnState:
         """Two-phase commit: store what was sent and leave the transaction open, whatever happens to this producer.
 
         Keep what it returns with whatever else is to be decided together, and call `complete_transaction` with it.
         """
-        return PreparedTxnState(*await self._transactions().prepare(self._settings.max_block_ms))
+        with self._timed("txn-prepare"):
+            return PreparedTxnState(*await self._transactions().prepare(self._settings.max_block_ms))
 
     async def complete_transaction(self, prepared_txn_state: PreparedTxnState | str) -> None:
         """Commit the prepared transaction if it is this one, and abort it if it is another."""
@@ -286,6 +312,11 @@ class AsyncProducer:
                 await self._abort_after(error)
             raise
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a transaction could be begun now."""
+        return self.transactions is not None and self.transactions.state is ProducerState.READY
+
     async def _abort_after(self, error: BaseException) -> None:
         """Abort without hiding why."""
         try:
@@ -305,9 +336,19 @@ class AsyncProducer:
     def start(self) -> None:
         """Begin to send, on the running loop. Starting twice is harmless."""
         if self._task is None and self._closing is None:
-            self._task = self._runtime.tasks.spawn(
-                self._sender.run(), name=f"{self._settings.client_id} sender", on_failure=self._on_crash
-            )
+            name = self._settings.client_id
+            spawn = self._runtime.tasks.spawn
+            self._task = spawn(self._sender.run(), name=f"{name} sender", on_failure=self._on_crash)
+            if self._settings.metric_reporters:
+                self._reporting = spawn(self._report(), name=f"{name} metrics")
+
+    async def _report(self) -> None:
+        await report(
+            self._metrics.registry,
+            self._settings.metric_reporters,
+            self._runtime.tasks,
+            interval_ms=self._settings.metrics_sample_window_ms,
+        )
 
     def _on_crash(self, name: str, error: BaseException) -> None:
         died = KafkaException(f"{name} ended by an error of its own: {error!r}", fatal=True)
@@ -339,6 +380,8 @@ class AsyncProducer:
                 pass  # What is left fails now.
         self._sender.fail_all(KafkaException("the producer was closed before the records were stored"))
         self._sender.stop()
+        if self._reporting is not None:
+            self._reporting.cancel()
         self.cluster.close()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -356,6 +399,14 @@ class AsyncProducer:
         _traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        since_ms = self._now_ms()
+        try:
+            yield
+        finally:
+            self._metrics.took(what, self._now_ms() - since_ms)
 
     def _check_open(self) -> None:
         if self._closing is not None:

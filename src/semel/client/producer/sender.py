@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from semel.client.client_metrics import ProducerMetrics
 from semel.client.cluster import Cluster, error_code
 from semel.client.config import COMPRESSION_TYPES
 from semel.client.producer import answers
@@ -103,6 +104,7 @@ class Sender:
         self.topics = topics
         self.cluster = cluster
         self.runtime = runtime
+        self.metrics = ProducerMetrics(config, runtime.clock.monotonic_ms)
         self.codec = Codec(
             COMPRESSION_TYPES.index(config.compression_type),
             config.compression_level,
@@ -263,6 +265,7 @@ class Sender:
         else:
             node.is_ready = True
             node.tries = 0
+            self.metrics.connected()
         finally:
             node.is_connecting = False
             self.outbox.wake()
@@ -341,31 +344,48 @@ class Sender:
 
     def _launch(self, node_id: int, parcel: _Parcel) -> None:
         topics: dict[str, TopicProduceData] = {}
+        now_ms, records_count = self.runtime.clock.monotonic_ms(), 0
         for send in parcel.sends:
             topic, partition = send.partition
             batch = self.outbox.under_way[send.batch_id]
             batch.attempts += 1
+            records_count += batch.records_count
+            written = encoded(batch, send, self.codec)
+            self._measure(batch, written, now_ms)
             data = topics.get(topic)
             if data is None:
                 known = self.topics.get(topic)
                 topic_id = known.topic_id if known is not None else bytes(16)
                 data = topics[topic] = TopicProduceData(name=topic, topic_id=topic_id)
-            data.partition_data.append(
-                PartitionProduceData(index=partition, records=encoded(batch, send, self.codec))
-            )
+            data.partition_data.append(PartitionProduceData(index=partition, records=written))
         request = ProduceRequest(
             transactional_id=self._config.transactional_id,
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),
         )
+        self.metrics.requested()
+        self.metrics.request_sent(records=records_count)
         self._nodes[node_id].in_flight += 1
         self.runtime.tasks.spawn(
             self._exchange(node_id, parcel, request), name=f"produce to broker {node_id}"
         )
 
+    def _measure(self, batch: Batch, written: bytearray, now_ms: int) -> None:
+        topic, records = batch.partition.topic, batch.records_count
+        if batch.attempts > 1:
+            self.metrics.retried(topic, records=records)
+        self.metrics.batch_sent(
+            topic,
+            records=records,
+            size_bytes=len(written),
+            uncompressed_bytes=max(batch.size_bytes, 1),
+            queued_ms=now_ms - batch.created_ms,
+            record_max_bytes=batch.largest_bytes or batch.size_bytes // max(records, 1),
+        )
+
     async def _exchange(self, node_id: int, parcel: _Parcel, request: ProduceRequest) -> None:
-        node = self._nodes[node_id]
+        node, since_ms = self._nodes[node_id], self.runtime.clock.monotonic_ms()
         said: dict[TopicPartition, PartitionProduceResponse] | None = None
         refused: SemelError | None = None
         try:
@@ -382,9 +402,16 @@ class Sender:
                     request, node_id=node_id, version_max=self.produce_version_max
                 )
                 said = answers.by_partition(request, response)
+                now_ms = self.runtime.clock.monotonic_ms()
+                self.metrics.answered()
+                self.metrics.produce_answered(
+                    latency_ms=now_ms - since_ms, throttle_ms=response.throttle_time_ms
+                )
                 if response.throttle_time_ms:
-                    node.not_before_ms = self.runtime.clock.monotonic_ms() + response.throttle_time_ms
+                    node.not_before_ms = now_ms + response.throttle_time_ms
         except answers.NO_ANSWER as error:
+            if node.is_ready:
+                self.metrics.disconnected()
             node.is_ready = False
             self.topics.is_stale = True
             _logger.debug("no answer from broker %d: %s", node_id, error)
@@ -423,6 +450,7 @@ class Sender:
         """The broker finds it too large: the same records again, in two batches."""
         if self.delivery is None or batch.data is None:
             raise IllegalStateException(f"a batch of {send.partition} was sent and has no bytes")
+        self.metrics.split()
         pieces = self.outbox.replace(batch, list(halves(batch.data, self.codec)))
         self.delivery.split(
             send.partition, send.batch_id, [(piece.batch_id, piece.records_count) for piece in pieces]
@@ -467,6 +495,7 @@ class Sender:
         if batch is None:
             return
         error = answers.failure(decision, batch, answer, self._config)
+        self.metrics.failed(batch.partition.topic, records=batch.records_count)
         self.outbox.fail(decision.batch_id, error)
         if decision.code in _SEQUENCE_ERRORS and self._config.sequence_error_policy == "fatal":
             self.die(error)
@@ -476,6 +505,7 @@ class Sender:
         outbox, timeout_ms = self.outbox, self._config.delivery_timeout_ms
         if now_ms >= self._expiry_due_ms:
             for batch in outbox.expire(now_ms - timeout_ms):
+                self.metrics.failed(batch.partition.topic, records=batch.records_count)
                 outbox.fail(batch.batch_id, answers.expired(batch, timeout_ms))
             old = [one for one in outbox.under_way.values() if now_ms - one.created_ms >= timeout_ms]
             for batch in old:
@@ -486,6 +516,11 @@ class Sender:
                 created.append(oldest_ms)
             self._expiry_due_ms = min(created, default=now_ms) + timeout_ms
         return self._expiry_due_ms if outbox.accumulator.used_bytes else None
+
+    @property
+    def requests_in_flight(self) -> int:
+        """How many requests with records wait for an answer."""
+        return sum(node.in_flight for node in self._nodes.values())
 
     # The end
 

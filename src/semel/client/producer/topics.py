@@ -77,6 +77,11 @@ class Topics:
         """When what is known is to be asked again."""
         return self._refreshed_ms + self._config.metadata_max_age_ms
 
+    @property
+    def age_ms(self) -> int:
+        """How old what is known is."""
+        return self._runtime.clock.monotonic_ms() - self._refreshed_ms
+
     async def fetch(self, name: str, partition: int | None, timeout_ms: int) -> KnownTopic:
         """The topic, with the partition if one is named; raises `TimeoutException` if it is not there in time."""
         clock = self._runtime.clock

@@ -371,7 +371,8 @@ class Transactions:
             return producer.refused(outgoing, error.code)
         except answers.NO_ANSWER:
             return producer.unsent(outgoing)
-        cluster = self._sender.cluster
+        cluster, metrics = self._sender.cluster, self._sender.metrics
+        metrics.requested()
         try:
             response = await cluster.send(
                 outgoing.request, node_id=node_id, version_max=self._version_max(producer, outgoing)
@@ -383,6 +384,7 @@ class Transactions:
         except SemelError as error:
             self._explanation = as_exception(error)
             return producer.refused(outgoing, error.code)
+        metrics.answered()
         self._last_code = code_of(response)
         after = producer.answered(outgoing, response)
         if after is After.FIND_COORDINATOR:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from semel.client.cluster import PartitionView
 from semel.client.config_keys import Given
+from semel.client.metrics import MetricValues
 from semel.client.producer.encoding import Kernels
 from semel.client.producer.future import ArrowFuture, Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Timestamp
@@ -53,6 +54,10 @@ class Producer(Shell):
     def config(self) -> dict[str, Any]:
         """Every setting with the value that holds, under Kafka's names."""
         return self._core.config
+
+    def metrics(self) -> MetricValues:
+        """What the producer measures, by Java's names; and its settings by their keys."""
+        return self._core.metrics()
 
     # Records
 
@@ -188,6 +193,11 @@ class Producer(Shell):
             if not getattr(error, "fatal", False):
                 self._abort_after(error)
             raise
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a transaction could be begun now."""
+        return self._core.is_ready
 
     def _abort_after(self, error: BaseException) -> None:
         """Abort without hiding why."""

@@ -65,6 +65,7 @@ class Batch:
         "is_closed",
         "is_done",
         "keys",
+        "largest_bytes",
         "listeners",
         "log_append_time_ms",
         "max_timestamp_ms",
@@ -85,6 +86,8 @@ class Batch:
         self.partition = partition
         self.created_ms = created_ms
         self.size_bytes = HEADER_SIZE
+        self.largest_bytes = 0
+        """The size of the largest record, as far as single records were given."""
         self.records_count = 0
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
@@ -232,6 +235,8 @@ class Accumulator:
             look = len(queue) <= 2  # The first begins to linger; the second proves the first full.
         self.used_bytes = used
         batch.size_bytes += size_bytes
+        if size_bytes > batch.largest_bytes:
+            batch.largest_bytes = size_bytes
         batch.keys.append(key)
         batch.values.append(value)
         batch.timestamps.append(timestamp_ms)

@@ -1,0 +1,108 @@
+"""A pool of transactional producers for threads: `semel.TransactionalProducerPool`.
+
+Role.   The blocking twin of `client.producer.pool`, with the same rules: `prefix` + number, used again, joined by the same
+        thread, replaced when fenced.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Self
+
+from semel.client.config_keys import Given
+from semel.client.producer.pool import IDLE_SECONDS, PRODUCERS_MAX, Shelf, pool_settings
+from semel.client.sync.producer import Producer
+from semel.runtime.clock import RealClock
+
+
+class TransactionalProducerPool:
+    """Transactional producers for as many threads as need one at a time."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Given] | None = None,
+        /,
+        *,
+        prefix: str,
+        producers_max: int = PRODUCERS_MAX,
+        idle_seconds: float = IDLE_SECONDS,
+        **keywords: Given,
+    ) -> None:
+        self._settings = pool_settings(settings, keywords)
+        self._shelf: Shelf[Producer] = Shelf(prefix, producers_max, idle_seconds, RealClock().monotonic)
+        self._free = threading.Condition()
+        self._bound: ContextVar[Producer | None] = ContextVar(f"transaction of {prefix}", default=None)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """A transaction with a producer of its own: committed at the end, aborted if an exception leaves it."""
+        joined = self._bound.get()
+        if joined is not None:
+            yield joined
+            return
+        producer = self._borrow()
+        token = self._bound.set(producer)
+        try:
+            with producer.transaction():
+                yield producer
+        finally:
+            self._bound.reset(token)
+            self._give_back(producer, is_well=producer.is_ready)
+
+    def _borrow(self) -> Producer:
+        with self._free:
+            while True:
+                self._shelf.check_open()
+                outdated = self._shelf.outdated()
+                idle = self._shelf.take()
+                if idle is not None or self._shelf.may_make():
+                    break
+                self._free.wait()
+            transactional_id = None if idle is not None else self._shelf.new_id()
+        for one in outdated:
+            one.close()
+        return idle if idle is not None else self._made(transactional_id)
+
+    def _made(self, transactional_id: str | None) -> Producer:
+        settings: dict[str, Any] = {**self._settings, "transactional.id": transactional_id}
+        producer = None
+        try:
+            producer = Producer(settings)
+            producer.init_transactions()
+        except BaseException:
+            self._give_back(producer, is_well=False)
+            raise
+        return producer
+
+    def _give_back(self, producer: Producer | None, *, is_well: bool) -> None:
+        with self._free:
+            keeps = is_well and producer is not None and not self._shelf.is_closed
+            if keeps and producer is not None:
+                self._shelf.put(producer)
+            else:
+                self._shelf.drop()
+            self._free.notify()
+        if not keeps and producer is not None:
+            producer.close(None if is_well else 0.0)
+
+    def close(self) -> None:
+        """Close what is idle; what is in use is closed when it comes back."""
+        with self._free:
+            self._shelf.is_closed = True
+            idle = self._shelf.empty()
+            self._free.notify_all()
+        for producer in idle:
+            producer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,137 @@
+"""A pool of transactional producers: an id each, made once, used again, joined within, replaced when fenced.
+
+Method: threads and tasks on a real broker; which ids exist is asked of the transactions the broker knows.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import semel
+from compat_kit import ThreadBroker, eventually
+from semel import aio
+from transaction_clients import read
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadBroker]:
+    with ThreadBroker(tmp_path_factory.mktemp("data")) as running:
+        yield running
+
+
+def visible(broker: ThreadBroker, topic: str) -> list[bytes]:
+    return sorted(read(broker.bootstrap, topic, 0, committed=True))
+
+
+def transactional_id(producer: semel.Producer | aio.Producer) -> str:
+    return str(producer.config["transactional.id"])
+
+
+@pytest.mark.mission("TXN-19", "R-23")
+def test_producers_are_numbered_used_again_and_replaced_when_fenced(broker: ThreadBroker) -> None:
+    with semel.TransactionalProducerPool(bootstrap_servers=broker.bootstrap, prefix="orders-") as pool:
+        with pool.transaction() as first:
+            first.send("orders", b"1")
+        with pool.transaction() as again:
+            again.send("orders", b"2")
+        assert again is first
+        assert transactional_id(first) == "orders-0"
+
+        both = threading.Barrier(2, timeout=30)
+
+        def work(value: bytes) -> str:
+            with pool.transaction() as producer:
+                both.wait()
+                producer.send("orders", value)
+                return transactional_id(producer)
+
+        with ThreadPoolExecutor(2) as threads:
+            assert sorted(threads.map(work, [b"3", b"4"])) == ["orders-0", "orders-1"]
+
+        def be_fenced() -> None:
+            with pool.transaction() as producer:
+                with semel.Producer(
+                    bootstrap_servers=broker.bootstrap, transactional_id=transactional_id(producer)
+                ) as thief:
+                    thief.init_transactions()
+                producer.send("orders", b"never")
+
+        with pytest.raises(semel.KafkaException):
+            be_fenced()
+        with pool.transaction() as one, pool.transaction() as joined:
+            assert joined is one
+            joined.send("orders", b"5")
+        with ThreadPoolExecutor(2) as threads:
+            assert "orders-2" in list(threads.map(work, [b"6", b"7"])), (
+                "the number of the fenced one is not used again"
+            )
+    assert visible(broker, "orders") == [b"%d" % n for n in range(1, 8)]
+    with pytest.raises(semel.IllegalStateException, match="closed"), pool.transaction():
+        pass
+
+
+@pytest.mark.mission("TXN-20")
+def test_a_thread_joins_the_transaction_it_is_in_and_an_error_ends_all_of_it(broker: ThreadBroker) -> None:
+    with semel.TransactionalProducerPool(bootstrap_servers=broker.bootstrap, prefix="nested-") as pool:
+
+        def inner(value: bytes) -> None:
+            with pool.transaction() as producer:
+                producer.send("nested", value)
+
+        with pool.transaction():
+            inner(b"a")
+            inner(b"b")
+
+        def fail() -> None:
+            with pool.transaction():
+                inner(b"never")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        inner(b"c")
+    eventually(lambda: visible(broker, "nested") == [b"a", b"b", b"c"], "all but the failed one")
+
+
+def test_tasks_have_producers_of_their_own_and_wait_for_one_if_there_are_enough(broker: ThreadBroker) -> None:
+    async def story() -> set[str]:
+        async with aio.TransactionalProducerPool(
+            bootstrap_servers=broker.bootstrap, prefix="tasks-", producers_max=2
+        ) as pool:
+
+            async def work(value: bytes) -> str:
+                async with pool.transaction() as producer, pool.transaction() as joined:
+                    assert joined is producer
+                    await producer.send("tasks", value)
+                    return transactional_id(producer)
+
+            return set(await asyncio.gather(*(work(b"%d" % n) for n in range(6))))
+
+    assert asyncio.run(story()) == {"tasks-0", "tasks-1"}
+    eventually(lambda: visible(broker, "tasks") == [b"%d" % n for n in range(6)], "all of them")
+
+
+def test_what_was_idle_for_too_long_is_closed(broker: ThreadBroker) -> None:
+    with semel.TransactionalProducerPool(
+        bootstrap_servers=broker.bootstrap, prefix="idle-", idle_seconds=0.0
+    ) as pool:
+        with pool.transaction() as first:
+            pass
+        with pool.transaction() as second:
+            pass
+        assert transactional_id(second) == "idle-1"
+        with pytest.raises(semel.IllegalStateException, match="closed"):
+            first.begin_transaction()
+
+
+def test_what_a_pool_cannot_be_made_of() -> None:
+    for keywords, text in (
+        ({"prefix": ""}, "a prefix of its own"),
+        ({"prefix": "p", "producers_max": 0}, "at least one"),
+        ({"prefix": "p", "transactional_id": "x"}, "gives out the ids itself"),
+    ):
+        with pytest.raises(semel.ConfigException, match=text):
+            semel.TransactionalProducerPool(bootstrap_servers="localhost:1", **keywords)
