@@ -30,9 +30,13 @@ def examples() -> list[str]:
 
 
 def test_the_page_s_test_and_settings_run_as_they_stand(tmp_path: Path) -> None:
-    test, conftest, plain = examples()
-    (tmp_path / "test_orders.py").write_text(test)
-    assert "1 passed" in run_pytest(tmp_path)
+    theirs, ours, chaos, conftest, plain = examples()
+    (tmp_path / "test_orders.py").write_text(theirs)
+    (tmp_path / "test_ours.py").write_text(ours)
+    (tmp_path / "test_chaos.py").write_text(chaos)
+    assert "3 passed" in run_pytest(tmp_path)
+    (tmp_path / "test_ours.py").unlink()
+    (tmp_path / "test_chaos.py").unlink()
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_orders.py").write_text(
         "from kafka import KafkaConsumer\n"

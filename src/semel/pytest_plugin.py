@@ -1,10 +1,12 @@
 """Fixtures for tests that need a broker: installed with Semel, nothing to configure.
 
-Role.   `semel_broker` is a running broker, `semel_topic` a topic of the test's own. See docs/testing.md.
+Role.   `semel_broker` is a running broker, `semel_topic` a topic of the test's own, `semel_producer` and `semel_consumer` are
+        clients of it, `semel_chaos` is a bad connection to it. See docs/testing.md.
 Flow.   pytest finds this module by its entry point in every project where Semel is installed.
 Rules.  * Importing it must cost next to nothing: the broker is imported by the first test that asks for one.
         * One broker per process: under xdist every worker has its own, with its own port and data.
-        * A project that wants other settings defines its own `semel_broker`; `semel_topic` uses that one.
+        * A project that wants other settings defines its own `semel_broker`; the other fixtures use that one.
+        * Whatever a test leaves open is closed after it.
 """
 
 import re
@@ -15,8 +17,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from semel.client.blocking import BlockingCluster
+    from semel.client.sync.admin import Admin
+    from semel.client.sync.consumer import Consumer
+    from semel.client.sync.producer import Producer
     from semel.embedded import Broker
+    from semel.verify.fault_proxy import FaultProxy
 
 _TEST_NAME_MAX: Final = 200  # A topic's name has at most 249 characters.
 
@@ -35,21 +40,49 @@ def semel_broker() -> "Iterator[Broker]":
 
 
 @pytest.fixture(scope="session")
-def _semel_client(semel_broker: "Broker") -> "Iterator[BlockingCluster]":
-    from semel.client.blocking import BlockingCluster
-    from semel.client.config import ClientConfig
+def _semel_admin(semel_broker: "Broker") -> "Iterator[Admin]":
+    from semel.client.sync.admin import Admin
 
-    with BlockingCluster(ClientConfig.of({"bootstrap.servers": semel_broker.bootstrap})) as client:
-        yield client
+    with Admin(bootstrap_servers=semel_broker.bootstrap) as admin:
+        yield admin
 
 
 @pytest.fixture
-def semel_topic(request: pytest.FixtureRequest, _semel_client: "BlockingCluster") -> Iterator[str]:
+def semel_topic(request: pytest.FixtureRequest, _semel_admin: "Admin") -> Iterator[str]:
     """The name of a new, empty topic that no other test has; it is deleted after the test."""
-    from semel.client import admin
-
     legal = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name).strip("-")[:_TEST_NAME_MAX]
     name = f"{legal}-{uuid.uuid4().hex[:12]}"
-    _semel_client.run(admin.create_topic, name)
+    _semel_admin.create_topics(name)
     yield name
-    _semel_client.run(admin.delete_topic, name)
+    _semel_admin.delete_topics(name)
+
+
+@pytest.fixture
+def semel_producer(semel_broker: "Broker") -> "Iterator[Producer]":
+    """A producer of the broker, idempotent as all are; what it was given is sent when the test ends."""
+    from semel.client.sync.producer import Producer
+
+    with Producer(bootstrap_servers=semel_broker.bootstrap) as producer:
+        yield producer
+
+
+@pytest.fixture
+def semel_consumer(semel_broker: "Broker") -> "Iterator[Consumer]":
+    """A consumer in a group of its own, which reads topics from their beginning: subscribe it, or assign it partitions."""
+    from semel.client.sync.consumer import Consumer
+
+    with Consumer(
+        bootstrap_servers=semel_broker.bootstrap,
+        group_id=f"semel-test-{uuid.uuid4().hex[:12]}",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        yield consumer
+
+
+@pytest.fixture
+def semel_chaos(semel_broker: "Broker") -> "Iterator[FaultProxy]":
+    """A connection that fails on demand: clients go to `semel_chaos.bootstrap`, `semel_chaos.harm` says what goes wrong."""
+    from semel.verify.fault_proxy import FaultProxy
+
+    with FaultProxy(semel_broker.bootstrap) as proxy:
+        yield proxy

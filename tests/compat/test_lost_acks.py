@@ -13,7 +13,6 @@ import pytest
 import compat_clients
 from compat_clients import Client, ClientError, KafkaPython
 from compat_kit import ThreadBroker, copies, eventually, numbered, values
-from compat_proxy import Fate, FaultProxy, at, at_random
 from semel.core.records.build import RecordInput, build_batch
 from semel.core.wire import framing
 from semel.core.wire.framing import FrameReader, RequestHeader
@@ -27,6 +26,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceData,
 )
 from semel.core.wire.registry import ApiKey, api
+from semel.verify.fault_proxy import Fate, FaultProxy, at, at_random
 
 PRODUCE = ApiKey.PRODUCE
 LOSSY = {

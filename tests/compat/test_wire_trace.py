@@ -9,11 +9,11 @@ import pytest
 
 from compat_clients import Client
 from compat_kit import Sent, ThreadBroker, batches, numbered
-from compat_proxy import Exchange, FaultProxy
 from semel.core.wire.messages.fetch import FetchRequest, FetchResponse
 from semel.core.wire.messages.init_producer_id import InitProducerIdResponse
 from semel.core.wire.messages.metadata import MetadataResponse
 from semel.core.wire.registry import ApiKey
+from semel.verify.fault_proxy import Exchange, FaultProxy
 
 _SETTING_UP = {
     ApiKey.API_VERSIONS,

@@ -1,7 +1,8 @@
 """A lossy link in front of a broker: it knows Kafka's frames, so a test can say which answer is lost.
 
 Role.   `FaultProxy` listens on a port of its own and passes frames on. What becomes of each exchange is a `Fate`, given
-        by a plan: `at` (these exchanges of one API) or `at_random` (a seed, weights, a bound on the number of faults).
+        by `harm` (the next requests of one API) or by a plan: `at` (these exchanges of one API) or `at_random` (a seed,
+        weights, a bound on the number of faults). The pytest plugin's `semel_chaos` is one.
 Flow.   Runs in its own thread. Answers that name the broker (Metadata, DescribeCluster, FindCoordinator) are changed to
         name the proxy, so that every connection of a client comes through here.
 Rules.  * Exchanges are recorded in the order they came, with small frames whole.
@@ -17,14 +18,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from struct import Struct
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from semel.core.wire import framing
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.produce import ProduceRequest, ProduceResponse
 from semel.core.wire.registry import ApiKey, api
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, SemelError
 from semel.types import UNKNOWN_OFFSET
+
+E = TypeVar("E", bound=Enum)
 
 _LENGTH: Final = Struct(">i")
 _CONNECTIONS_MAX: Final = 20_000
@@ -77,7 +80,10 @@ class Exchange:
         return api(self.key).request.decode(self.frame, self.version, position)
 
     def response(self) -> Response:
-        assert self.answer is not None
+        if self.answer is None:
+            raise FaultProxyError(
+                f"the answer to this {self.key.name} was too large to be kept, or never came"
+            )
         return _read_response(self.key, self.version, self.answer)[1]
 
 
@@ -85,7 +91,7 @@ Plan = Callable[[ApiKey, int], tuple[Fate, float]]
 """From an API and how many requests of it came before, to a fate and, for delays, seconds."""
 
 
-def no_faults(key: ApiKey, count: int) -> tuple[Fate, float]:
+def no_faults(_key: ApiKey, _count: int) -> tuple[Fate, float]:
     return Fate.PASS, 0.0
 
 
@@ -108,7 +114,7 @@ def at_random(
     chances = [*weights.values(), 1 - sum(weights.values())]
     left = faults_max
 
-    def decide(key: ApiKey, count: int) -> tuple[Fate, float]:
+    def decide(key: ApiKey, _count: int) -> tuple[Fate, float]:
         nonlocal left
         if key not in keys or left <= 0:
             return Fate.PASS, 0.0
@@ -132,6 +138,10 @@ class _Link:
     silent: bool = False
 
 
+class FaultProxyError(SemelError):
+    """The proxy itself failed: what a test saw through it means nothing."""
+
+
 class FaultProxy:
     """A running proxy; `bootstrap` is where clients go."""
 
@@ -141,6 +151,7 @@ class FaultProxy:
         self.plan = plan
         self.exchanges: list[Exchange] = []
         self._counts: dict[ApiKey, int] = {}
+        self._harms: dict[ApiKey, deque[tuple[Fate, float]]] = {}
         self._connections = 0
         self._port = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,14 +166,22 @@ class FaultProxy:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
 
+    def harm(
+        self, api: ApiKey | str, fate: Fate | str, *, times: int = 1, delay_seconds: float = 0.05
+    ) -> None:
+        """What becomes of the next requests of an API: `harm("produce", "cut_after")` loses the next answer."""
+        key = api if isinstance(api, ApiKey) else _named(ApiKey, api)
+        wanted = fate if isinstance(fate, Fate) else _named(Fate, fate)
+        self._harms.setdefault(key, deque()).extend([(wanted, delay_seconds)] * times)
+
     def point_to(self, bootstrap: str) -> None:
         """The broker is elsewhere now; connections that stand are kept."""
         host, _, port = bootstrap.rpartition(":")
         self._broker = host, int(port)
 
-    def count(self, key: ApiKey) -> int:
+    def count(self, api: ApiKey | str) -> int:
         """How many requests of an API came through."""
-        return self._counts.get(key, 0)
+        return self._counts.get(api if isinstance(api, ApiKey) else _named(ApiKey, api), 0)
 
     def of(self, *keys: ApiKey) -> list[Exchange]:
         return [one for one in list(self.exchanges) if one.key in keys]
@@ -173,13 +192,15 @@ class FaultProxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(_STOP_SECONDS), "the proxy did not start"
+        if not self._ready.wait(_STOP_SECONDS):
+            raise FaultProxyError("the proxy did not start")
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_STOP_SECONDS)
-        assert not self._thread.is_alive(), "the proxy did not stop"
+        if self._thread.is_alive():
+            raise FaultProxyError("the proxy did not stop")
         if self.failures and exc[0] is None:
             raise self.failures[0]
 
@@ -264,7 +285,8 @@ class FaultProxy:
         key = ApiKey(header.api_key)
         count = self._counts.get(key, 0)
         self._counts[key] = count + 1
-        fate, delay_seconds = self.plan(key, count)
+        ordered = self._harms.get(key)
+        fate, delay_seconds = ordered.popleft() if ordered else self.plan(key, count)
         kept = frame if len(frame) <= _KEPT_BYTES_MAX else b""
         exchange = Exchange(
             link.number, key, header.api_version, header.correlation_id, fate, delay_seconds, kept
@@ -323,6 +345,14 @@ class FaultProxy:
         return framing.response_frame(correlation_id, response, exchange.version)[_LENGTH.size :]
 
 
+def _named(kind: type[E], name: str) -> E:
+    """The member of this name, in any case, with dashes or underscores."""
+    found = kind.__members__.get(name.upper().replace("-", "_").replace(" ", "_"))
+    if found is None:
+        raise ValueError(f"{name!r} is none of {', '.join(kind.__members__).lower()}")
+    return found
+
+
 def _read_response(key: ApiKey, version: int, frame: bytes) -> tuple[int, Response]:
     correlation_id, position = framing.read_response_header(frame, api(key).response_header(version))
     return correlation_id, api(key).response.decode(frame, version, position)
@@ -332,7 +362,8 @@ def _corrupted(frame: bytes, version: int) -> bytes:
     damaged = bytearray(frame)
     _header, position = framing.read_request_header(damaged)
     records = ProduceRequest.decode(damaged, version, position).topic_data[0].partition_data[0].records
-    assert isinstance(records, bytearray | memoryview)
+    if records is None:
+        raise FaultProxyError("a Produce without records cannot be corrupted")
     place = frame.index(bytes(records)) + len(records) - 1
     damaged[place] ^= 1
     return bytes(damaged)
@@ -340,7 +371,8 @@ def _corrupted(frame: bytes, version: int) -> bytes:
 
 def _failed(version: int, frame: bytes) -> bytes:
     correlation_id, response = _read_response(ApiKey.PRODUCE, version, frame)
-    assert isinstance(response, ProduceResponse)
+    if not isinstance(response, ProduceResponse):
+        raise FaultProxyError(f"{type(response).__name__} is no answer to a Produce")
     for topic in response.responses:
         for partition in topic.partition_responses:
             partition.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
