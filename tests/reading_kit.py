@@ -6,34 +6,37 @@ Records bypass producers, so that a test says exactly which batches there are: o
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from net_worlds import in_simulation
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.partitions import Partition
-from semel.client import admin
+from semel.client import admin, admin_groups
 from semel.client.cluster import Cluster
 from semel.client.config import ClientConfig
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.consumer.values import ConsumerRecord
 from semel.core.records.build import RecordInput, build_batch
+from semel.core.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.log.partition_log import Appended
-from semel.runtime.bundle import Runtime
+from semel.runtime.simulation import Simulation
 
-ADDRESS = "127.0.0.1:9092"
+ADDRESS = "broker:9092"
 
 
 class ReadingWorld:
     """One broker, on the runtime of the test."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
+    def __init__(self, simulation: Simulation) -> None:
+        self.runtime = simulation.host("client").boot()
+        """Of the consumers, and of the test."""
+        self._host = simulation.host("broker")
+        self._broker_runtime = self._host.boot()
         self.broker: Broker
         self._consumers = 0
 
     async def start(self, **settings: str) -> None:
         dotted = {name.replace("_", "."): value for name, value in settings.items()}
         config = {"listeners": f"PLAINTEXT://{ADDRESS}", "log.dirs": "/data", **dotted}
-        self.broker = Broker(BrokerConfig.of(config), self.runtime)
+        self.broker = Broker(BrokerConfig.of(config), self._broker_runtime)
         await self.broker.start()
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> None:
@@ -44,6 +47,18 @@ class ReadingWorld:
     async def delete(self, name: str) -> None:
         async with Cluster(self.runtime, ClientConfig.of({"bootstrap.servers": ADDRESS})) as cluster:
             await admin.delete_topic(cluster, name)
+
+    async def grow(self, name: str, partitions: int) -> None:
+        async with Cluster(self.runtime, ClientConfig.of({"bootstrap.servers": ADDRESS})) as cluster:
+            topic = CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+            answer = await cluster.send(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000))
+            assert [one.error_code for one in answer.results] == [0]
+
+    async def members(self, group: str) -> list[str]:
+        """Who the coordinator believes is in the group."""
+        async with Cluster(self.runtime, ClientConfig.of({"bootstrap.servers": ADDRESS})) as cluster:
+            found = await admin_groups.find_group(cluster, group)
+            return [] if found is None else [member.member_id for member in found.members]
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         found = self.broker.context.partitions.get(topic, index)
@@ -105,13 +120,16 @@ Story = Callable[[ReadingWorld], Coroutine[Any, Any, None]]
 def told(story: Story, *, seed: int = 1, **settings: str) -> None:
     """Tell a story in a simulation, beside a broker with these settings."""
 
-    async def run(runtime: Runtime) -> None:
-        world = ReadingWorld(runtime)
+    simulation = Simulation(seed)
+    world = ReadingWorld(simulation)
+
+    async def run() -> None:
         await world.start(**settings)
         await story(world)
         await world.broker.stop()
+        await world.runtime.tasks.close()
 
-    in_simulation(run, seed=seed)
+    simulation.run(run())
 
 
 async def take(consumer: AsyncConsumer, count: int, *, seconds: float = 60) -> list[ConsumerRecord]:

@@ -140,16 +140,19 @@ class Commits:
 
     async def _store(self, offsets: Offsets) -> None:
         """One attempt, when its turn has come."""
-        if not offsets:
+        membership = self._membership()
+        if not offsets and (membership is None or not membership.has_lost):
             return
         async with self._turn:
             identity = self.identity
-            if self._membership() is not None and identity.generation_id == NO_GENERATION:
+            if membership is not None and identity.generation_id == NO_GENERATION:
                 raise CommitFailedException(
                     f"this consumer is no member of group {self._group_id} at the moment, so its partitions may be "
                     "somebody else's: poll until it is one again; what it did not commit comes again, here or there"
                 )
             since_ms = self._cluster.runtime.clock.monotonic_ms()
+            if not offsets:
+                return
             try:
                 await self._offsets.commit(offsets, identity)
             except RefusedError as error:

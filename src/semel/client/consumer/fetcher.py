@@ -163,15 +163,14 @@ class Fetcher:
             _logger.debug("fetch from broker %d: %s", node_id, error)
         except asyncio.CancelledError:
             session.failed()
+            del self._under_way[node_id]
             raise
         else:
             self._answered(node_id, session, answer, asked, {of: name for name, of in ids.items()})
             size = sum(len(data.records or b"") for topic in answer.responses for data in topic.partitions)
             self._on_counts(FetchCounts(clock.monotonic_ms() - since_ms, size))
-        finally:
-            del self._under_way[node_id]
-            self._on_news()
-        self.kick()
+        del self._under_way[node_id]
+        self._on_news()
 
     def _request(self, plan: FetchPlan) -> FetchRequest:
         config = self._config

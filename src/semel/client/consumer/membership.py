@@ -116,6 +116,11 @@ class Membership:
     def is_joined(self) -> bool:
         return self.member.phase is Phase.STABLE
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether partitions are gone that the user still believes to have."""
+        return any(call.told is Told.LOST for call in self._calls)
+
     # The user
 
     def polled(self) -> None:
