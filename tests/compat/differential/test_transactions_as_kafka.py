@@ -43,7 +43,18 @@ def both(kafka_home: KafkaHome, directory: Path) -> Iterator[Both]:
         kafka_side(kafka_home, directory / "kafka", **SETTINGS) as theirs,
     ):
         pair = Both(ours, theirs)
-        for topic in ("v1", "v2", "fence", "verify", "read", "time", "marks", "offsets"):
+        for topic in (
+            "v1",
+            "v2",
+            "fence",
+            "verify",
+            "read",
+            "time",
+            "marks",
+            "offsets",
+            "every",
+            "sequences",
+        ):
             pair.create(topic, 3)
         pair.find("first", 1)
         pair.find("group", 0)
@@ -317,6 +328,72 @@ def _states(both: Both, transactional_ids: tuple[str, ...]) -> set[str]:
         assert isinstance(answer, DescribeTransactionsResponse)
         found |= {one.transaction_state for one in answer.transaction_states}
     return found
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_every_request_in_every_state_and_version(both: Both, protocol: int) -> None:
+    """Of its owner, of one with an older and a newer epoch, and of a stranger with another producer id."""
+    who = both.introduce(f"every-{protocol}")
+    place, last_end = ("every", protocol), 4 if protocol == 1 else 5
+
+    def begin() -> None:
+        if protocol == 1:
+            both.add(who, place)
+        assert both.produce(who, place, version=11 if protocol == 1 else 12)[0][0] == OK
+
+    for _ in range(3):  # So that there are older epochs.
+        both.end(who, commit=False, version=5)
+    for state in ("Ongoing", "CompleteCommit", "Ongoing", "CompleteAbort", "Empty"):
+        if state == "Ongoing":
+            begin()
+        elif state == "Empty":
+            who.epoch = both.introduce(who.transactional_id).epoch
+            who.sequences.clear()
+        else:
+            both.end(who, commit=state == "CompleteCommit", version=last_end)
+        assert both.describe(who.transactional_id)[0][2] == state
+        for other in (who.at(who.epoch - 2), who.at(who.epoch + 1), who.with_other_id()):
+            other.sequences |= who.sequences  # The lowest one that was tried is expected next.
+            for version in range(4):
+                both.add(other, place, version=version)
+            both.add(other, place, version=5)
+            for version in range(5):
+                both.add_offsets(other, "group", version=version)
+            for version in range(6):
+                both.commit_offset(other, "group", place, 1, version=version)
+                both.end(other, commit=version % 2 == 0, version=version, take=False)
+            for version in (3, 9, 11, 12, 13):
+                both.produce(other, place, version=version)
+        if state != "Ongoing":
+            for version in (3, 11):
+                both.produce(who, place, version=version)
+            for version in range(5):
+                both.commit_offset(who, "group", place, 1, version=version)
+    both.describe(who.transactional_id)
+    both.read(place, committed=True)
+
+
+def test_sequences_inside_a_transaction(both: Both) -> None:
+    """Gaps, repeats and first sequences other than 0: in v2 they are refused, in v1 whoever is new may start anywhere."""
+    for version, name in ((11, "sequences-1"), (12, "sequences-2")):
+        who, place = both.introduce(name), ("sequences", version - 11)
+        if version == 11:
+            both.add(who, place)
+        for sequence in (3, 0, 0, 1, 5, 2, 1, 0):
+            who.sequences[place] = sequence
+            both.produce(who, place, version=version)
+        both.producers(place)
+        both.end(who, commit=True, version=4 if version == 11 else 5)
+        both.describe(name)
+        if version == 11:
+            both.add(who, place)
+        for sequence in (3, 4, 0, 1):
+            who.sequences[place] = sequence
+            both.produce(who, place, version=version)
+        both.producers(place)
+        both.end(who, commit=False, version=4 if version == 11 else 5)
+        both.describe(name)
+        both.read(place, committed=True)
 
 
 @pytest.mark.mission("TXP-13")
