@@ -112,6 +112,12 @@ class Cluster:
             link.connection.close()
         self._links.clear()
 
+    async def finish(self) -> None:
+        """End every connection once what was written has left."""
+        for link in list(self._links.values()):
+            await link.connection.finish()
+        self._links.clear()
+
     @property
     def where(self) -> str:
         """The cluster in an error's words: as the user named it."""

@@ -79,6 +79,12 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection. Requests without an answer raise `DisconnectedError`."""
         self._fail(DisconnectedError(f"the connection to {self._broker} was closed by this side"))
 
+    async def finish(self) -> None:
+        """End the connection once everything written has left: for requests nobody answers."""
+        if self._failure is None:
+            self._transport.close()
+            await self._ended.wait()
+
     async def until_closed(self) -> None:
         """Return once the connection has ended."""
         await self._ended.wait()

@@ -376,6 +376,8 @@ class AsyncProducer:
                     if self.transactions is not None:
                         await self.transactions.close()
                     await self._until_ended(self.outbox.pending())
+                    if self._settings.acks == 0:
+                        await self.cluster.finish()  # Nobody will say that the records have arrived.
             except (TimeoutError, KafkaException):
                 pass  # What is left fails now.
         self._sender.fail_all(KafkaException("the producer was closed before the records were stored"))

@@ -443,6 +443,8 @@ class Sender:
         if code in answers.TOO_LARGE and batch is not None and batch.records_count > 1:
             self._split(send, batch)
             return
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and batch is not None:
+            self.metrics.failed(batch.partition.topic, records=batch.records_count)
         event = Answered(send.partition, send.batch_id, code, answer.base_offset, retries_left=retries_left)
         self._handle(event, answer)
 
