@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compat.differential.comparison import kafka_side, semel_side
-from compat.differential.transaction_stories import Both, Who, rows_of
+from compat.differential.transaction_stories import Both, Place, Who, rows_of
 from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -254,8 +254,9 @@ def test_offsets_wait_for_the_end(both: Both) -> None:
     assert both.offset("group", place, stable=True) == [(OK, 100)]
 
 
-@pytest.mark.mission("READ-05", "R-31")
+@pytest.mark.mission("READ-05", "READ-09", "R-31", "TXP-21")
 def test_readers_of_committed_records_see_the_same(both: Both) -> None:
+    """Fields and values of Fetch: the last stable offset, and the list of aborted transactions, null for who reads all."""
     place = ("read", 0)
     first, second = both.introduce("read-1"), both.introduce("read-2")
     both.produce(first, place, version=12)
@@ -275,7 +276,9 @@ def test_readers_of_committed_records_see_the_same(both: Both) -> None:
     both.describe("read-1", "read-2")
     for offset in range(6):
         for committed in (True, False):
-            both.read(place, offset, committed=committed)
+            aborted = both.read(place, offset, committed=committed)[3]
+            assert (aborted is None) == (not committed)
+    assert both.read(place, committed=True)[3] == [("id of read-2", 1)]
     both.latest(place, committed=True)
     both.producers(place)
 
@@ -354,16 +357,7 @@ def test_every_request_in_every_state_and_version(both: Both, protocol: int) -> 
         assert both.describe(who.transactional_id)[0][2] == state
         for other in (who.at(who.epoch - 2), who.at(who.epoch + 1), who.with_other_id()):
             other.sequences |= who.sequences  # The lowest one that was tried is expected next.
-            for version in range(4):
-                both.add(other, place, version=version)
-            both.add(other, place, version=5)
-            for version in range(5):
-                both.add_offsets(other, "group", version=version)
-            for version in range(6):
-                both.commit_offset(other, "group", place, 1, version=version)
-                both.end(other, commit=version % 2 == 0, version=version, take=False)
-            for version in (3, 9, 11, 12, 13):
-                both.produce(other, place, version=version)
+            _ask_everything(both, other, place)
         if state != "Ongoing":
             for version in (3, 11):
                 both.produce(who, place, version=version)
@@ -371,6 +365,18 @@ def test_every_request_in_every_state_and_version(both: Both, protocol: int) -> 
                 both.commit_offset(who, "group", place, 1, version=version)
     both.describe(who.transactional_id)
     both.read(place, committed=True)
+
+
+def _ask_everything(both: Both, other: Who, place: Place) -> None:
+    for version in (0, 1, 2, 3, 5):
+        both.add(other, place, version=version)
+    for version in range(5):
+        both.add_offsets(other, "group", version=version)
+    for version in range(6):
+        both.commit_offset(other, "group", place, 1, version=version)
+        both.end(other, commit=version % 2 == 0, version=version, take=False)
+    for version in (3, 9, 11, 12, 13):
+        both.produce(other, place, version=version)
 
 
 def test_sequences_inside_a_transaction(both: Both) -> None:
