@@ -432,6 +432,8 @@ def test_a_full_buffer_blocks_for_max_block_ms_and_then_raises() -> None:
 
 @pytest.mark.mission("CFG-14", "CFG-16", "R-10")
 def test_batches_wait_for_linger_ms_at_most_and_hold_batch_size_at_most() -> None:
+    default = semel.ProducerConfig.of(bootstrap_servers="localhost:9092")
+    assert (default.linger_ms, default.batch_size, default.buffer_memory) == (5, 16384, 33554432)
     script = Script()
 
     async def story(producer: AsyncProducer, runtime: Runtime) -> None:
