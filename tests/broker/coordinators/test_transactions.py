@@ -10,15 +10,18 @@ import pytest
 
 from admin_kit import Client, told
 from semel.core.coordination.outcome import Outcome
-from semel.core.records.build import RecordInput, build_batch
-from semel.core.transactions.rows import row_of
+from semel.core.records.build import RecordInput, build_batch, iter_records
+from semel.core.transactions.rows import FORMAT, row_of, transaction_of
+from semel.core.transactions.states import TransactionState
 from semel.core.transactions.transaction import Transaction
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.core.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.core.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -27,6 +30,7 @@ from semel.core.wire.messages.produce import (
 )
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
+from semel.log.reading import aborted_transactions
 from semel.runtime.clock import SimulatedClock
 
 OK = ErrorCode.NONE
@@ -88,6 +92,22 @@ def put(client: Client, transaction: Transaction) -> None:
     assert host.tell(index, lambda _shard, _now_ms: Outcome(rows=[row_of(transaction)])) is OK
 
 
+def rows_written(client: Client) -> list[Transaction]:
+    """What the coordinator's topic says of the id, in order."""
+    log = client.partition("__transaction_state", 12).log
+    rows = [
+        FORMAT.decode(record)
+        for segment in log.segments
+        for _position, header, data in segment.scan()
+        for record in iter_records(data, 0, header)
+    ]
+    return [one for row in rows if row is not None and (one := transaction_of(row)) is not None]
+
+
+def states_written(client: Client) -> list[TransactionState]:
+    return [row.state for row in rows_written(client)]
+
+
 @pytest.mark.mission("TXP-20", "FEN-03")
 def test_two_instances_and_the_lines_they_leave(caplog: pytest.LogCaptureFixture) -> None:
     """The seed's five steps: 1 introduces itself and sends, 2 introduces itself, 1 fails to commit, 2 commits."""
@@ -120,7 +140,88 @@ def test_two_instances_and_the_lines_they_leave(caplog: pytest.LogCaptureFixture
     ]
 
 
-@pytest.mark.mission("FEN-07")
+@pytest.mark.mission("CFG-26", "CFG-27", "LOG-01", "TXP-01", "TXP-10")
+def test_the_coordinator_is_who_leads_the_partition_of_the_id() -> None:
+    """Both internal topics have 50 partitions, are compacted, and lie beside data in directories of the same format."""
+
+    async def story(client: Client) -> None:
+        await client.create(TOPIC)
+        for transactional_id, index in ((ID, 12), ("my-transaction-id", 3)):
+            await find(client, transactional_id)
+            assert await leader_of(client, "__transaction_state", index) == await coordinator_of(
+                client, transactional_id, key_type=1
+            )
+            assert (await init(client, transactional_id)).error_code == OK
+            rows = client.partition("__transaction_state", index).log
+            assert rows.log_end_offset == 1
+        await coordinator_of(client, "group0323", key_type=0)
+        assert client.broker.context.groups.host.partition_of("group0323") == 1
+        assert await leader_of(client, "__consumer_offsets", 1) == await coordinator_of(
+            client, "group0323", key_type=0
+        )
+        for topic in ("__transaction_state", "__consumer_offsets"):
+            assert await setting(client, topic, "cleanup.policy") == "compact"
+            assert len([one for one in client.disk.list_directory("data") if one.startswith(topic)]) == 50
+        kinds = ["__transaction_state-12", "__consumer_offsets-1", f"{TOPIC}-0"]
+        held = [sorted(client.disk.list_directory(f"data/{kind}")) for kind in kinds]
+        assert held[0] == held[1] == held[2]
+        assert "00000000000000000000.log" in held[0]
+
+    told(story)
+
+
+async def coordinator_of(client: Client, key: str, *, key_type: int) -> int:
+    request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
+    found = (await client.ask(request, 5)).coordinators[0]
+    assert found.error_code == OK
+    return found.node_id
+
+
+async def leader_of(client: Client, topic: str, index: int) -> int:
+    answer = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
+    partitions = answer.topics[0].partitions
+    assert len(partitions) == 50
+    return partitions[index].leader_id
+
+
+async def setting(client: Client, topic: str, key: str) -> str | None:
+    resource = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=[key])
+    answer = await client.ask(DescribeConfigsRequest(resources=[resource]))
+    return answer.results[0].configs[0].value
+
+
+@pytest.mark.mission("TXP-02", "TXP-04")
+@pytest.mark.parametrize("prepared", [False, True])
+def test_who_introduces_itself_waits_for_what_is_unfinished(prepared: bool) -> None:
+    """Open: it is aborted. Decided, with a marker missing: it is awaited, and stays decided. Then the id has its producer."""
+
+    async def story(client: Client) -> None:
+        await client.create(TOPIC)
+        await find(client)
+        first = await init(client)
+        assert (await produce(client, batch_of(first.producer_id, 0)))[0].error_code == OK
+        client.disk.fail("write", times=3, path_part=f"{TOPIC}-0/")  # Markers have to wait.
+        if prepared:
+            assert (await end(client, first.producer_id, 0, commit=True)).error_code == OK
+        log = client.partition(TOPIC).log
+        assert (await init(client)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert (log.last_stable_offset, log.log_end_offset) == (0, 1)
+        await client.broker.runtime.tasks.sleep(2)
+        second = await init(client)
+        assert (second.error_code, second.producer_id) == (OK, first.producer_id)
+        assert second.producer_epoch > first.producer_epoch
+        assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
+        assert bool(aborted_transactions(log, 0, 2)) is not prepared
+        known = client.broker.context.transactions.host.look(lambda shard: shard.get(ID))
+        assert isinstance(known, list)
+        [owned] = [one for one in known if one is not None]
+        assert rows_written(client)[-1] == owned
+        assert (owned.producer_id, owned.producer_epoch) == (second.producer_id, second.producer_epoch)
+
+    told(story)
+
+
+@pytest.mark.mission("FEN-07", "IDEM-31", "TXP-03")
 @pytest.mark.parametrize("cut_power", [False, True])
 def test_identities_outlive_the_broker(cut_power: bool) -> None:
     async def before(client: Client) -> None:
@@ -135,7 +236,10 @@ def test_identities_outlive_the_broker(cut_power: bool) -> None:
     told(before, after, cut_power=cut_power, log_flush_interval_messages="1")
 
 
+@pytest.mark.mission("TXP-16")
 def test_a_disk_that_refuses_markers_delays_the_end_and_no_more() -> None:
+    """The transaction is complete in the log of the coordinator only when its last marker is written."""
+
     async def story(client: Client) -> None:
         await client.create(TOPIC, partitions=2)
         await find(client)
@@ -149,8 +253,13 @@ def test_a_disk_that_refuses_markers_delays_the_end_and_no_more() -> None:
         assert [log.last_stable_offset for log in logs] == [2, 0]
         busy = await end(client, owner.producer_id, 0, commit=True)
         assert busy.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert states_written(client)[-1] is TransactionState.PREPARE_COMMIT
         await client.broker.runtime.tasks.sleep(2)
         assert [(log.last_stable_offset, log.log_end_offset) for log in logs] == [(2, 2), (2, 2)]
+        assert states_written(client)[-2:] == [
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.COMPLETE_COMMIT,
+        ]
         assert (await end(client, owner.producer_id, 0, commit=True)).producer_epoch == 1
 
     told(story)
