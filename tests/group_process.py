@@ -1,4 +1,4 @@
-"""One member of a group as a process of its own, with a client written elsewhere: reads, commits, and keeps a diary.
+"""One member of a group as a process of its own, with a client written elsewhere or ours: reads, commits, and keeps a diary.
 
 Run as a program: `group_process.py CLIENT BOOTSTRAP GROUP TOPIC ASSIGNOR DIARY SESSION_MS`. It ends in order at SIGTERM. The diary
 is lines of JSON: what the client said in its rebalance callbacks (`owned`, `revoked`, `lost`), which offsets were
@@ -235,10 +235,52 @@ async def _with_aiokafka(arguments: Arguments, diary: Diary, stopping: Stopping)
     await consumer.stop()
 
 
+def with_semel(arguments: Arguments, diary: Diary, stopping: Stopping) -> None:
+    from semel import Consumer
+    from semel.exceptions import KafkaException
+
+    assignors = {
+        "range": "RangeAssignor",
+        "roundrobin": "RoundRobinAssignor",
+        "sticky": "StickyAssignor",
+        "cooperative-sticky": "CooperativeStickyAssignor",
+    }
+    with Consumer(
+        bootstrap_servers=arguments.bootstrap,
+        group_id=arguments.group,
+        partition_assignment_strategy=assignors[arguments.assignor],
+        session_timeout_ms=arguments.session_ms,
+        heartbeat_interval_ms=arguments.heartbeat_ms,
+        max_poll_interval_ms=_REBALANCE_MS,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+
+        def assigned(partitions: Any) -> None:
+            metadata = consumer.group_metadata()
+            diary.owned(metadata.member_id, metadata.generation_id, [one.partition for one in partitions])
+
+        consumer.subscribe(
+            [arguments.topic],
+            on_assign=assigned,
+            on_revoke=lambda partitions: diary.gone("revoked", [one.partition for one in partitions]),
+            on_lost=lambda partitions: diary.gone("lost", [one.partition for one in partitions]),
+        )
+        while not stopping.asked:
+            records = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=_RECORDS_MAX)
+            if records:
+                diary.processed((one.partition, one.offset) for one in records)
+                try:
+                    consumer.commit()
+                except KafkaException as error:
+                    diary.write("commit failed", why=repr(error))
+
+
 CLIENTS: Final[dict[str, Callable[[Arguments, Diary, Stopping], None]]] = {
     "confluent-kafka": with_confluent,
     "kafka-python": with_kafka_python,
     "aiokafka": with_aiokafka,
+    "semel": with_semel,
 }
 
 

@@ -233,10 +233,18 @@ class ConsumerMetrics(RequestMetrics):
         gauge("assigned-partitions", _COORDINATOR, lambda: self._assigned)
 
     def fetched(self, *, latency_ms: float, size_bytes: int, records: int, throttle_ms: float = 0.0) -> None:
-        """The answer to a fetch was taken in."""
+        """The answer to a fetch was taken in, and handed out."""
+        self.answered_fetch(latency_ms=latency_ms, size_bytes=size_bytes, throttle_ms=throttle_ms)
+        self.consumed(records)
+
+    def answered_fetch(self, *, latency_ms: float, size_bytes: int, throttle_ms: float = 0.0) -> None:
+        """The answer to a fetch was taken in; `consumed` follows when its records are handed out."""
         self._fetches.record(latency_ms)
         self._throttle.record(throttle_ms)
         self._bytes.record(size_bytes)
+
+    def consumed(self, records: int) -> None:
+        """Records were handed out."""
         self._records.record(records)
 
     def position(self, partition: TopicPartition, *, lag: int, lead: int) -> None:

@@ -1,6 +1,6 @@
 """Clients of different languages in one group, where their protocols meet: one owner each, every record once.
 
-Method: a process per client, none of them ours. They share a group by an assignor all of them know, one of them leads and
+Method: a process per client, ours among those written elsewhere. They share a group by an assignor all of them know, one of them leads and
 divides for all. Members leave and join in order while records flow: each record must be processed exactly once. Then the
 broker gets kill -9 and comes back: nothing may be left out. The clients' diaries are compared with each other and with the
 generations the broker wrote.
@@ -41,14 +41,14 @@ def wait_for(crew: Crew, per_partition: int) -> None:
     [
         pytest.param(
             "range",
-            ("java", "confluent-kafka", "kafka-python", "aiokafka"),
+            ("java", "confluent-kafka", "kafka-python", "aiokafka", "semel"),
             marks=pytest.mark.java,
             id="range",
         ),
-        pytest.param("roundrobin", ("aiokafka", "kafka-python", "confluent-kafka"), id="roundrobin"),
+        pytest.param("roundrobin", ("semel", "aiokafka", "kafka-python", "confluent-kafka"), id="roundrobin"),
         pytest.param(
             "cooperative-sticky",
-            ("confluent-kafka", "java", "kafka-python"),
+            ("confluent-kafka", "java", "semel", "kafka-python"),
             marks=pytest.mark.java,
             id="cooperative-sticky",
         ),

@@ -64,7 +64,7 @@ class Commits:
         *,
         membership: Callable[[], Membership | None],
         on_news: Callable[[], None],
-        on_latency: Callable[[int], None],
+        on_latency: Callable[[float], None],
     ) -> None:
         self._cluster = cluster
         self._offsets = offsets

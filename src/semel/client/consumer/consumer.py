@@ -28,6 +28,7 @@ from semel.client.consumer.values import (
     SubscriptionPattern,
     Told,
 )
+from semel.client.metrics import MetricValues
 from semel.client.settings import ConsumerConfig
 from semel.core.client.fetched import Piece
 from semel.core.client.reset import EARLIEST, LATEST
@@ -286,6 +287,10 @@ class AsyncConsumer:
             if public is error:
                 raise
             raise public from error
+
+    def metrics(self) -> MetricValues:
+        """What this consumer measures, by Java's names."""
+        return self._engine.metrics.registry.snapshot()
 
     # The end
 

@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster
 from semel.client.consumer.commits import CommitCall, Commits
 from semel.client.consumer.coordinator import GroupOffsets
-from semel.client.consumer.fetcher import FetchCounts, Fetcher
+from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
 from semel.client.consumer.positions import Positions
 from semel.client.consumer.topics import Topics
@@ -33,6 +34,7 @@ from semel.client.consumer.values import (
     OffsetAndMetadata,
     SubscriptionPattern,
 )
+from semel.client.metrics import report
 from semel.client.settings import ConsumerConfig
 from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
 from semel.core.client.fetched import Decoding, Piece
@@ -79,6 +81,7 @@ class Engine:
         self.subscription = Subscription()
         self.listener: ConsumerRebalanceListener | None = None
         self._regex: str | None = None
+        self.metrics = ConsumerMetrics(config, runtime.clock.monotonic_ms)
         reset = parse_reset(config.auto_offset_reset)
         self._cluster = Cluster(runtime, config)
         self._fetching = Cluster(runtime, config)
@@ -105,7 +108,7 @@ class Engine:
                 config.group_id,
                 membership=lambda: self._membership if self._is_member else None,
                 on_news=self._tell_news,
-                on_latency=self._count_commit,
+                on_latency=self.metrics.committed,
             )
         )
         self.positions = Positions(
@@ -128,7 +131,7 @@ class Engine:
             reset,
             on_news=self._found,
             on_failure=self._fail,
-            on_counts=self._count_fetch,
+            metrics=self.metrics,
         )
         self._membership: Membership | None = None
         self._news = asyncio.Event()
@@ -140,6 +143,8 @@ class Engine:
         self._is_closed = False
         self._has_left = False
         self._commit_at_ms = 0
+        self._called_ms = 0
+        self._idle_ms = 0
 
     # What the user wants
 
@@ -185,6 +190,7 @@ class Engine:
             self.subscription.assign(partitions)
         except SubscriptionClashError as clash:
             raise IllegalStateException(str(clash)) from None
+        self.metrics.assigned(len(self.subscription.partitions))
         self.topics.wanted()
 
     def _new_membership(self, group_id: str) -> Membership:
@@ -205,6 +211,7 @@ class Engine:
             member,
             on_news=self._tell_news,
             on_dropped=self._buffer.drop,
+            metrics=self.metrics,
         )
 
     def _want_topics(self) -> None:
@@ -260,12 +267,12 @@ class Engine:
             self.positions.kick()
             pieces = self._take(count_max)
             self._fetcher.kick()
-            if pieces:
-                return pieces
             left_ms = deadline_ms - self._now_ms()
-            if left_ms <= 0:
-                await asyncio.sleep(0)  # Who polls in a tight loop lets the others have a turn.
-                return []
+            if pieces or left_ms <= 0:
+                self._count(pieces)
+                if not pieces:
+                    await asyncio.sleep(0)  # Who polls in a tight loop lets the others have a turn.
+                return pieces
             await self._wait(left_ms)
 
     def _take(self, count_max: int | None) -> list[Piece]:
@@ -276,6 +283,19 @@ class Engine:
                 f"records cannot be read: {damage}; seek past them to go on", retriable=False
             ) from damage
 
+    def _count(self, pieces: list[Piece]) -> None:
+        """A poll is over."""
+        idle_ms, self._idle_ms = self._idle_ms, 0
+        self.metrics.polled(idle_ms=idle_ms)
+        committed_only = self.config.isolation_level == "read_committed"
+        lags = self.subscription.lags(committed_only=committed_only)
+        for piece in pieces:
+            self.metrics.consumed(piece.count)
+            state = self.subscription.partitions[piece.where]
+            if piece.where in lags and state.position is not None:
+                lead = state.position - max(0, state.log_start_offset)
+                self.metrics.position(piece.where, lag=lags[piece.where], lead=lead)
+
     async def _next_call(self) -> Call | None:
         if self._commits is not None and (told := self._commits.next_call()) is not None:
             return told
@@ -283,11 +303,13 @@ class Engine:
         call = None if membership is None else membership.next_call()
         if call is not None and call.told is Told.REVOKED and self.config.enable_auto_commit:
             await self._commit_before_they_go(call.partitions)
+        self._called_ms = self._now_ms()
         return call
 
     def called(self, call: Call) -> None:
         """The user has been told."""
         if isinstance(call, RebalanceCall) and self._membership is not None:
+            self.metrics.called_back(call.told.value, self._now_ms() - self._called_ms)
             self._membership.done(call)
             self.positions.kick()
 
@@ -296,11 +318,14 @@ class Engine:
         share_ms = max(1, self.config.max_poll_interval_ms // _POLLS_PER_INTERVAL)
         if self._commit_at_ms and self.config.enable_auto_commit:
             share_ms = min(share_ms, max(1, self._commit_at_ms - self._now_ms()))
+        since_ms = self._now_ms()
         try:
             async with asyncio.timeout(min(wait_ms, share_ms) / 1000):
                 await self._news.wait()
         except TimeoutError:
-            return
+            pass  # That is news enough.
+        finally:
+            self._idle_ms += self._now_ms() - since_ms
 
     # Commits
 
@@ -519,7 +544,16 @@ class Engine:
             raise IllegalStateException("This consumer has already been closed.")
         if not self._is_started:
             self._is_started = True
-            self.runtime.tasks.spawn(self.topics.run(), name="topics", on_failure=self._broke)
+            tasks = self.runtime.tasks
+            tasks.spawn(self.topics.run(), name="topics", on_failure=self._broke)
+            if self.config.metric_reporters:
+                reporting = report(
+                    self.metrics.registry,
+                    self.config.metric_reporters,
+                    tasks,
+                    interval_ms=self.config.metrics_sample_window_ms,
+                )
+                tasks.spawn(reporting, name="metric reporters")
 
     def check(self) -> None:
         """Raise if the consumer is closed."""
@@ -557,12 +591,6 @@ class Engine:
     async def _load_kernels(self) -> None:
         self._decoding = await self.runtime.tasks.in_thread(_load)
         self._tell_news()
-
-    def _count_fetch(self, counts: FetchCounts) -> None:
-        pass
-
-    def _count_commit(self, latency_ms: int) -> None:
-        pass
 
     def _now_ms(self) -> int:
         return self.runtime.clock.monotonic_ms()

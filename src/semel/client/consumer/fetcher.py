@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster, error_code
 from semel.client.config import ISOLATION_LEVELS
 from semel.client.consumer.topics import Topics
@@ -64,13 +65,6 @@ class _Asked(NamedTuple):
     wanted: Wanted
 
 
-class FetchCounts(NamedTuple):
-    """What one answer was worth, for the metrics."""
-
-    latency_ms: int
-    size_bytes: int
-
-
 class Fetcher:
     """One consumer's fetches."""
 
@@ -85,8 +79,9 @@ class Fetcher:
         *,
         on_news: Callable[[], None],
         on_failure: Callable[[KafkaException], None],
-        on_counts: Callable[[FetchCounts], None],
+        metrics: ConsumerMetrics,
     ) -> None:
+        self._metrics = metrics
         self._cluster = cluster
         self._topics = topics
         self._subscription = subscription
@@ -95,7 +90,6 @@ class Fetcher:
         self._reset = reset
         self._on_news = on_news
         self._on_failure = on_failure
-        self._on_counts = on_counts
         self._sessions: dict[int, FetchSession] = {}
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._resting: dict[int | TopicPartition, int] = {}
@@ -168,7 +162,11 @@ class Fetcher:
         else:
             self._answered(node_id, session, answer, asked, {of: name for name, of in ids.items()})
             size = sum(len(data.records or b"") for topic in answer.responses for data in topic.partitions)
-            self._on_counts(FetchCounts(clock.monotonic_ms() - since_ms, size))
+            self._metrics.answered_fetch(
+                latency_ms=clock.monotonic_ms() - since_ms,
+                size_bytes=size,
+                throttle_ms=answer.throttle_time_ms,
+            )
         del self._under_way[node_id]
         self._on_news()
 

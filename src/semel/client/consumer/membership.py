@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from semel.client.admin_groups import find_coordinator
+from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
@@ -40,6 +41,10 @@ from semel.core.groups.member_words import (
     Send,
 )
 from semel.core.wire.message import Request
+from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from semel.core.wire.messages.heartbeat import HeartbeatRequest
+from semel.core.wire.messages.join_group import JoinGroupRequest
+from semel.core.wire.messages.sync_group import SyncGroupRequest
 from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError
 from semel.exceptions import KafkaException, as_exception, exception_for
 from semel.types import TopicPartition
@@ -93,8 +98,11 @@ class Membership:
         *,
         on_news: Callable[[], None],
         on_dropped: Callable[[Sequence[TopicPartition]], None],
+        metrics: ConsumerMetrics,
     ) -> None:
         self.member = member
+        self._metrics = metrics
+        self._rebalancing_since_ms: int | None = None
         self._cluster = cluster
         """For the coordinator alone."""
         self._topics = topics
@@ -161,6 +169,7 @@ class Membership:
         match call.told:
             case Told.ASSIGNED:
                 self._subscription.arrived()
+                self._metrics.assigned(len(self._subscription.partitions))
                 self._topics.wanted()
             case Told.REVOKED:
                 self._drop(call.partitions)
@@ -207,6 +216,8 @@ class Membership:
             case FindCoordinator():
                 self._spawn(self._find(), "find the coordinator")
             case Send(request, wait_ms):
+                if isinstance(request, JoinGroupRequest) and self._rebalancing_since_ms is None:
+                    self._rebalancing_since_ms = self._now_ms()
                 self._spawn(self._send(request, wait_ms), "group request")
             case SendHeartbeat(request):
                 self._spawn(self._send(request, 0), "group heartbeat")
@@ -215,12 +226,16 @@ class Membership:
             case LookAtIds(topic_ids):
                 self._spawn(self._look_at_ids(topic_ids), "look at topic ids")
             case Revoke(partitions):
+                if self._rebalancing_since_ms is None:
+                    self._rebalancing_since_ms = self._now_ms()
                 self._subscription.leave(partitions)
                 self._calls.append(RebalanceCall(Told.REVOKED, partitions))
                 self._on_news()
             case Lose(partitions):
                 self._lose(partitions)
             case Own(partitions):
+                since_ms, self._rebalancing_since_ms = self._rebalancing_since_ms, None
+                self._metrics.rebalanced(0 if since_ms is None else self._now_ms() - since_ms)
                 self._calls.append(RebalanceCall(Told.ASSIGNED, partitions))
                 self._on_news()
             case Fail(code, reason):
@@ -228,6 +243,7 @@ class Membership:
                 self._on_news()
 
     def _lose(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._metrics.rebalance_failed()
         self._drop(partitions)
         # Whom a Revoke was waiting for hears that it is too late for that.
         gone = set(partitions)
@@ -242,6 +258,9 @@ class Membership:
     def _drop(self, partitions: Sequence[TopicPartition]) -> None:
         self._subscription.drop(partitions)
         self._on_dropped(partitions)
+        for where in partitions:
+            self._metrics.released(where)
+        self._metrics.assigned(len(self._subscription.partitions))
 
     def _arm(self) -> None:
         """Have the member called when time asks for it."""
@@ -288,14 +307,27 @@ class Membership:
 
     async def _send(self, request: Request[Any], wait_ms: int) -> None:
         member = cast("Any", self.member)  # Each protocol has requests and answers of its own, in pairs.
+        since_ms = self._now_ms()
         try:
             answer = await self._cluster.send(request, node_id=self._coordinator, timeout_ms=wait_ms)
         except (DisconnectedError, RefusedError) as error:
             _logger.debug("the coordinator of group %s: %s", member.config.group_id, error)
             self._tell(lambda now_ms: member.unanswered(request, now_ms))
         else:
+            self._count(request, self._now_ms() - since_ms)
             self._tell(lambda now_ms: member.answered(request, answer, now_ms))
         self._on_news()
+
+    def _count(self, request: Request[Any], latency_ms: int) -> None:
+        match request:
+            case JoinGroupRequest():
+                self._metrics.joined(latency_ms)
+            case SyncGroupRequest():
+                self._metrics.synced(latency_ms)
+            case HeartbeatRequest() | ConsumerGroupHeartbeatRequest():
+                self._metrics.beat(latency_ms)
+            case _:
+                pass  # Leaving is not measured.
 
     async def _look(self, topics: Sequence[str]) -> None:
         """The partitions of these topics with the racks of their replicas; asked until somebody answers."""

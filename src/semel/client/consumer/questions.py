@@ -77,7 +77,10 @@ class Questions:
         engine.check()
         limit_ms = engine.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         wanted = engine.consumed() if offsets is None else offsets
+        clock = engine.runtime.clock
+        since = clock.monotonic()
         await engine.until_woken(engine.commits().store(wanted, timeout_ms=limit_ms))
+        engine.metrics.took("commit-sync", (clock.monotonic() - since) * 1000)
 
     async def committed(
         self, partitions: Sequence[TopicPartition], timeout_ms: int | None
@@ -88,7 +91,10 @@ class Questions:
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
             return await offsets.committed(partitions, self._engine.commits().identity)
 
+        clock = self._engine.runtime.clock
+        since = clock.monotonic()
         found = await self._engine.patiently(ask, timeout_ms) if partitions else {}
+        self._engine.metrics.took("committed", (clock.monotonic() - since) * 1000)
         return {where: found.get(where) for where in partitions}
 
     # Brokers

@@ -30,6 +30,7 @@ from semel.client.consumer.values import (
     SubscriptionPattern,
     Told,
 )
+from semel.client.metrics import MetricValues
 from semel.client.settings import ConsumerConfig
 from semel.client.sync.shell import Shell
 from semel.core.client.fetched import Piece
@@ -282,6 +283,16 @@ class Consumer(Shell):
     def current_lag(self, partition: tuple[str, int]) -> int | None:
         """How far a partition's position is from its end, as last heard; None if that is not known."""
         return self._at_once(self._questions.current_lag, arguments.partition(partition))
+
+    def metrics(self) -> MetricValues:
+        """What this consumer measures, by Java's names."""
+        return self._at_once(self._engine.metrics.registry.snapshot)
+
+    def process(self, handle: Callable[..., Any], *, workers: int = 1, **options: Any) -> Any:
+        """Work on every record with a pool that commits only what is done, in order (`semel.once.workers`)."""
+        from semel.once.workers import process
+
+        return process(self, handle, workers=workers, **options)
 
     # The end
 
