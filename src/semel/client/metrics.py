@@ -288,18 +288,8 @@ class Metrics:
         )
 
     def prometheus(self) -> str:
-        """The metrics in Prometheus' text format, named as its JMX exporter names Java's."""
-        lines: dict[str, list[str]] = {}
-        for (name, group, tags), value in self.snapshot().items():
-            kind = group.partition("-")[0]
-            full = f"kafka_{kind}_{group}_{name}".replace("-", "_")
-            labels = (("client_id", self.client_id), *((key.replace("-", "_"), one) for key, one in tags))
-            shown = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels)
-            lines.setdefault(full, []).append(f"{full}{{{shown}}} {_number(value)}")
-        return "".join(
-            f"# TYPE {full} {'counter' if full.endswith('_total') else 'gauge'}\n" + "\n".join(rows) + "\n"
-            for full, rows in sorted(lines.items())
-        )
+        """The metrics in Prometheus' text format."""
+        return prometheus_text(self.snapshot(), client_id=self.client_id)
 
 
 class MetricValues(Mapping[Any, Any]):
@@ -333,6 +323,20 @@ class MetricValues(Mapping[Any, Any]):
             for name, value in sorted(self._values.items())
         )
         return f"<table><tr><th>group</th><th>metric</th><th>of</th><th>value</th></tr>{rows}</table>"
+
+
+def prometheus_text(values: Mapping[Any, Any], *, client_id: str) -> str:
+    """A client's metrics in Prometheus' text format, named as its JMX exporter names Java's."""
+    lines: dict[str, list[str]] = {}
+    for (name, group, tags), value in values.items():
+        full = f"kafka_{group.partition('-')[0]}_{group}_{name}".replace("-", "_")
+        labels = (("client_id", client_id), *((key.replace("-", "_"), one) for key, one in tags))
+        shown = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels)
+        lines.setdefault(full, []).append(f"{full}{{{shown}}} {_number(value)}")
+    return "".join(
+        f"# TYPE {full} {'counter' if full.endswith('_total') else 'gauge'}\n" + "\n".join(rows) + "\n"
+        for full, rows in sorted(lines.items())
+    )
 
 
 async def report(
