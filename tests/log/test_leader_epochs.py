@@ -84,6 +84,9 @@ def test_batches_tell_of_what_lies_below_the_file(
         # Compaction has taken the first batches of an epoch.
         ([(0, 0), (5, 100)], [(0, 49), (5, 130)], [(0, 0), (5, 100)]),
         ([(0, 0), (5, 100)], [], [(0, 0), (5, 100)]),
+        # The log begins at 50: what lies below was deleted, and may still be in its first segment.
+        ([(3, 50), (5, 100)], [(0, 0), (3, 40), (3, 60), (7, 120)], [(3, 50), (5, 100), (7, 120)]),
+        ([(3, 50), (5, 100)], [(0, 0), (3, 40), (7, 120)], [(3, 50), (5, 100), (7, 120)]),
     ],
 )
 def test_batches_correct_the_file(

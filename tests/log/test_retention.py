@@ -12,6 +12,7 @@ from semel.core.idempotence.producer_window import Duplicate
 from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.retention import SegmentFacts, expired_prefix
+from semel.log.retiring import Retirement
 from semel.runtime.memory_files import MemoryDisk
 
 DAY = 86_400_000
@@ -82,6 +83,52 @@ def test_a_log_whose_every_record_is_too_old_goes_on_empty() -> None:
     again = open_at(files, log.config, clean=False)
     assert (again.log_start_offset, again.log_end_offset) == (1, 1)
     assert isinstance(send(again, batch_of(b"x", producer_id=1, sequence=0)), Duplicate)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_producers_outlive_their_records_through_a_power_cut(seed: int) -> None:
+    """Nothing was ever synced but what retention syncs: of producer 1 only the snapshot tells."""
+    files = disk(seed)
+    config = LogConfig(segment_bytes=300, retention_bytes=300)
+    log = open_at(files, config)
+    for path in ("/", "/data"):
+        files.sync_directory(path)
+    for n in range(12):
+        producer_id, sequence = (1, n) if n < 6 else (2, n - 6)
+        send(log, batch_of(b"x" * 60, producer_id=producer_id, sequence=sequence))
+    assert log.delete_old_segments(NOW) > 2
+    assert log.log_start_offset > 6
+    files.crash()
+    again = open_at(files, config, clean=False)
+    assert again.log_start_offset == log.log_start_offset
+    assert isinstance(send(again, batch_of(b"x" * 60, producer_id=1, sequence=5)), Duplicate)
+
+
+@pytest.mark.parametrize("what", ["truncated", "compacting"])
+def test_a_log_that_changed_while_retention_waited_loses_nothing(what: str) -> None:
+    files = disk()
+    log = open_at(files, LogConfig(segment_bytes=300, retention_bytes=300))
+    for n in range(12):
+        send(log, batch_of(b"x" * 60, producer_id=1, sequence=n))
+    before = len(log.segments)
+    retirement = Retirement.plan(log, files, NOW)
+    assert retirement is not None
+    retirement.sync_snapshot()
+    if what == "truncated":
+        log.truncate_to(2, NOW)
+    else:
+        log.swapping = True
+    retirement.name_snapshot()
+    retirement.sync_names()
+    assert retirement.drop(NOW) == 0
+    assert len(log.segments) == (1 if what == "truncated" else before)
+    assert log.log_start_offset == 0
+    assert not [offset for offset in log.snapshots.offsets if offset > log.log_end_offset]
+    files.kill()
+    again = open_at(files, log.config, clean=False)
+    assert again.log_end_offset == log.log_end_offset
+    last = again.log_end_offset - 1
+    assert isinstance(send(again, batch_of(b"x" * 60, producer_id=1, sequence=last)), Duplicate)
 
 
 def test_records_not_yet_replicated_stay() -> None:

@@ -31,6 +31,8 @@ from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.errors import LogError
 from semel.log.checkpoints import encode_uuid
 from semel.log.directory import LogDirectory
+from semel.log.partition_log import PartitionLog
+from semel.log.retiring import Retirement
 from semel.net.listener import Listener
 from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import random_uuid
@@ -210,15 +212,34 @@ class Broker:
                     await partition.commits.flush()
 
     async def _retain(self) -> None:
-        now_ms = self.runtime.clock.now_ms()
+        if self._directory is None:
+            return
         for partition in list(self.context.partitions):
-            if partition.log.delete_old_segments(now_ms):
+            if await self._retire(self._directory, partition.log):
                 _logger.info(
                     "%s: the log begins at %d", partition.log.topic_partition, partition.log.log_start_offset
                 )
-                await self.runtime.tasks.sleep(0)  # It has waited for syncs: whoever else waits comes first.
-        if self._directory is not None:
-            await self.runtime.tasks.in_thread(self._directory.take_deleted(now_ms))
+        now_ms = self.runtime.clock.now_ms()
+        await self.runtime.tasks.in_thread(self._directory.take_deleted(now_ms))
+
+    async def _retire(self, directory: LogDirectory, log: PartitionLog) -> bool:
+        """Let old segments go; whether any went. Threads wait for the disk, and the log may be deleted meanwhile."""
+        clock, in_thread = self.runtime.clock, self.runtime.tasks.in_thread
+        if directory.logs.get(log.topic_partition) is not log:
+            return False
+        retirement = Retirement.plan(log, self.runtime.files, clock.now_ms())
+        if retirement is None:
+            return False
+        await in_thread(retirement.sync_snapshot, order=log.directory)
+        if directory.logs.get(log.topic_partition) is not log:
+            return False
+        retirement.name_snapshot()
+        await in_thread(retirement.sync_names, order=log.directory)
+        if directory.logs.get(log.topic_partition) is not log:
+            return False
+        count = retirement.drop(clock.now_ms())
+        await in_thread(retirement.sync_names, order=log.directory)
+        return count > 0
 
     async def _expire(self) -> None:
         now_ms = self.runtime.clock.now_ms()

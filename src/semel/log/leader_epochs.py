@@ -118,8 +118,15 @@ class LeaderEpochs:
         self._replace([EpochStart(gone[-1].epoch, start_offset), *self.entries[len(gone) :]])
 
     def correct(self, runs: EpochRuns) -> None:
-        """Learn what batches of the log tell. What they do not contradict stays: compaction may have taken the first."""
-        for epoch, first_offset, last_offset in runs:
+        """Learn what batches of the log tell. What they do not contradict stays: compaction may have taken the first.
+
+        What lies below everything that is known is for `extend_down`.
+        """
+        known_from = self.entries[0].start_offset if self.entries else 0
+        for epoch, run_from, last_offset in runs:
+            if last_offset < known_from:
+                continue
+            first_offset = max(run_from, known_from)
             if self.epoch_for(first_offset) != epoch:
                 self.truncate_from_end(first_offset)
                 self.assign(epoch, first_offset)

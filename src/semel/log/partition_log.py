@@ -11,7 +11,7 @@ Rules.  * Deciding, writing and recording are one step without waiting: order in
           by truncation.
         * Nothing here waits or syncs on the append path. `begin_flush` hands out what to sync, a thread syncs it,
           `finish_flush` moves the recovery point: what lies below it survives a power cut.
-Elsewhere. What is read from where: `reading`. When to delete: `retention`. After a crash: `recovery`.
+Elsewhere. What is read from where: `reading`. When to delete: `retention`, and how: `retiring`. After a crash: `recovery`.
 """
 
 import logging
@@ -31,7 +31,7 @@ from semel.log.config import LogConfig
 from semel.log.flush_job import FlushJob
 from semel.log.leader_epochs import LeaderEpochs
 from semel.log.producers import record_batch, record_marker, replay
-from semel.log.retention import SegmentFacts, expired_prefix
+from semel.log.retiring import Retirement
 from semel.log.segment import Segment
 from semel.log.snapshots import Snapshots
 from semel.runtime.files import File, Files, join
@@ -408,58 +408,32 @@ class PartitionLog:
     # Keeping and removing
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention; how many segments went. Their files follow after `file.delete.delay.ms`."""
-        if self.swapping:
+        """Apply retention; how many segments went. Blocks: the broker takes the steps of a `Retirement` one by one."""
+        retirement = Retirement.plan(self, self._files, now_ms)
+        if retirement is None:
             return 0
-        first_unstable = self.producers.first_unstable_offset
-        limit = self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
-        facts = [
-            SegmentFacts(
-                end_offset=following.base_offset if following else self.log_end_offset,
-                size_bytes=segment.size_bytes,
-                largest_timestamp=(
-                    segment.max_timestamp
-                    if segment.max_timestamp >= 0
-                    else self._files.modified_ms(segment.file.path)
-                ),
-            )
-            for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True)
-        ]
-        count = expired_prefix(
-            facts, self.config, now_ms=now_ms, log_start_offset=self.log_start_offset, limit_offset=limit
-        )
-        if count == len(self.segments):
-            if self.active.size_bytes == 0:
-                count -= 1  # An empty active segment is no burden, and a log needs one.
-            else:
-                self.roll(now_ms)
-        if count == 0:
-            return 0
-        # What the deleted batches said of their producers must outlive them: in the snapshot where the log begins.
-        start = self.segments[count].base_offset
-        producers = ProducerState(producer_id_expiration_ms=self.config.producer_id_expiration_ms)
-        self._restore(producers, start, now_ms)
-        # Written anew: a power cut may have torn the one that is there.
-        self.snapshots.save_synced(producers, start)
-        # The start moves first: a crash in between leaves files below the start, never a start without files.
-        if start > self.log_start_offset:
-            self.log_start_offset = start
-            self.leader_epochs.truncate_from_start(start)
-        self._drop(self.segments[:count], now_ms)
-        del self.segments[:count]
+        retirement.sync_snapshot()
+        retirement.name_snapshot()
+        retirement.sync_names()
+        count = retirement.drop(now_ms)
+        retirement.sync_names()
         return count
 
     def _drop(self, segments: list[Segment], now_ms: int) -> None:
-        """Take segments out of the log, in this order: a crash on the way must leave a log without a hole.
+        """Take segments out for good. Blocks."""
+        self.take_out(segments, now_ms)
+        self._files.sync_directory(self.directory)
 
-        Readers that hold their files finish undisturbed.
+    def take_out(self, segments: list[Segment], now_ms: int) -> None:
+        """Take the names of segments away, in this order: a crash on the way must leave a log without a hole.
+
+        Readers that hold their files finish undisturbed. For good once the directory is synced.
         """
         for segment in segments:
             self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment.mark_deleted()))
         newest = self.snapshots.offsets[-1:]
         for path in self.snapshots.forget({segment.base_offset for segment in segments} - set(newest)):
             self._files.remove(path)
-        self._files.sync_directory(self.directory)
 
     def remove_later(self, paths: list[str], now_ms: int) -> None:
         """Remove these files after `file.delete.delay.ms`."""
@@ -528,10 +502,10 @@ class PartitionLog:
 
     def reload_producers(self, now_ms: int) -> None:
         """Rebuild the producers' state from the newest snapshot and the log behind it."""
-        self._restore(self.producers, self.log_end_offset, now_ms)
+        self.restore(self.producers, self.log_end_offset, now_ms)
         self.producers.on_high_watermark(self.high_watermark)
 
-    def _restore(self, producers: ProducerState, up_to: int, now_ms: int) -> None:
+    def restore(self, producers: ProducerState, up_to: int, now_ms: int) -> None:
         """Give `producers` the state of this log's producers when it ended at `up_to`."""
         producers.clear()
         start = self.snapshots.load_newest(producers, up_to, now_ms)

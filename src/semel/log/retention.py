@@ -1,6 +1,6 @@
 """Which segments may go: a pure decision over a log's segments, oldest first.
 
-Role.   `partition_log.delete_old_segments` asks; it does the deleting.
+Role.   `retiring` asks; it does the deleting.
 Rules.  * Only a prefix of the log goes, and only what every reader may see: up to the high watermark, and
           never the segment where an open transaction begins.
         * By time: the segment's largest timestamp is older than `retention.ms`.

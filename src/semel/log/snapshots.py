@@ -17,7 +17,7 @@ from semel.core.idempotence import snapshot as snapshot_bytes
 from semel.core.idempotence.producer_state import ProducerState
 from semel.errors import CorruptSnapshotError
 from semel.log import names
-from semel.runtime.files import Files, join, read_whole, write_atomically
+from semel.runtime.files import File, Files, join, read_whole, write_atomically
 
 _logger = logging.getLogger(__name__)
 
@@ -42,7 +42,8 @@ class Snapshots:
     def save(self, state: ProducerState, offset: int) -> None:
         """Write what is known at the log end `offset`. Syncs only where it replaces a snapshot."""
         if offset in self.offsets:
-            self.save_synced(state, offset)
+            write_atomically(self._files, self.path(offset), _content(state))
+            self._unsynced.discard(offset)
             return
         file = self._files.open(self.path(offset), create=True)
         try:
@@ -53,9 +54,16 @@ class Snapshots:
         self.offsets = sorted([*self.offsets, offset])
         self._unsynced.add(offset)
 
-    def save_synced(self, state: ProducerState, offset: int) -> None:
-        """Write what is known at `offset`, in place of what is there; it survives a power cut. Blocks."""
-        write_atomically(self._files, self.path(offset), _content(state))
+    def write_beside(self, state: ProducerState, offset: int) -> File:
+        """Write what is known at `offset` beside what is there: to be synced, then `put_in_place`."""
+        file = self._files.open(self.path(offset) + names.TEMPORARY, create=True)
+        file.truncate(0)
+        file.write_at(0, _content(state))
+        return file
+
+    def put_in_place(self, offset: int) -> None:
+        """What was written beside, and synced, is the snapshot now; for good once the directory is synced."""
+        self._files.rename(self.path(offset) + names.TEMPORARY, self.path(offset))
         self.offsets = sorted({*self.offsets, offset})
         self._unsynced.discard(offset)
 

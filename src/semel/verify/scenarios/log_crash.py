@@ -30,6 +30,7 @@ from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
 from semel.log.producers import record_batch
 from semel.log.recovery import Opening, open_log
+from semel.log.retiring import Retirement
 from semel.log.txn_index import TxnIndex
 from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.memory_files import MemoryDisk
@@ -256,9 +257,24 @@ class Story(DiskStory):
         self.log.roll(self.now_ms)
 
     def _retain(self) -> None:
-        count = self.log.delete_old_segments(self.now_ms)
+        """As the broker does it: the log goes on wherever that waits for a thread."""
+        count = 0
+        retirement = Retirement.plan(self.log, self.disk, self.now_ms)
+        if retirement is not None:
+            retirement.sync_snapshot()
+            self._write_meanwhile()
+            retirement.name_snapshot()
+            retirement.sync_names()
+            self._write_meanwhile()
+            count = retirement.drop(self.now_ms)
+            self._write_meanwhile()
+            retirement.sync_names()
         self._tell(f"retention removes {count} segments")
         self.log.remove_deleted_files(self.now_ms + self.dice.choice([0, 100_000]))
+
+    def _write_meanwhile(self) -> None:
+        if self.dice.random() < 0.3:
+            self.dice.choice((self._append, self._roll, self._flush, self._truncate))()
 
     def _move_start(self) -> None:
         """DeleteRecords: what lies below is synced, then the new start is in the directory's checkpoint."""

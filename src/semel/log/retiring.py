@@ -1,0 +1,102 @@
+"""The oldest segments of a log leave it: in steps, so that nothing waits for a sync but a thread.
+
+Role.   `Retirement` takes out what `retention` says may go. `PartitionLog.delete_old_segments` is all its steps in one, for whoever
+        may block; the broker takes them one by one.
+Flow.   `plan` (loop) -> `sync_snapshot` (thread) -> `name_snapshot` (loop) -> `sync_names` (thread) -> `drop` (loop) ->
+        `sync_names` (thread).
+Rules.  * What the deleted batches said of their producers outlives them: a snapshot where the log will begin is on disk before
+          the first of them goes. It is written anew, because a power cut may have torn the one that is there.
+        * The start moves first: a crash in between leaves files below the start, never a start without files.
+        * What a thread does is harmless if the partition was deleted meanwhile, and another of its name made: it syncs what it
+          holds, and names whosesoever they are. Whatever changes files is done on the loop, by who has looked.
+        * Between two steps the log goes on. If it was cut back, or compacted, nothing is dropped this time.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from semel.core.idempotence.producer_state import ProducerState
+from semel.log.retention import SegmentFacts, expired_prefix
+from semel.runtime.files import Files
+
+if TYPE_CHECKING:
+    from semel.log.partition_log import PartitionLog
+
+
+class Retirement:
+    """Some of the oldest segments of a log, on their way out."""
+
+    def __init__(self, log: "PartitionLog", files: Files, count: int, now_ms: int) -> None:
+        self._log = log
+        self._files = files
+        self._segments = log.segments[:count]
+        self._truncations = log.truncations
+        self.start_offset = log.segments[count].base_offset
+        producers = ProducerState(producer_id_expiration_ms=log.config.producer_id_expiration_ms)
+        log.restore(producers, self.start_offset, now_ms)
+        self._snapshot = log.snapshots.write_beside(producers, self.start_offset)
+
+    @classmethod
+    def plan(cls, log: "PartitionLog", files: Files, now_ms: int) -> "Retirement | None":
+        """What may go by now, if anything."""
+        count = 0 if log.swapping else _expired(log, files, now_ms)
+        if count == len(log.segments):
+            if log.active.size_bytes == 0:
+                count -= 1  # An empty active segment is no burden, and a log needs one.
+            else:
+                log.roll(now_ms)
+        return cls(log, files, count, now_ms) if count else None
+
+    def sync_snapshot(self) -> None:
+        """Blocks."""
+        self._snapshot.sync()
+        self._snapshot.close()
+
+    def name_snapshot(self) -> None:
+        if not self._is_void:
+            self._log.snapshots.put_in_place(self.start_offset)
+
+    def sync_names(self) -> None:
+        """Blocks."""
+        with contextlib.suppress(FileNotFoundError):  # The partition was deleted meanwhile.
+            self._files.sync_directory(self._log.directory)
+
+    def drop(self, now_ms: int) -> int:
+        """How many segments went. Their files follow after `file.delete.delay.ms`."""
+        if self._is_void:
+            return 0
+        log = self._log
+        if self.start_offset > log.log_start_offset:
+            log.log_start_offset = self.start_offset
+            log.leader_epochs.truncate_from_start(self.start_offset)
+        log.take_out(self._segments, now_ms)
+        del log.segments[: len(self._segments)]
+        return len(self._segments)
+
+    @property
+    def _is_void(self) -> bool:
+        """Whether the log is no longer what was planned for."""
+        log = self._log
+        return (
+            log.swapping
+            or log.truncations != self._truncations
+            or log.segments[: len(self._segments)] != self._segments
+        )
+
+
+def _expired(log: "PartitionLog", files: Files, now_ms: int) -> int:
+    first_unstable = log.producers.first_unstable_offset
+    limit = log.high_watermark if first_unstable is None else min(first_unstable, log.high_watermark)
+    facts = [
+        SegmentFacts(
+            end_offset=following.base_offset if following else log.log_end_offset,
+            size_bytes=segment.size_bytes,
+            largest_timestamp=(
+                segment.max_timestamp if segment.max_timestamp >= 0 else files.modified_ms(segment.file.path)
+            ),
+        )
+        for segment, following in zip(log.segments, [*log.segments[1:], None], strict=True)
+    ]
+    return expired_prefix(
+        facts, log.config, now_ms=now_ms, log_start_offset=log.log_start_offset, limit_offset=limit
+    )

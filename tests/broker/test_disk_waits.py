@@ -1,0 +1,120 @@
+"""A slow disk keeps nobody from being served: what must be synced is synced on threads.
+
+Method: a broker on a simulated disk whose every sync takes a second. A sync on the loop lets virtual time pass while nothing else
+happens; somebody who looks at the clock all the time would notice.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from log_kit import batch_of
+from semel.broker.app import Broker
+from semel.broker.config import BrokerConfig
+from semel.broker.topics import create_missing
+from semel.log.partition_log import Appended
+from semel.runtime.bundle import Runtime
+from semel.runtime.simulation import SimulatedHost, Simulation
+
+SYNC_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 0.01
+CONFIG: Final = BrokerConfig.of(
+    {
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "log.dirs": "/data",
+        "num.partitions": 3,
+        "log.segment.bytes": 1024 * 1024,
+        "log.retention.bytes": 1024 * 1024,
+        "log.retention.check.interval.ms": 10**9,
+    }
+)
+
+
+def run(story: Callable[[Broker, SimulatedHost], Awaitable[None]]) -> None:
+    simulation = Simulation(1)
+    host = simulation.host("127.0.0.1")
+
+    async def program(runtime: Runtime) -> None:
+        broker = Broker(CONFIG, runtime)
+        await broker.start()
+        await create_missing(broker.context, ["orders"])
+        await story(broker, host)
+
+    async def main() -> None:
+        await host.start(program)
+
+    simulation.run(main())
+
+
+async def longest_stop(work: Awaitable[None]) -> tuple[float, float]:
+    """How long the loop stood still at the most while this was done, and how long it took."""
+    loop = asyncio.get_running_loop()
+    gaps: list[float] = []
+
+    async def look() -> None:
+        while True:
+            before = loop.time()
+            await asyncio.sleep(LOOK_SECONDS)
+            gaps.append(loop.time() - before)
+
+    looking = asyncio.ensure_future(look())
+    await asyncio.sleep(0)
+    began = loop.time()
+    await work
+    looking.cancel()
+    return max(gaps), loop.time() - began
+
+
+def test_a_partitions_first_append_waits_for_no_sync() -> None:
+    async def story(broker: Broker, host: SimulatedHost) -> None:
+        host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        for partition in broker.context.partitions.of_topic("orders"):
+            assert isinstance(partition.append(batch_of(b"x")), Appended)
+        assert loop.time() == before
+
+    run(story)
+
+
+def test_retention_lets_others_go_on_while_it_waits_for_the_disk() -> None:
+    async def story(broker: Broker, host: SimulatedHost) -> None:
+        partitions = broker.context.partitions.of_topic("orders")
+        for partition in partitions:
+            for _ in range(40):
+                assert isinstance(partition.append(batch_of(b"x" * 100_000)), Appended)
+            assert len(partition.log.segments) > 3
+        host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
+        stood_still, took = await longest_stop(broker._retain())
+        assert took > 3 * len(partitions) * SYNC_SECONDS
+        assert stood_still < SYNC_SECONDS / 2
+        for partition in partitions:
+            assert partition.log.log_start_offset == partition.log.segments[0].base_offset > 0
+
+    run(story)
+
+
+def test_a_topic_that_is_made_again_while_retention_waits_keeps_its_files() -> None:
+    """The thread that syncs for the old one finds the directory of the new one under the same name."""
+
+    async def story(broker: Broker, host: SimulatedHost) -> None:
+        partitions = broker.context.partitions
+        for _ in range(40):
+            assert isinstance(partitions.of_topic("orders")[0].append(batch_of(b"x" * 100_000)), Appended)
+        host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
+        retaining = asyncio.ensure_future(broker._retain())
+        await asyncio.sleep(SYNC_SECONDS / 2)
+        host.disk.sync_delay_seconds = (0.0, 0.0)
+        row = broker.context.store.image.topic("orders")
+        assert row is not None
+        partitions.delete("orders")
+        partitions.ensure(row)
+        await retaining
+        assert host.disk.list_directory("/data/orders-0") == [
+            "00000000000000000000.index",
+            "00000000000000000000.log",
+            "00000000000000000000.timeindex",
+            "partition.metadata",
+        ]
+
+    run(story)
