@@ -199,7 +199,7 @@ def test_more_than_five_in_flight_and_idempotence() -> None:
         producer(transactional_id="t", max_in_flight_requests_per_connection=6)
 
 
-@pytest.mark.mission("CFG-06")
+@pytest.mark.mission("CFG-06", "R-06", "R-07", "R-08")
 @pytest.mark.parametrize("acks", ["0", "1", 0, 1])
 def test_fewer_acks_and_idempotence(acks: str | int) -> None:
     with pytest.raises(ConfigException) as caught:
@@ -209,14 +209,14 @@ def test_fewer_acks_and_idempotence(acks: str | int) -> None:
     )
 
 
-@pytest.mark.mission("CFG-06")
+@pytest.mark.mission("CFG-06", "R-08")
 @pytest.mark.parametrize("acks", ["all", "-1", -1, "ALL"])
 def test_all_acks_and_idempotence(acks: str | int) -> None:
     made = producer(enable_idempotence=True, acks=acks)
     assert (made.acks, made.effective()["acks"]) == (-1, "-1")
 
 
-@pytest.mark.mission("CFG-01", "CFG-06")
+@pytest.mark.mission("CFG-01", "CFG-06", "R-06")
 @pytest.mark.parametrize(
     "against", [{"acks": "1"}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}]
 )
@@ -229,7 +229,7 @@ def test_idempotence_nobody_asked_for_yields_with_a_warning(
     assert next(iter(against)).replace("_", ".") in said
 
 
-@pytest.mark.mission("CFG-08", "CFG-09", "CFG-31")
+@pytest.mark.mission("CFG-08", "CFG-09", "CFG-31", "R-09")
 def test_four_combinations_of_idempotence_and_transactional_id() -> None:
     alone, both, neither = (
         producer(enable_idempotence=True),
@@ -317,7 +317,7 @@ def test_built_in_serializers_write_javas_bytes(kind: str, value: object, conten
         producer(value_serializer=f"{kind}Serializer").value_serializer(object())
 
 
-@pytest.mark.mission("CFG-19")
+@pytest.mark.mission("CFG-19", "R-47")
 @pytest.mark.parametrize("name", ["transaction.id", "transation.id", "transaction id", "transaction_id"])
 def test_a_misspelt_transactional_id(name: str) -> None:
     with pytest.raises(ConfigException) as caught:
@@ -340,7 +340,7 @@ def test_isolation_levels(given: str | None, holds: str) -> None:
     assert consumer(isolation_level=given).isolation_level == holds
 
 
-@pytest.mark.mission("CFG-22")
+@pytest.mark.mission("CFG-22", "R-11")
 def test_the_key_of_automatic_commits() -> None:
     assert consumer(group_id="g").enable_auto_commit is True
     assert consumer(group_id="g", enable_auto_commit="false").enable_auto_commit is False
