@@ -57,6 +57,18 @@ def test_idempotence_costs_one_request_at_the_start(broker: ThreadBroker, client
     assert difference == {ApiKey.INIT_PRODUCER_ID: 1}
 
 
+@pytest.mark.mission("IDEM-17")
+def test_every_partition_has_sequences_of_its_own(broker: ThreadBroker, client: Client, topic: str) -> None:
+    client.produce(broker.bootstrap, topic, numbered(30, partitions=3))
+    for partition in range(3):
+        found = [
+            sequence
+            for header, _records in batches(broker.directory, topic, partition)
+            for sequence in range(header.base_sequence, header.last_sequence + 1)
+        ]
+        assert found == list(range(10))
+
+
 def test_a_new_topic_begins_at_leader_epoch_0(broker: ThreadBroker, client: Client, topic: str) -> None:
     """A directory that was never stopped has lost nothing: only logs that were there before are led anew."""
     last: MetadataResponse | None = None

@@ -14,6 +14,7 @@ import pytest
 from compat.differential.comparison import kafka_side, semel_side
 from compat.differential.transaction_stories import Both, Place, Who, rows_of
 from semel.bench.kafka_peer import KafkaHome
+from semel.broker.coordinators.java_hash import partition_for
 from semel.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -223,14 +224,15 @@ def test_who_comes_later_fences_who_was_there(both: Both) -> None:
     both.describe("fence")
 
 
-@pytest.mark.mission("TXP-11", "TXP-15", "R-26")
+@pytest.mark.mission("TXP-09", "TXP-11", "TXP-15", "R-26")
 def test_offsets_wait_for_the_end(both: Both) -> None:
     place = ("offsets", 1)
     who = both.introduce("offsets")
     for version in range(5):
         both.commit_offset(who, "group", place, 3, version=version)
     assert both.add_offsets(who, "group") == OK
-    both.describe("offsets")
+    added = [("__consumer_offsets", [partition_for("group", 50)])]
+    assert both.describe("offsets")[0][-1] == added
     for version in range(5):
         assert both.commit_offset(who, "group", place, 4 + version, version=version) == [(1, OK)]
     both.commit_offset(who.at(who.epoch + 1), "group", place, 4)

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from compat_kit import ThreadBroker, eventually, stored
+from compat_kit import ThreadBroker, batches, eventually, stored
 from transaction_clients import (
     PRODUCERS,
     FencedOutError,
@@ -39,12 +39,14 @@ def producer(make: Make, broker: ThreadBroker, topic: str) -> Iterator[Transacti
     running.close()
 
 
-@pytest.mark.mission("TXN-02", "TXN-08", "TXN-17", "READ-01", "R-29", "READ-16")
+@pytest.mark.mission(
+    "TXN-02", "TXN-08", "TXN-17", "TXP-08", "TXP-14", "READ-01", "READ-14", "READ-16", "R-29"
+)
 def test_readers_see_what_was_committed(
     producer: TransactionalProducer, broker: ThreadBroker, topic: str
 ) -> None:
-    """Also: records are in the log before the end, an abort does not remove them, and the end a reader is told is
-    the last stable offset."""
+    """Also: records are in the log before the end, an abort does not remove them, the end a reader is told is the last
+    stable offset, and every end leaves a marker behind on each partition it touched that nobody reads as a record."""
     bootstrap = broker.bootstrap
     seen: list[bytes] = []
     for number in range(6):
@@ -66,6 +68,10 @@ def test_readers_see_what_was_committed(
             assert read(bootstrap, topic, partition, committed=True) == seen
     assert read(bootstrap, topic, 0, committed=False) == [b"%d" % number for number in range(6)]
     assert len(stored(broker.directory, topic)) == 12  # A marker for each.
+    for partition in (0, 1):
+        headers = [header for header, _records in batches(broker.directory, topic, partition)]
+        assert [header.is_control for header in headers] == [False, True] * 6
+    assert list(batches(broker.directory, topic, 2)) == []
 
 
 def test_offsets_are_part_of_it(producer: TransactionalProducer, broker: ThreadBroker, topic: str) -> None:
@@ -112,6 +118,7 @@ def test_one_after_the_other_may_share_an_id(make: Make, broker: ThreadBroker, t
     assert read(broker.bootstrap, topic, 0, committed=True) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.mission("TXP-04")
 def test_what_an_instance_left_open_is_aborted_for_the_next(
     make: Make, broker: ThreadBroker, topic: str
 ) -> None:

@@ -16,6 +16,7 @@ from semel.core.wire import registry
 from semel.core.wire.framing import read_request_header, read_response_header, request_frame, response_frame
 from semel.core.wire.kafka_json import kafka_json
 from semel.core.wire.message import Message
+from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from semel.core.wire.messages.api_versions import ApiVersionsResponse
 from semel.core.wire.messages.fetch import FetchRequest
@@ -77,6 +78,20 @@ def test_add_partitions_to_txn_is_byte_exact(version: int) -> None:
             v3_and_below_producer_epoch=epoch,
         )
         assert request.encode(version).hex() == "00027478" + "0102030405060708" + "090a" + "00000000"
+
+
+@pytest.mark.mission("TXP-09")
+@pytest.mark.parametrize("version", range(5))
+def test_add_offsets_to_txn_is_byte_exact(version: int) -> None:
+    """Id, producer id int64, epoch int16, group; what it adds to a transaction is told beside Kafka's own."""
+    for row in _rows_of(AddOffsetsToTxnRequest, version):
+        _check(AddOffsetsToTxnRequest, row)
+    request = AddOffsetsToTxnRequest(
+        transactional_id="tx", producer_id=0x0102030405060708, producer_epoch=0x090A, group_id="g"
+    )
+    plain = "00027478" + "0102030405060708" + "090a" + "000167"
+    flexible = "037478" + "0102030405060708" + "090a" + "0267" + "00"
+    assert request.encode(version).hex() == (plain if version < 3 else flexible)
 
 
 @pytest.mark.mission("READ-08")
