@@ -22,6 +22,7 @@ from semel.core.wire.framing import (
     RequestHeader,
     read_response_header,
     request_frame,
+    request_frame_parts,
 )
 from semel.core.wire.message import Request, Response
 from semel.errors import DisconnectedError, RequestTimedOutError, WireError
@@ -120,7 +121,10 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, request: Request[R], version: int) -> int:
         correlation_id = self._next_correlation_id
         header = RequestHeader(request.schema.api_key, version, correlation_id, self._client_id)
-        self._transport.write(request_frame(header, request))
+        if request.schema.api_key == registry.ApiKey.PRODUCE:
+            self._transport.writelines(request_frame_parts(header, request))  # Records are not copied.
+        else:
+            self._transport.write(request_frame(header, request))
         self._next_correlation_id = 0 if correlation_id == _CORRELATION_ID_MAX else correlation_id + 1
         return correlation_id
 

@@ -22,12 +22,14 @@ from semel.core.wire.framing import (
     read_request_header,
     read_response_header,
     request_frame,
+    request_frame_parts,
     response_frame,
     response_frame_parts,
 )
 from semel.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from semel.core.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from semel.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from semel.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.core.wire.registry import ApiKey
 from semel.errors import FrameTooLargeError, SemelError, UnsupportedVersionError, WireError
 
@@ -292,3 +294,16 @@ def test_a_broken_response_header_is_refused(frame: bytes) -> None:
     if len(frame) < 4:
         with pytest.raises(WireError, match="response header"):
             read_response_header(frame, 0)
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_a_request_in_pieces_is_the_same_request_and_its_records_are_not_copied(version: int) -> None:
+    records = bytearray(b"r" * 5000)
+    data = [PartitionProduceData(index=1, records=records), PartitionProduceData(index=2, records=b"few")]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=5, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+    header = RequestHeader(0, version, 77, "client")
+    parts = request_frame_parts(header, request)
+    assert b"".join(parts) == request_frame(header, request)
+    assert any(part is records for part in parts)

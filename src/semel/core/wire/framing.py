@@ -119,6 +119,19 @@ def request_frame(header: RequestHeader, request: Message) -> bytes:
     return b"".join((start, client, b"\0" if flexible else b"", body))
 
 
+def request_frame_parts(header: RequestHeader, request: Message) -> list[BytesLike]:
+    """The same in pieces, record bytes as they were given; see `Message.encode_parts`."""
+    key, version, correlation_id, client_id = header
+    parts = request.encode_parts(version)
+    client = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(client)
+    flexible = registry.api(key).request_header(version) == registry.REQUEST_HEADER_FLEXIBLE
+    length = _REQUEST_START.size + len(client) + flexible + sum(map(len, parts))
+    start = _FRAMED_REQUEST_START.pack(length, key, version, correlation_id, size)
+    parts[0] = b"".join((start, client, b"\0" if flexible else b"", parts[0]))
+    return parts
+
+
 def response_frame(correlation_id: int, response: Message, version: int) -> bytes:
     """Length, header and response."""
     body = response.encode(version)
