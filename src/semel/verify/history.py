@@ -331,83 +331,84 @@ def _concerns(event: Event, topic: str, batches: set[tuple[str, int]]) -> bool:
 
 
 def _line(event: Event) -> str:
+    return f"{_moment(event):10.4f}  {_text(event)}"
+
+
+def _text(event: Event) -> str:
     match event:
         case Given():
-            text = f"{event.producer} gives batch {event.batch} for {event.topic}-{event.partition}: {_values(event.values)}"
-            return f"{event.at:10.4f}  {text}"
+            return f"{event.producer} gives batch {event.batch} for {event.topic}-{event.partition}: {_values(event.values)}"
         case Settled():
             offset = (
                 "an unknown offset" if event.base_offset == UNKNOWN_OFFSET else f"offset {event.base_offset}"
             )
-            return f"{event.at:10.4f}  {event.producer}: batch {event.batch} is stored at {offset}"
+            return f"{event.producer}: batch {event.batch} is stored at {offset}"
         case GivenUp():
             stored = "may be stored" if event.maybe_stored else "is not stored"
-            return (
-                f"{event.at:10.4f}  {event.producer}: batch {event.batch} failed ({event.code}), it {stored}"
-            )
+            return f"{event.producer}: batch {event.batch} failed ({event.code}), it {stored}"
         case Read():
             first, last = event.records[0][0], event.records[-1][0]
             values = _values(tuple(value for _offset, value in event.records))
             return (
-                f"{event.at:10.4f}  {event.reader}/{event.turn} reads {event.topic}-{event.partition} from {first} to "
+                f"{event.reader}/{event.turn} reads {event.topic}-{event.partition} from {first} to "
                 f"{last} of {event.limit}: {values}"
             )
         case Unsure():
-            return f"{event.until:10.4f}  {event.topic} is {event.topic_id.hex()}, unsure since {event.since:.4f}"
+            return f"{event.topic} is {event.topic_id.hex()}, unsure since {event.since:.4f}"
         case IdGiven():
-            return f"{event.at:10.4f}  {event.producer} has the producer id {event.producer_id}"
+            return f"{event.producer} has the producer id {event.producer_id}"
         case RecordsDeleted():
-            return f"{event.at:10.4f}  {_place(event.place)} begins at {event.low_watermark} by request"
+            return f"{_place(event.place)} begins at {event.low_watermark} by request"
         case Reopened():
-            return _line_of_opening(event)
+            return _text_of_opening(event)
         case Owned() | Committing() | Committed() | CommittedSeen():
-            return _line_of_group(event)
+            return _text_of_group(event)
         case Introduced() | Deciding() | Decided():
-            return _line_of_transaction(event)
+            return _text_of_transaction(event)
         case Happened():
-            return f"{event.at:10.4f}  {event.what}"
+            return event.what
 
 
-def _line_of_opening(event: Reopened) -> str:
+def _text_of_opening(event: Reopened) -> str:
     logs = ", ".join(
         f"{state.topic}-{place.partition} [{state.start}, {state.end})"
         + (f" was {before.end}" if (before := event.before.get(place)) and before.end != state.end else "")
         for place, state in event.after.items()
     )
-    return f"{event.at:10.4f}  serves after {' and '.join(event.endings) or 'nothing'}: {logs}"
+    return f"serves after {' and '.join(event.endings) or 'nothing'}: {logs}"
 
 
-def _line_of_group(event: Owned | Committing | Committed | CommittedSeen) -> str:
+def _text_of_group(event: Owned | Committing | Committed | CommittedSeen) -> str:
     match event:
         case Owned():
             names = " ".join(map(_partition, event.partitions)) or "nothing"
-            return f"{event.at:10.4f}  {event.member} as {event.owner} owns {names} in generation {event.generation_id}"
+            return f"{event.member} as {event.owner} owns {names} in generation {event.generation_id}"
         case Committing():
             return (
-                f"{event.at:10.4f}  {event.member} commits {_offsets(event.offsets)} in generation "
+                f"{event.member} commits {_offsets(event.offsets)} in generation "
                 f"{event.generation_id} (commit {event.commit})"
             )
         case Committed():
-            return f"{event.at:10.4f}  commit {event.commit}: {event.code}"
+            return f"commit {event.commit}: {event.code}"
         case CommittedSeen():
-            return f"{event.at:10.4f}  {event.who} is told, asked at {event.since:.4f}: {_offsets(event.offsets)}"
+            return f"{event.who} is told, asked at {event.since:.4f}: {_offsets(event.offsets)}"
 
 
-def _line_of_transaction(event: Introduced | Deciding | Decided) -> str:
+def _text_of_transaction(event: Introduced | Deciding | Decided) -> str:
     match event:
         case Introduced():
             return (
-                f"{event.at:10.4f}  {event.producer} is {event.transactional_id} with producer {event.producer_id}, epoch "
+                f"{event.producer} is {event.transactional_id} with producer {event.producer_id}, epoch "
                 f"{event.producer_epoch}, asked at {event.since:.4f}"
             )
         case Deciding():
             what = "will commit" if event.is_final else "commits" if event.commit else "aborts"
             return (
-                f"{event.at:10.4f}  {event.producer} {what} transaction {event.transaction}: batches "
+                f"{event.producer} {what} transaction {event.transaction}: batches "
                 f"{event.batches}, {_offsets(event.offsets)}"
             )
         case Decided():
-            return f"{event.at:10.4f}  {event.producer}: transaction {event.transaction} is {event.fate}"
+            return f"{event.producer}: transaction {event.transaction} is {event.fate}"
 
 
 def _place(place: Place) -> str:
