@@ -20,6 +20,7 @@ _PRODUCER_TOPIC: Final = "producer-topic-metrics"
 _CONSUMER: Final = "consumer-metrics"
 _FETCH: Final = "consumer-fetch-manager-metrics"
 _COORDINATOR: Final = "consumer-coordinator-metrics"
+_ADMIN: Final = "admin-client-metrics"
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -315,4 +316,8 @@ class AdminMetrics(RequestMetrics):
     """What an admin client measures."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
-        super().__init__(_registry(settings, now_ms), "admin-client-metrics")
+        super().__init__(_registry(settings, now_ms), _ADMIN)
+
+    def watch(self, connections: Callable[[], float]) -> None:
+        """Where the number of open connections is."""
+        self.registry.gauge("connection-count", _ADMIN, connections)

@@ -13,7 +13,7 @@ Rules.  * The newest version both sides have is used; an API the broker does not
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 from semel._version import __version__
 from semel.client.config import Address, ReachConfig
@@ -87,12 +87,23 @@ class _Link:
         self.features = features
 
 
-class Cluster:
-    """Connections to the brokers of one cluster."""
+class RequestObserver(Protocol):
+    """Who wants to hear of requests: a client's metrics."""
 
-    def __init__(self, runtime: Runtime, config: ReachConfig) -> None:
+    def requested(self) -> None: ...
+    def answered(self) -> None: ...
+    def connected(self) -> None: ...
+
+
+class Cluster:
+    """Connections to the brokers of one cluster; `observer` hears of what goes over them."""
+
+    def __init__(
+        self, runtime: Runtime, config: ReachConfig, *, observer: RequestObserver | None = None
+    ) -> None:
         self.runtime = runtime
         self.config = config
+        self._observer = observer
         self.cluster_id: str | None = None
         self.controller_id = _NO_NODE
         self.nodes: dict[int, Node] = {}
@@ -137,7 +148,17 @@ class Cluster:
         link = await self._link(node_id)
         version = self._version(link, request.schema.api_key, version_max, node_id)
         wait_ms = self.config.request_timeout_ms + (timeout_ms or 0)
-        return await link.connection.send(request, version, timeout_ms=wait_ms)
+        if self._observer is None:
+            return await link.connection.send(request, version, timeout_ms=wait_ms)
+        self._observer.requested()
+        answer = await link.connection.send(request, version, timeout_ms=wait_ms)
+        self._observer.answered()
+        return answer
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return sum(link.connection.is_open for link in self._links.values())
 
     async def send_unanswered(
         self, request: Request[R], *, node_id: int, version_max: int | None = None
@@ -252,6 +273,8 @@ class Cluster:
             except BaseException:
                 connection.close()
                 raise
+            if self._observer is not None:
+                self._observer.connected()
             return link
 
     async def _negotiate(

@@ -363,6 +363,16 @@ def test_the_same_calls_with_await(any_bootstrap: str) -> None:
     asyncio.run(story())
 
 
+def test_it_counts_its_requests(semel_broker: semel.Broker) -> None:
+    with Admin(bootstrap_servers=semel_broker.bootstrap) as admin:
+        assert admin.metrics()["request-total"] == 0
+        admin.list_topics()
+        shown = admin.metrics()
+        assert (shown["request-total"], shown["response-total"], shown["connection-count"]) == (1, 1, 1)
+        assert shown["default.api.timeout.ms"] == admin.config["default.api.timeout.ms"] == 60_000
+    assert admin.metrics()["connection-count"] == 0
+
+
 def test_nobody_listens() -> None:
     with (
         Admin(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=1000, request_timeout_ms=500) as admin,

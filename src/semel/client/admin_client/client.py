@@ -14,7 +14,6 @@ from semel.client.admin_client.groups import GroupCalls
 from semel.client.admin_client.security import SecurityCalls
 from semel.client.admin_client.topics import TopicCalls
 from semel.client.admin_client.transactions import TransactionCalls
-from semel.client.cluster import Cluster
 from semel.client.config_keys import Given
 from semel.client.metrics import MetricValues
 from semel.client.settings import AdminConfig
@@ -35,7 +34,7 @@ class AsyncAdmin(TopicCalls, ConfigCalls, GroupCalls, TransactionCalls, ClusterC
         config = settings if isinstance(settings, AdminConfig) else AdminConfig.of(settings, **keywords)
         self._runtime = runtime or real_runtime(threads_max=1)
         self._owns_runtime = runtime is None
-        super().__init__(Cluster(self._runtime, config), config)
+        super().__init__(self._runtime, config)
 
     @property
     def config(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from semel.client.cluster import Cluster
 from semel.client.settings import AdminConfig
 from semel.errors import ErrorCode, RefusedError, SemelError
 from semel.exceptions import IllegalStateException, KafkaException, as_exception
+from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
 CLOSED: Final = "Cannot perform operation after the admin client has been closed"
@@ -32,10 +33,11 @@ W = TypeVar("W", bound=tuple[str, int])
 class AdminCore:
     """The cluster behind the calls."""
 
-    def __init__(self, cluster: Cluster, settings: AdminConfig) -> None:
-        self._cluster = cluster
+    def __init__(self, runtime: Runtime, settings: AdminConfig) -> None:
         self._settings = settings
-        self._metrics = AdminMetrics(settings, cluster.runtime.clock.monotonic_ms)
+        self._metrics = AdminMetrics(settings, runtime.clock.monotonic_ms)
+        self._cluster = Cluster(runtime, settings, observer=self._metrics)
+        self._metrics.watch(lambda: self._cluster.connections)
         self._is_closed = False
 
 
