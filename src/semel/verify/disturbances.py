@@ -199,6 +199,24 @@ class RestartActor:
         world.restart(world.actors[self.name])
 
 
+class _CanFreeze(Protocol):
+    name: str
+
+    def freeze(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """A client stands still, often until its session or its transaction has timed out, or a successor has begun."""
+
+    actor: _CanFreeze
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"{self.actor.name} freezes for {self.seconds:.3f} s")
+        self.actor.freeze(self.seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class MakeTopicAgain:
     """A topic is deleted, and another made under its name, at once or after a while."""
@@ -281,6 +299,11 @@ KINDS: Final[dict[str, Draw]] = {
     "topic": lambda dice, reach: MakeTopicAgain(reach.admin, dice.choice(reach.topics)),
     "records": lambda dice, reach: DeleteRecords(reach.admin, *_topic_with_partition(dice, reach)),
 }
+
+
+def kinds_without(*names: str) -> dict[str, Draw]:
+    """All kinds but these."""
+    return {name: draw for name, draw in KINDS.items() if name not in names}
 
 
 def plan(

@@ -28,7 +28,7 @@ from semel.verify.actors.client import Client
 from semel.verify.actors.group_consumer import GroupConsumer
 from semel.verify.actors.group_reading import Manners, Versions, commit_request, committed_offsets
 from semel.verify.actors.producer import Habits, Producer
-from semel.verify.disturbances import KINDS, Disturbance, RestartActor, plan
+from semel.verify.disturbances import Disturbance, Freeze, RestartActor, kinds_without, plan
 from semel.verify.history import Committed, CommittedSeen, Committing
 from semel.verify.invariants import Broken
 from semel.verify.scenarios.broker_story import LAST_ENDINGS, TOPICS_SECONDS_MAX, BrokerStory
@@ -38,31 +38,7 @@ GROUP: Final = "readers"
 SETTLE_SECONDS: Final = 120.0
 """How long after the last disturbance everything must be settled."""
 _AUDIT_SECONDS_MAX: Final = 60.0
-_BROKER_KINDS: Final = (
-    "end",
-    "end inside",
-    "end in write",
-    "break",
-    "cut off",
-    "bad links",
-    "slow disk",
-    "full disk",
-    "failing disk",
-    "clock",
-)
 _MEMBER_TROUBLES_MAX: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Freeze:
-    """A member stands still, often longer than its session lasts."""
-
-    member: GroupConsumer
-    seconds: float
-
-    async def happen(self, world: World) -> None:
-        world.tell(f"{self.member.name} freezes for {self.seconds:.3f} s")
-        self.member.freeze(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +177,7 @@ class Story(BrokerStory):
         await world.settle([Founder(world, self.partitions)], TOPICS_SECONDS_MAX)
         producers = self._producers()
         self._start([*producers, *self.members])
-        kinds = {kind: KINDS[kind] for kind in _BROKER_KINDS}
+        kinds = kinds_without("client", "topic", "records")
         disturbances = plan(
             self.dice, self._reach(), count=self.dice.randint(0, 7), seconds=self.seconds, kinds=kinds
         )
@@ -210,9 +186,8 @@ class Story(BrokerStory):
         await world.settle([*self.members, Whole(self.members, self.partitions)], SETTLE_SECONDS)
         await self._end_broker(LAST_ENDINGS)
         await world.settle([Auditor(world, self.partitions)], _AUDIT_SECONDS_MAX)
-        world.broker.read_logs(
-            without={OFFSETS_TOPIC}
-        )  # Its rows are the coordinator's, no producer gave them.
+        # The coordinator's rows were given by no producer.
+        world.broker.read_logs(without={OFFSETS_TOPIC})
 
     def _producers(self) -> list[Producer]:
         return [

@@ -14,7 +14,7 @@ Rules.  * The same seed gives the same run, to the byte.
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from semel.core.transactions.transaction import Transaction
@@ -27,13 +27,14 @@ from semel.verify.actors.transactional import Manners, Versions
 from semel.verify.actors.transactional_worker import Pipeline, TransactionalWorker
 from semel.verify.actors.transactional_writer import TransactionalActor, TransactionalWriter
 from semel.verify.disturbances import (
-    KINDS,
     Disturbance,
     Draw,
     EndBroker,
     EndBrokerInside,
     EndBrokerInWrite,
+    Freeze,
     Reach,
+    kinds_without,
     plan,
 )
 from semel.verify.invariants import Broken, judge_openings
@@ -55,36 +56,11 @@ SETTLE_SECONDS: Final = 120.0
 WORKERS_PROBABILITY = 0.7
 GROUP_PROBABILITY = 0.5
 """Whether there are workers, and whether they share a group."""
-_KINDS: Final = (
-    "end",
-    "end inside",
-    "end in write",
-    "break",
-    "cut off",
-    "bad links",
-    "slow disk",
-    "full disk",
-    "failing disk",
-    "clock",
-    "client",
-)
 _WITH_POWER: Final[Mapping[str, Draw]] = {
     "end": lambda dice, _: EndBroker(dice.choice(("kill", "kill", "clean stop")), dice.uniform(0.01, 3.0)),
     "end inside": lambda dice, _: EndBrokerInside(dice.randrange(60), "kill", dice.uniform(0.01, 3.0)),
     "end in write": lambda dice, _: EndBrokerInWrite(dice.randrange(3000), "kill", dice.uniform(0.01, 3.0)),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Freeze:
-    """A client stands still, often until a successor has begun or its transaction timed out."""
-
-    actor: TransactionalActor
-    seconds: float
-
-    async def happen(self, world: World) -> None:
-        world.tell(f"{self.actor.name} freezes for {self.seconds:.3f} s")
-        self.actor.freeze(self.seconds)
 
 
 class Quiet:
@@ -300,7 +276,7 @@ class Story(BrokerStory):
         def freeze(dice: random.Random, _reach: Reach) -> Disturbance:
             return Freeze(dice.choice(actors), dice.uniform(0.2, 8.0))
 
-        kinds = {kind: KINDS[kind] for kind in _KINDS}
+        kinds = kinds_without("topic", "records")
         if not self.is_synced:
             kinds |= _WITH_POWER
             del kinds["failing disk"]
