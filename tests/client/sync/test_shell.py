@@ -129,6 +129,9 @@ def test_after_close_every_call_is_refused_and_closing_again_is_harmless() -> No
         client.echo("x")
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*multi-threaded:DeprecationWarning"
+)  # Python 3.12 and later: this is the point.
 def test_after_a_fork_the_child_is_told_to_make_its_own(client: Client) -> None:
     reading, writing = os.pipe()
     child = os.fork()
