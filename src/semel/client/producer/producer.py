@@ -260,7 +260,16 @@ class AsyncProducer:
 
     async def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
-        self._transactions().begin()
+        self._transactions()
+        self.begin()
+
+    def begin(self) -> None:
+        """The same on any thread, once the producer is started."""
+        self._check_open()
+        if self.transactions is None:
+            raise IllegalStateException(NOT_TRANSACTIONAL)
+        with self._timed("txn-begin"):
+            self.transactions.begin()
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: Any) -> None:
         """Commit a group's offsets with the transaction: of the next record to read, that is the last one's plus one.

@@ -13,6 +13,7 @@ Elsewhere. What is next and what answers mean: `core.transactions.producer`. Wor
 """
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
@@ -80,6 +81,7 @@ class Transactions:
         self._explanation: SemelError | None = None
         self._gate_of: ProducerState | None = None
         self._last_code = ErrorCode.NONE
+        self._gate_lock = threading.Lock()
         self._outbox.shut(lambda: errors.illegal(self._id, "send", _S.UNINITIALIZED))
 
     @property
@@ -142,10 +144,11 @@ class Transactions:
                 await self._sender.runtime.tasks.sleep(pause_ms / 1000)
 
     def begin(self) -> None:
-        """Begin a transaction; nothing is sent for it."""
-        producer = self._ready_for("begin_transaction", _S.READY)
-        producer.begin()
-        self._sync_gate()
+        """Begin a transaction; nothing is sent for it. On any thread: between transactions the loop has nothing to do."""
+        with self._gate_lock:
+            producer = self._ready_for("begin_transaction", _S.READY)
+            producer.begin()
+            self._set_gate()
 
     async def send_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, Position], timeout_ms: int
@@ -318,6 +321,10 @@ class Transactions:
             self._sender.runtime.tasks.spawn(self._ask(producer, outgoing), name=f"{self._id} coordinator")
 
     def _sync_gate(self) -> None:
+        with self._gate_lock:
+            self._set_gate()
+
+    def _set_gate(self) -> None:
         producer = self._producer
         if producer is None or producer.state is self._gate_of:
             return

@@ -153,7 +153,8 @@ class Producer(Shell):
 
     def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
-        self._run(self._core.begin_transaction())
+        self._check()
+        self._core.begin()
 
     def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: Any) -> None:
         """Commit a group's offsets with the transaction: of the next record to read, that is the last one's plus one.
