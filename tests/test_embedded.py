@@ -181,3 +181,31 @@ def test_importing_semel_is_light() -> None:
 def test_a_name_that_is_not_public() -> None:
     with pytest.raises(AttributeError, match="module 'semel' has no attribute 'Brokre'"):
         _ = semel.Brokre
+
+
+_CLOSED_AT_THE_END = """
+import atexit, sys
+import semel
+
+broker = semel.Broker(data_dir=sys.argv[1])
+broker.__enter__()
+producer = semel.Producer({"bootstrap.servers": broker.bootstrap})
+atexit.register(broker.__exit__, None, None, None)
+atexit.register(producer.close)
+producer.send("orders", b"last words")
+"""
+
+
+def test_a_program_may_close_everything_when_the_interpreter_ends(tmp_path: Path) -> None:
+    """No thread can be started then: what is given is stored all the same, and nothing hangs."""
+    script = tmp_path / "program.py"
+    script.write_text(_CLOSED_AT_THE_END)
+    data = tmp_path / "data"
+    done = subprocess.run(
+        [sys.executable, str(script), str(data)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with Broker(data_dir=data) as broker, semel.Consumer({"bootstrap.servers": broker.bootstrap}) as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.seek_to_beginning()
+        assert [record.value for record in consumer.poll(timeout_ms=30_000)] == [b"last words"]

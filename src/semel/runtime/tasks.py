@@ -13,6 +13,7 @@ Rules.  * A spawned task belongs to its `Tasks` until it is done; `drain` cancel
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -172,11 +173,30 @@ class RealTasks(OwnedTasks):
         def done(outcome: Future[object]) -> None:
             loop.call_soon_threadsafe(self.finish, call, *_outcome(outcome))
 
-        self._pool.submit(call.run).add_done_callback(done)
+        if _threads_can_start():
+            self._pool.submit(call.run).add_done_callback(done)
+        else:
+            outcome: Future[object] = Future()
+            outcome.add_done_callback(done)
+            _make(call, outcome)
 
     async def close(self) -> None:
         await super().close()
-        await asyncio.to_thread(self._pool.shutdown)
+        if _threads_can_start():
+            await asyncio.to_thread(self._pool.shutdown)
+
+
+def _threads_can_start() -> bool:
+    """Not while the interpreter ends: whoever closes a broker or a client from `atexit` has this thread alone."""
+    return threading.main_thread().is_alive()
+
+
+def _make(call: Call, outcome: Future[object]) -> None:
+    """Make the call here, and tell the outcome as a pool does."""
+    try:
+        outcome.set_result(call.run())
+    except Exception as error:
+        outcome.set_exception(error)
 
 
 def _outcome(future: Future[object]) -> tuple[object, BaseException | None]:
