@@ -1,0 +1,119 @@
+"""The Python client beside confluent-kafka, kafka-python and aiokafka, on Semel's broker and on Apache Kafka.
+
+Everything a client does in its own process counts, the broker's part does not: CPU is the client's alone. Both brokers run as
+processes of their own, on this machine, for as long as the measurement.
+"""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from semel.bench import client_subjects as subjects
+from semel.bench import kafka_peer
+from semel.bench.broker_load import Wire
+from semel.bench.measure import Comparison, Subject, peer
+from semel.bench.processes import BrokerProcess, SemelProcess
+
+_VALUE_BYTES: Final = 100
+_MANY: Final = 500_000
+_SOME: Final = 40_000
+_TRANSACTIONS: Final = 100
+
+
+def comparisons() -> Iterator[Comparison]:
+    """Every row, first on Semel's broker; a broker is started when its first row is asked for."""
+    root = Path(tempfile.mkdtemp(prefix="semel-bench-client-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    yield from _on("Semel", SemelProcess(root / "semel"))
+    home = kafka_peer.find()
+    yield from _on(f"Apache Kafka {home.version}", kafka_peer.KafkaBroker(home, root / "kafka"))
+
+
+def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
+    broker.start()
+    atexit.register(broker.kill)
+    bootstrap = broker.bootstrap
+    with Wire(bootstrap) as wire:
+        for topic in ("written", "many", "some"):
+            wire.create_topic(topic, subjects.PARTITIONS)
+    many = _table(_MANY)
+    values = many.column("value").to_pylist()
+    some = values[:_SOME]
+    subjects.semel_arrow(bootstrap, "many", many)()
+    subjects.semel_arrow(bootstrap, "some", many.slice(0, _SOME))()
+    yield Comparison(
+        title=f"produce a table of {_MANY:,} records of {_VALUE_BYTES} B, on {name}",
+        unit="records",
+        units_per_run=_MANY,
+        bytes_per_run=_MANY * _VALUE_BYTES,
+        target="10 times confluent-kafka's records per second",
+        target_ratio=10.0,
+        subjects=[
+            Subject("semel send_arrow", subjects.semel_arrow(bootstrap, "written", many)),
+            peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, "written", values)),
+        ],
+    )
+    yield Comparison(
+        title=f"produce {_SOME:,} records of {_VALUE_BYTES} B one by one, on {name}",
+        unit="records",
+        units_per_run=_SOME,
+        bytes_per_run=_SOME * _VALUE_BYTES,
+        target="as many records per second as kafka-python and aiokafka",
+        target_ratio=1.0,
+        subjects=[
+            Subject("semel send", subjects.semel_records(bootstrap, "written", some)),
+            peer("kafka-python", lambda: subjects.kafka_python_records(bootstrap, "written", some)),
+            peer("aiokafka", lambda: subjects.aiokafka_records(bootstrap, "written", some)),
+            peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, "written", some)),
+        ],
+    )
+    yield Comparison(
+        title=f"consume {_MANY:,} records of {_VALUE_BYTES} B to Arrow, on {name}",
+        unit="records",
+        units_per_run=_MANY,
+        bytes_per_run=_MANY * _VALUE_BYTES,
+        target="5 times confluent-kafka's records per second",
+        target_ratio=5.0,
+        subjects=[
+            Subject("semel poll_arrow", subjects.semel_to_arrow(bootstrap, "many", _MANY)),
+            peer("confluent-kafka", lambda: subjects.confluent_to_arrow(bootstrap, "many", _MANY)),
+        ],
+    )
+    yield Comparison(
+        title=f"consume {_SOME:,} records of {_VALUE_BYTES} B one by one, on {name}",
+        unit="records",
+        units_per_run=_SOME,
+        bytes_per_run=_SOME * _VALUE_BYTES,
+        target="as many records per second as kafka-python and aiokafka",
+        target_ratio=1.0,
+        subjects=[
+            Subject("semel poll", subjects.semel_to_records(bootstrap, "some", _SOME)),
+            peer("kafka-python", lambda: subjects.kafka_python_to_records(bootstrap, "some", _SOME)),
+            peer("aiokafka", lambda: subjects.aiokafka_to_records(bootstrap, "some", _SOME)),
+            peer("confluent-kafka", lambda: subjects.confluent_to_records(bootstrap, "some", _SOME)),
+        ],
+    )
+    yield Comparison(
+        title=f"transactions of one record, on {name}",
+        unit="transactions",
+        units_per_run=_TRANSACTIONS,
+        target="as many transactions per second as confluent-kafka",
+        target_ratio=1.0,
+        subjects=[
+            Subject("semel", subjects.semel_transactions(bootstrap, "written", _TRANSACTIONS)),
+            peer(
+                "confluent-kafka",
+                lambda: subjects.confluent_transactions(bootstrap, "written", _TRANSACTIONS),
+            ),
+        ],
+    )
+
+
+def _table(rows: int) -> pa.Table:
+    value = pa.scalar(bytes(number * 31 % 251 for number in range(_VALUE_BYTES)), pa.binary())
+    return pa.table({"value": pa.repeat(value, rows)})
