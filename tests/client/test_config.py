@@ -49,7 +49,7 @@ def test_an_address_is_written_as_it_is_read() -> None:
             "1",
             "request.timeout is no setting of a client: did you mean request.timeout.ms?",
         ),
-        ("zzz", "1", "zzz is no setting of a client; see docs/client.md"),
+        ("zzz", "1", "zzz is no setting of a client; see docs/client-settings.md"),
         (
             "request.timeout.ms",
             "-1",

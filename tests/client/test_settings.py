@@ -7,6 +7,7 @@ against it, and what is meant to differ is listed. The rows of the mission are t
 import json
 import logging
 import uuid
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -382,7 +383,7 @@ def test_a_setting_given_twice() -> None:
     ("settings", "said"),
     [
         ({"group.id": "g"}, "group.id is a setting of a consumer, not of a producer: leave it out"),
-        ({"zzz": 1}, "zzz is no setting of a producer; see docs/client.md for those there are"),
+        ({"zzz": 1}, "zzz is no setting of a producer; see docs/client-settings.md for those there are"),
         ({"ssl.keystore.location": "x"}, "ssl.keystore.location: TLS and SASL are not there yet"),
         ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism: TLS and SASL are not there yet"),
         ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL: TLS and SASL are not there yet"),
@@ -429,6 +430,28 @@ def test_the_level_of_a_codec_only_where_it_was_asked_for() -> None:
     assert producer(compression_type="zstd").compression_level is None
     assert producer(compression_type="zstd", compression_zstd_level=7).compression_level == 7
     assert producer(compression_type="lz4", compression_zstd_level=7).compression_level is None
+
+
+SOURCES: Final = Path(__file__).parents[2] / "src" / "semel"
+READ_IN: Final[dict[type[Settings], tuple[str, ...]]] = {
+    ProducerConfig: ("client/producer", "client/sync/producer.py"),
+    ConsumerConfig: ("client/consumer", "client/sync/consumer.py"),
+    AdminConfig: ("client/admin_client",),
+}
+
+
+@pytest.mark.parametrize("kind", READ_IN)
+def test_a_setting_that_is_said_to_have_an_effect_is_read_by_its_client(kind: type[Settings]) -> None:
+    shared = ("client/cluster.py", "client/client_metrics.py")
+    files = [path for place in (*READ_IN[kind], *shared) for path in sorted(_python_files(SOURCES / place))]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    own = {"values", "given"}
+    unread = [one.name for one in fields(kind) if one.name not in own and f".{one.name}" not in code]
+    assert unread == []
+
+
+def _python_files(place: Path) -> list[Path]:
+    return list(place.rglob("*.py")) if place.is_dir() else [place]
 
 
 def test_client_ids_are_made_as_in_java() -> None:

@@ -4,6 +4,7 @@ Method: the page's programs are run one after the other in one interpreter, as a
 looked at where the page promises something.
 """
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -45,3 +46,17 @@ def test_the_table_names_every_call(page: str) -> None:
     other_names = {"describe_groups", "delete_groups", "force_terminate_transaction"}
     assert shown >= calls - other_names
     assert {name for name in shown if "_" in name} <= calls | {"semel.aio"}
+
+
+def test_the_page_of_settings_is_what_the_tables_say() -> None:
+    root = PAGE.parent.parent
+    spec = importlib.util.spec_from_file_location(
+        "client_settings", root / "tools" / "client_settings_page.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.PAGE.read_text(encoding="utf-8") == tool.written(), (
+        "run: python tools/client_settings_page.py"
+    )

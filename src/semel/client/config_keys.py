@@ -226,7 +226,7 @@ _CALLABLE: Final = frozenset(
     }
 )
 _ANY_CASE: Final = frozenset({"acks", "compression.type", "isolation.level", "group.protocol"})
-_REFUSED: Final = {
+REFUSED: Final = {
     "config.providers": "settings come from Python here",
     "interceptor.classes": "wrap send or poll instead",
     "bootstrap.controllers": "name brokers in bootstrap.servers",
@@ -274,7 +274,7 @@ def _known(keys: Mapping[str, ConfigKey], name: str, of_a: str) -> ConfigKey:
         raise ConfigException(f"{name} is a setting of a {owner}, not of a {of_a}: leave it out")
     meant = _MEANT.get(dotted)
     near = meant if meant in keys else nearest(dotted, keys)
-    hint = f": did you mean {near}?" if near else "; see docs/client.md for those there are"
+    hint = f": did you mean {near}?" if near else "; see docs/client-settings.md for those there are"
     raise ConfigException(f"{name} is no setting of a {of_a}{hint}")
 
 
@@ -294,8 +294,8 @@ def _parsed(key: ConfigKey, given: Given) -> Read:
         value = key.parse(content.lower() if key.name in _ANY_CASE else content)
     except ConfigError as error:
         raise ConfigException(str(error)) from None
-    if value and key.name in _REFUSED:
-        raise ConfigException(f"{key.name}={content}: not there; {_REFUSED[key.name]}")
+    if value and key.name in REFUSED:
+        raise ConfigException(f"{key.name}={content}: not there; {REFUSED[key.name]}")
     if key.name == "security.protocol" and str(value).upper() != "PLAINTEXT":
         raise ConfigException(f"{key.name}={content}: TLS and SASL are not there yet; use PLAINTEXT")
     return value

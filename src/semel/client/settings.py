@@ -47,6 +47,10 @@ _ASSIGNOR_CLASSES: Final = {
     "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
+_ELSEWHERE: Final = frozenset(
+    {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "security.protocol"}
+)
+"""Keys with an effect that are no attributes: `compression_level` is one of them, the last can only be what it is."""
 _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 
 
@@ -67,8 +71,6 @@ class Settings:
     socket_connection_setup_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
-    metadata_max_age_ms: int
-    """What is known about the cluster is asked for again after so long."""
     metrics_num_samples: int
     metrics_sample_window_ms: int
     metric_reporters: tuple[Reporter, ...]
@@ -90,8 +92,7 @@ class Settings:
         _settle_backoff(values, given)
         cls._settle(values, given)
         attributes = cls._attributes(values)
-        names = {one.name for one in fields(cls)}
-        _warn_without_effect(given, names, cls.KIND)
+        _warn_without_effect(given, cls)
         return cls(**attributes, values=values, given=frozenset(given))
 
     @classmethod
@@ -157,9 +158,10 @@ class ProducerConfig(Settings):
     max_block_ms: int
     max_in_flight_requests_per_connection: int
     max_request_size: int
+    metadata_max_age_ms: int
+    """What is known about the cluster is asked for again after so long."""
     metadata_max_idle_ms: int
     partitioner_adaptive_partitioning_enable: bool
-    partitioner_availability_timeout_ms: int
     partitioner_class: Callable[..., int] | str | None
     partitioner_ignore_keys: bool
     retries: int
@@ -255,6 +257,8 @@ class ConsumerConfig(Settings):
     max_partition_fetch_bytes: int
     max_poll_interval_ms: int
     max_poll_records: int
+    metadata_max_age_ms: int
+    """What is known about the cluster is asked for again after so long."""
     partition_assignment_strategy: tuple[str, ...]
     """Assignors of a classic group by the names members send, by preference: range, roundrobin, sticky, cooperative-sticky."""
     session_timeout_ms: int
@@ -415,11 +419,18 @@ def _reporters(given: tuple[object, ...]) -> tuple[Reporter, ...]:
     return tuple(found)
 
 
-def _warn_without_effect(given: Mapping[str, Read], names: set[str], kind: str) -> None:
-    level = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
-    for name in sorted(given):
-        if name.replace(".", "_") not in names and name not in (*level, "security.protocol"):
-            logger.warning("%s=%s changes nothing in this %s", name, given[name], kind)
+def _warn_without_effect(given: Mapping[str, Read], kind: type[Settings]) -> None:
+    for name in without_effect(kind):
+        if name in given:
+            logger.warning("%s=%s changes nothing in this %s", name, given[name], kind.KIND)
+
+
+def without_effect(kind: type[Settings]) -> list[str]:
+    """The keys of Kafka's that are accepted and change nothing."""
+    names = {one.name for one in fields(kind)}
+    return sorted(
+        name for name in kind.KEYS if name.replace(".", "_") not in names and name not in _ELSEWHERE
+    )
 
 
 def _shown(value: object) -> Any:

@@ -6,6 +6,7 @@ something, the exception says so under Java's name.
 
 import asyncio
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -371,6 +372,17 @@ def test_it_counts_its_requests(semel_broker: semel.Broker) -> None:
         assert (shown["request-total"], shown["response-total"], shown["connection-count"]) == (1, 1, 1)
         assert shown["default.api.timeout.ms"] == admin.config["default.api.timeout.ms"] == 60_000
     assert admin.metrics()["connection-count"] == 0
+
+
+def test_reporters_are_told(semel_broker: semel.Broker) -> None:
+    told = threading.Event()
+    with Admin(
+        bootstrap_servers=semel_broker.bootstrap,
+        metrics_sample_window_ms=10,
+        metric_reporters=[lambda values: told.set() if values["request-total"] else None],
+    ) as admin:
+        admin.list_topics()
+        assert told.wait(30)
 
 
 def test_nobody_listens() -> None:

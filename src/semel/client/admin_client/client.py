@@ -50,6 +50,8 @@ class AsyncAdmin(TopicCalls, ConfigCalls, GroupCalls, TransactionCalls, ClusterC
         if self._is_closed:
             return
         self._is_closed = True
+        if self._reporting is not None:
+            self._reporting.cancel()
         self._cluster.close()
         if self._owns_runtime:
             await self._runtime.tasks.close()

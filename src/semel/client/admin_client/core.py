@@ -7,6 +7,7 @@ Rules.  * One call may name many things. All of them are tried; if some are refu
         * Errors leave under Java's names.
 """
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from semel.client.admin_client.tables import Answers
 from semel.client.client_metrics import AdminMetrics
 from semel.client.cluster import Cluster
+from semel.client.metrics import report
 from semel.client.settings import AdminConfig
 from semel.errors import ErrorCode, RefusedError, SemelError
 from semel.exceptions import IllegalStateException, KafkaException, as_exception
@@ -39,6 +41,19 @@ class AdminCore:
         self._cluster = Cluster(runtime, settings, observer=self._metrics)
         self._metrics.watch(lambda: self._cluster.connections)
         self._is_closed = False
+        self._reporting: asyncio.Task[None] | None = None
+
+    def _report(self) -> None:
+        """From the first call on, `metric.reporters` are told what was measured."""
+        settings, tasks = self._settings, self._cluster.runtime.tasks
+        if settings.metric_reporters and self._reporting is None:
+            work = report(
+                self._metrics.registry,
+                settings.metric_reporters,
+                tasks,
+                interval_ms=settings.metrics_sample_window_ms,
+            )
+            self._reporting = tasks.spawn(work, name=f"{settings.client_id} metrics")
 
 
 def public(
@@ -50,6 +65,7 @@ def public(
     async def called(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if self._is_closed:
             raise IllegalStateException(CLOSED)
+        self._report()
         try:
             return await call(self, *args, **kwargs)
         except SemelError as error:
