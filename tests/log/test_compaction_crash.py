@@ -11,6 +11,9 @@ from log_kit import DIRECTORY, NOW, content, disk, open_at, send
 from semel.core.records.build import RecordInput, build_batch
 from semel.log import leftovers
 from semel.log.compaction import cleaned_segment
+from semel.log.compaction.cleaned_segment import Swap
+from semel.log.compaction.cleaning import CleanedGroup, CleanerLimits, Cleaning
+from semel.log.compaction.plan import dirtiness
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
 from semel.runtime.files import read_whole
@@ -158,3 +161,23 @@ def test_segments_that_became_many_are_exchanged_one_group_at_a_time() -> None:
     assert len(log.segments) < many
     on_disk = [n for n in files.list_directory(DIRECTORY) if n.endswith(".log")]
     assert on_disk == [f"{segment.base_offset:020d}.log" for segment in log.segments]
+
+
+def test_a_topic_made_again_under_the_name_of_one_that_is_compacted_keeps_its_files() -> None:
+    """Threads that still work for the old one find the directory of the new one."""
+    files = disk()
+    old = written(files)
+    dirt = dirtiness(old, None, NOW)
+    cleaning = Cleaning.begin(old, dirt, files=files, limits=CleanerLimits(), secret=bytes(16), now_ms=NOW)
+    group = next(step for step in cleaning.steps() if isinstance(step, CleanedGroup))
+    swap = Swap(files, old, group.cleaned, group.old, NOW)
+    assert swap.begin()
+    swap.commit()
+    swap.replace()
+    files.rename(DIRECTORY, f"{DIRECTORY}.deleted")
+    new = open_at(files, CONFIG)
+    send(new, build_batch([RecordInput(b"key", b"of the new one", NOW)]))
+    before = files.list_directory(DIRECTORY)
+    swap.retire()
+    assert files.list_directory(DIRECTORY) == before
+    assert files.exists(new.active.file.path)

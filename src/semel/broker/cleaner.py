@@ -223,6 +223,8 @@ class Cleaner:
             )  # If even that fails, the log stays `swapping`: nothing may touch it.
             swap.end()
             raise
+        if self.directory.logs.get(picked.topic_partition) is not picked.log:
+            raise _AbandonedError("the partition was deleted")  # Another of its name may be there by now.
         swap.replace()
         await self.runtime.tasks.in_thread(swap.retire)
         swap.settle(now_ms())

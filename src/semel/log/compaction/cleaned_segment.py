@@ -1,14 +1,15 @@
 """A segment in the making, and the way it takes the place of those it was made of.
 
 Role.   `CleanedSegment` is written on a thread under names that end in `.cleaned`; `Swap` puts it into the log.
-Flow.   write -> `finish` (synced) -> `Swap.commit` (`.swap`, synced) -> `Swap.replace` (the log reads the new one) ->
-        `Swap.retire` (the old ones become `.deleted`, synced) -> `Swap.settle` (the final names) -> `Swap.finish` (synced).
+Flow.   write -> `finish` (synced) -> `Swap.commit` (`.swap`, synced) -> `Swap.replace` (the log reads the new one, the old ones
+        become `.deleted`) -> `Swap.retire` (synced) -> `Swap.settle` (the final names) -> `Swap.finish` (synced).
 Rules.  * Until `commit`, a crash leaves the log as it was. From then on the next start finishes what was begun: the file
           whose name ends in `.log.swap` stands for all segments within its offsets.
         * The old names are gone for good before the new ones are given: after a power cut no start may find an old segment
           beside the one that replaced it.
         * Only `replace` and `settle` touch what the log reads, so only they run on the loop; they sync nothing. Whoever
           reads a file of an old segment holds it open and goes on undisturbed.
+        * A thread never renames or removes a segment by its name: the topic may have been deleted, and another made.
         * Between `commit` and `finish` the log is `swapping`: retention and truncation leave it alone.
 """
 
@@ -126,7 +127,6 @@ class Swap:
         self._old = list(old)
         self._now_ms = now_ms
         self._segment: Segment | None = None
-        self._snapshots: list[str] = []
         self._deleted: list[str] = []
 
     def begin(self) -> bool:
@@ -153,7 +153,7 @@ class Swap:
         self._segment = self._cleaned.open(names.SWAP, self._now_ms)
 
     def replace(self) -> None:
-        """On the loop. The log reads the new segment from now on."""
+        """On the loop. The log reads the new segment from now on, and the old ones lose their names."""
         log = self._log
         if self._segment is None:
             raise LogError(f"{log.topic_partition}: a cleaned segment was not committed before it was used")
@@ -162,14 +162,14 @@ class Swap:
         first = log.segment_index(self._cleaned.base_offset)
         log.segments[first : first + len(self._old)] = [self._segment]
         gone = {segment.base_offset for segment in self._old[1:]} - set(log.snapshots.offsets[-1:])
-        self._snapshots = log.snapshots.forget(gone)
-
-    def retire(self) -> None:
-        """On a thread. The old files lose their names, for good."""
+        snapshots = log.snapshots.forget(gone)
         for segment in self._old:
             self._deleted.extend(segment.mark_deleted())
-        for path in self._snapshots:
+        for path in snapshots:
             self._files.remove(path)
+
+    def retire(self) -> None:
+        """On a thread. The old files have lost their names for good."""
         self._files.sync_directory(self._cleaned.directory)
 
     def settle(self, now_ms: int) -> None:
