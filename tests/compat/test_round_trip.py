@@ -84,10 +84,12 @@ def test_the_broker_s_time_replaces_the_producer_s(
         assert client.offset_at(broker.bootstrap, topic, 0, before) == 0
 
 
+@pytest.mark.mission("LOG-05", "OFF-01")
 def test_offsets_are_found_by_name_and_by_time(broker: ThreadBroker, client: Client, topic: str) -> None:
     now_ms = int(time.time() * 1000)
     sent = [Sent(2, b"k", b"v%d" % n, timestamp_ms=now_ms + 10 * n) for n in range(100)]
-    client.produce(broker.bootstrap, topic, sent, batch_bytes=500)
+    told = client.produce(broker.bootstrap, topic, sent, batch_bytes=500)
+    assert told == list(range(100))  # What a producer is told is what consumers see below.
     assert client.offsets(broker.bootstrap, topic, 2) == (0, 100)
     assert client.offsets(broker.bootstrap, topic, 1) == (0, 0)
     for n in (0, 1, 37, 99):

@@ -3,17 +3,23 @@
 Method: a proxy without faults records every exchange; requests and answers are decoded from it.
 """
 
+import json
 from collections import Counter
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from compat_clients import Client
 from compat_kit import Sent, ThreadBroker, batches, numbered
+from semel.cli.main import cli
+from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from semel.core.wire.messages.fetch import FetchRequest, FetchResponse
 from semel.core.wire.messages.init_producer_id import InitProducerIdResponse
 from semel.core.wire.messages.metadata import MetadataResponse
 from semel.core.wire.registry import ApiKey
 from semel.verify.fault_proxy import Exchange, FaultProxy
+from transaction_clients import PRODUCERS, TransactionalProducer
 
 _SETTING_UP = {
     ApiKey.API_VERSIONS,
@@ -67,6 +73,48 @@ def test_every_partition_has_sequences_of_its_own(broker: ThreadBroker, client: 
             for sequence in range(header.base_sequence, header.last_sequence + 1)
         ]
         assert found == list(range(10))
+
+
+@pytest.mark.mission("TXP-06")
+@pytest.mark.parametrize("make", PRODUCERS, ids=lambda one: one.name)
+def test_the_first_record_of_a_partition_is_announced(
+    broker: ThreadBroker, topic: str, make: type[TransactionalProducer]
+) -> None:
+    """These clients speak transactions v1: one AddPartitionsToTxn for each partition, when it is new, and none after."""
+    with FaultProxy(broker.bootstrap) as proxy:
+        producer = make(proxy.bootstrap, f"of {topic}")
+        for _ in range(2):
+            producer.begin()
+            for partition, known in ((0, [0]), (0, [0]), (1, [0, 1])):
+                producer.send(topic, partition, b"v")
+                producer.flush()
+                told = described(broker, f"of {topic}")
+                assert (told["state"], told["partitions"]) == ("Ongoing", [[topic, one] for one in known])
+            producer.commit()
+        producer.close()
+        added = [
+            (named.name, named.partitions)
+            for one in proxy.exchanges
+            if one.key is ApiKey.ADD_PARTITIONS_TO_TXN
+            for named in add_partitions(one).v3_and_below_topics
+        ]
+        keys = [one.key for one in proxy.exchanges]
+    assert added == [(topic, [0]), (topic, [1])] * 2
+    assert keys.index(ApiKey.ADD_PARTITIONS_TO_TXN) < keys.index(ApiKey.PRODUCE)
+
+
+def described(broker: ThreadBroker, transactional_id: str) -> Any:
+    """What DescribeTransactions says."""
+    command = ["txn", "describe", transactional_id, "-b", broker.bootstrap, "-o", "json"]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def add_partitions(exchange: Exchange) -> AddPartitionsToTxnRequest:
+    request = exchange.request()
+    assert isinstance(request, AddPartitionsToTxnRequest)
+    return request
 
 
 def test_a_new_topic_begins_at_leader_epoch_0(broker: ThreadBroker, client: Client, topic: str) -> None:

@@ -82,6 +82,7 @@ def test_a_look_up_in_a_sealed_segment_reads_a_few_entries_only() -> None:
     assert files.counters.reads - before < 20
 
 
+@pytest.mark.mission("LOG-05")
 def test_an_entry_of_the_time_index_is_twelve_bytes_and_rises() -> None:
     log = filled()
     log.close(NOW)

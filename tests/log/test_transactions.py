@@ -3,6 +3,8 @@
 Method: interleaved transactions of a few producers, compared with what a reader of the whole log would say.
 """
 
+import random
+from collections import Counter
 from struct import iter_unpack
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from log_kit import DIRECTORY, NOW, batch_of, content, disk, end, file_bytes, open_at, send
 from semel.core.records import batch
 from semel.core.records.batch import TimestampType
+from semel.core.records.visibility import CommittedOnly
 from semel.errors import ErrorCode, Refuse
 from semel.log import reading
 from semel.log.config import LogConfig
@@ -227,3 +230,56 @@ def test_a_marker_is_stamped_where_the_broker_stamps_records() -> None:
     assert marker.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert marker.max_timestamp == NOW + 5
     batch.check_crc(content(log)[-marker.size_bytes :], 0, marker)
+
+
+@pytest.mark.mission("READ-02")
+def test_ten_thousand_mixed_transactions_read_as_the_model_says() -> None:
+    """Twenty producers interleave, commit and abort; plain records stand between. A reader that fetches small pieces from
+    anywhere gets the plain and the committed records below the last stable offset, in order, and no others."""
+    dice = random.Random(2)
+    log = open_at(disk(), LogConfig(segment_bytes=200_000, index_interval_bytes=500))
+    fates: dict[int, bool | None] = {}  # Offset -> committed; None while it is open.
+    open_ones: dict[int, list[int]] = {}
+    sequences: Counter[int] = Counter()
+    ended = 0
+    while ended < 10_000:
+        producer_id = dice.randrange(20)
+        if dice.random() < 0.1:
+            fates[log.log_end_offset] = True
+            send(log, batch_of(b"plain"))
+        elif producer_id in open_ones and dice.random() < 0.6:
+            commit = dice.random() < 0.7
+            end(log, producer_id, commit=commit)
+            for offset in open_ones.pop(producer_id):
+                fates[offset] = commit
+            ended += 1
+        else:
+            open_ones.setdefault(producer_id, []).append(log.log_end_offset)
+            fates[log.log_end_offset] = None
+            put(log, producer_id, sequence=sequences[producer_id])
+            sequences[producer_id] += 1
+    assert log.last_stable_offset == min(first for first, *_rest in open_ones.values())
+    expected = [
+        offset for offset, committed in fates.items() if committed and offset < log.last_stable_offset
+    ]
+    assert read_committed(log, 0)[0] == expected
+    for first in dice.sample(range(log.last_stable_offset), 20):
+        found, end_offset = read_committed(log, first, pieces_max=3)
+        assert found == [offset for offset in expected if first <= offset < end_offset]
+
+
+def read_committed(log: PartitionLog, offset: int, pieces_max: int = 1_000_000) -> tuple[list[int], int]:
+    """The offsets a reader is given, piece by piece as a fetch gives them, and where it stands then."""
+    found: list[int] = []
+    for _ in range(pieces_max):
+        piece = reading.read(log, offset, max_bytes=20_000, upper_bound=log.last_stable_offset)
+        if piece is None:
+            break
+        aborted = reading.aborted_transactions(log, offset, piece.end_offset)
+        shows = CommittedOnly((entry.producer_id, entry.first_offset) for entry in aborted)
+        data = piece.read()
+        for position, header in batch.headers(data):
+            if header.last_offset >= offset and shows(data, position, header) and not header.is_control:
+                found.append(header.base_offset)
+            offset = max(offset, header.last_offset + 1)
+    return found, offset

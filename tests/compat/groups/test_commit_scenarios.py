@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
+import confluent_kafka
 import pytest
 
 from compat_clients import PYTHON_CLIENTS
@@ -25,6 +26,7 @@ from semel.core.wire.messages.offset_commit import (
 )
 from semel.net.connection import connect
 from semel.runtime.bundle import real_runtime
+from transaction_clients import DEADLINE_SECONDS, read
 
 RECORDS = 12
 _numbers = itertools.count()
@@ -104,6 +106,58 @@ def test_a_running_consumer_ignores_what_others_commit(broker: ThreadBroker, top
         assert reader.offsets(3) == [5, 6, 7]
     with ConfluentReader(broker.bootstrap, "outside", topic) as reader:
         assert reader.offsets(2) == [2, 3]
+
+
+@pytest.mark.mission("OFF-18")
+@pytest.mark.parametrize("transactional", [False, True])
+def test_who_dies_behind_its_work_has_it_repeated(
+    broker: ThreadBroker, topic: str, transactional: bool
+) -> None:
+    """Processed up to 9, committed up to 6: the next owner reads 6 to 9 again, and its output shows them twice. Where output
+    and position are one transaction it reads them again, too, and its output shows them once."""
+    group, output = f"dies-{topic}", f"{topic}-out"
+    with ConfluentReader(broker.bootstrap, group, topic) as first:
+        copy(broker, first, output, transactional=transactional, commits=6)
+        copy(broker, first, output, transactional=transactional, processes=4)  # It dies here.
+    with ConfluentReader(broker.bootstrap, group, topic) as second:
+        again = copy(broker, second, output, transactional=transactional, commits=RECORDS - 6)
+    assert again == list(range(6, RECORDS))
+    shown = [int(value) for value in read(broker.bootstrap, output, 0, committed=True)]
+    if transactional:
+        assert shown == list(range(RECORDS))
+    else:
+        assert shown == [*range(10), *range(6, RECORDS)]
+
+
+def copy(
+    broker: ThreadBroker,
+    reader: ConfluentReader,
+    output: str,
+    *,
+    transactional: bool,
+    commits: int = 0,
+    processes: int = 0,
+) -> list[int]:
+    """Copy records and commit the position, or process as many and get no further."""
+    settings = {"transactional.id": f"of {output}"} if transactional else {}
+    producer = confluent_kafka.Producer(
+        {"log_level": 0, "bootstrap.servers": broker.bootstrap, "linger.ms": 0, **settings}
+    )
+    if transactional:
+        producer.init_transactions(DEADLINE_SECONDS)
+        producer.begin_transaction()
+    got = reader.read(commits or processes)
+    for _offset, value in got:
+        producer.produce(output, value=value, partition=0)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    if commits and transactional:
+        end = confluent_kafka.TopicPartition(reader.topic, 0, got[-1][0] + 1)
+        metadata = reader.consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction([end], metadata, DEADLINE_SECONDS)
+        producer.commit_transaction(DEADLINE_SECONDS)
+    elif commits:
+        reader.commit(got[-1][0] + 1)
+    return [offset for offset, _value in got]
 
 
 def commit_from_outside(

@@ -73,6 +73,7 @@ def assert_copied_once(broker: ThreadBroker, target: str) -> None:
 
 @pytest.mark.java
 class TestJava:
+    @pytest.mark.mission("TXN-09")
     def test_consume_transform_produce(
         self, shell: TransactionShell, broker: ThreadBroker, source: str
     ) -> None:
@@ -106,6 +107,7 @@ class TestJava:
         assert_copied_once(broker, f"{source}-out")
         assert_all_consumed(broker, f"group of {source}", source)
 
+    @pytest.mark.mission("TXN-09")
     def test_only_consume(self, shell: TransactionShell, broker: ThreadBroker, source: str) -> None:
         """Positions alone: each transaction moves them, or does not."""
         group = f"group of {source}"
@@ -228,6 +230,7 @@ def test_a_transaction_that_took_too_long_is_aborted_and_its_producer_fenced(
 
 
 class TestLibrdkafka:
+    @pytest.mark.mission("TXN-09")
     @pytest.mark.parametrize("produce", [True, False], ids=["consume and produce", "only consume"])
     def test_consume_transform_produce(self, broker: ThreadBroker, source: str, produce: bool) -> None:
         """As TestJava's, with two workers that take turns."""

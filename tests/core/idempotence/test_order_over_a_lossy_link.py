@@ -193,7 +193,7 @@ class World:
                     assert told.maybe_stored or batch_id not in stored, f"{told} is stored: {log}"
 
 
-@pytest.mark.mission("ORD-05", "ORD-07")
+@pytest.mark.mission("IDEM-36", "ORD-05", "ORD-07")
 @pytest.mark.parametrize("in_flight_max", [1, 2, 3, 4, 5])
 def test_stored_order_is_send_order(in_flight_max: int) -> None:
     retried = 0
