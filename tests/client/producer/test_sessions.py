@@ -5,7 +5,7 @@ visible.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -159,6 +159,34 @@ def test_a_commit_stores_everything_first(broker: ThreadBroker, topic: str) -> N
         sending.commit_transaction()
         assert [future.result(0).offset for future in futures] == list(range(100))
     assert visible(broker, topic) == [b"%d" % n for n in range(100)]
+
+
+def test_a_call_that_waited_in_vain_is_made_again_and_offsets_may_be_given_up(
+    broker: ThreadBroker, topic: str
+) -> None:
+    with producer(broker, topic, max_block_ms=300) as sending:
+        sending.init_transactions()
+        sending.begin_transaction()
+        sending.send(topic, b"never", partition=0).result(30)
+        broker.freeze(2.0)
+        with pytest.raises(semel.TimeoutException, match="while awaiting send_offsets_to_transaction"):
+            sending.send_offsets_to_transaction({(topic, 0): 1}, f"group-of-{topic}")
+        with pytest.raises(semel.IllegalStateException, match="call that again"):
+            sending.commit_transaction()
+        with pytest.raises(semel.TimeoutException, match="while awaiting abort_transaction"):
+            sending.abort_transaction()
+        eventually(lambda: _is_done(sending.abort_transaction), "the abort")
+        with sending.transaction():
+            sending.send(topic, b"seen", partition=0)
+    eventually(lambda: visible(broker, topic) == [b"seen"], "only that")
+
+
+def _is_done(call: Callable[[], None]) -> bool:
+    try:
+        call()
+    except semel.TimeoutException:
+        return False
+    return True
 
 
 # Two-phase commit

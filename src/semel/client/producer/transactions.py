@@ -4,7 +4,7 @@ Role.   Drives `core.transactions.producer` for one transactional id. It finds c
         them, and lets callers wait for what comes of it.
 Flow.   `init` -> `begin` -> sends and `send_offsets` -> `commit` or `abort`, and again. The sender calls `step` every turn.
 Rules.  * One request to a coordinator at a time, repeated until it has an answer; a caller that waited for `max.block.ms`
-          may make the same call again, and no other.
+          may make the same call again, and no other; only offsets that were not stored in time may be given up by an abort.
         * What is sent belongs to the transaction that is open while it is given: before the end is asked for, the gate is
           closed and everything taken.
         * After an error the transaction can only be aborted, or, if the error is fatal, the producer only be closed.
@@ -191,6 +191,8 @@ class Transactions:
         if self._waits_for == "abort_transaction" and self._producer is not None:
             producer = self._producer
         else:
+            if self._waits_for == "send_offsets_to_transaction":
+                self._waits_for = None  # Whether they were taken does not matter any more.
             producer = self._ready_for(
                 "abort_transaction", _S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR
             )
