@@ -4,6 +4,7 @@ Method: requests over the wire to a broker on a simulated host whose disk fails 
 started anew.
 """
 
+import asyncio
 import logging
 
 import pytest
@@ -19,6 +20,7 @@ from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTo
 from semel.core.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -261,6 +263,39 @@ def test_a_disk_that_refuses_markers_delays_the_end_and_no_more() -> None:
             TransactionState.COMPLETE_COMMIT,
         ]
         assert (await end(client, owner.producer_id, 0, commit=True)).producer_epoch == 1
+
+    told(story)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_trap_32_a_reader_of_committed_records_that_waits_is_woken_by_the_end(commit: bool) -> None:
+    """The high watermark moved long ago: it is the last stable offset that ends the wait."""
+
+    async def story(client: Client) -> None:
+        await client.create(TOPIC)
+        await find(client)
+        owner = await init(client)
+        assert (await produce(client, batch_of(owner.producer_id, 0)))[0].error_code == OK
+        reader = await client.another()
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=30_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=1,
+            topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
+        )
+        clock = client.broker.runtime.clock
+        begun_ms = clock.monotonic_ms()
+        waiting = asyncio.create_task(reader.ask(request, 11))
+        await client.broker.runtime.tasks.sleep(5)
+        assert not waiting.done()
+        assert (await end(client, owner.producer_id, 0, commit=commit)).error_code == OK
+        [answer] = (await waiting).responses[0].partitions
+        assert answer.last_stable_offset == 2
+        assert bool(answer.aborted_transactions) is not commit
+        assert clock.monotonic_ms() - begun_ms < 6000
 
     told(story)
 
