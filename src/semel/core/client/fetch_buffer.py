@@ -110,6 +110,8 @@ class FetchBuffer:
                     pieces.append(piece)
                     if left is not None:
                         left -= piece.count
+                else:
+                    _extend(pieces, piece)
             if left == 0:
                 break
         return pieces
@@ -165,3 +167,11 @@ class FetchBuffer:
 
         if not all(map(is_current, self._chunks)):
             self._chunks = [chunk for chunk in self._chunks if is_current(chunk)]
+
+
+def _extend(pieces: list[Piece], hidden: Piece) -> None:
+    """What is hidden behind the last records of a partition belongs to them: who gives them back gives it back too."""
+    for piece in reversed(pieces):
+        if piece.where == hidden.where:
+            piece.next_offset = hidden.next_offset
+            return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DECODE_BYTES_MAX: Final = 32 * 1024 * 1024
-PLAIN_BYTES_MAX: Final = 64 * 1024
+PLAIN_BYTES_MAX: Final = 256 * 1024
 """Chunks up to this size do not wait for kernels that are not loaded."""
 DAMAGE: Final = (CorruptBatchError, UnsupportedCompressionError)
 """What bytes that cannot be read raise."""
