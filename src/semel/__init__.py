@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         QuotaEntry,
         ResourceType,
         ScramMechanism,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
     )
     from semel.client.consumer.records import ConsumerRecords
     from semel.client.consumer.values import (
@@ -89,6 +91,8 @@ _HOMES: Final = {
     "SubscriptionPattern": _VALUES,
     "TopicPartition": "semel.types",
     "TransactionalProducerPool": "semel.client.sync.pool",
+    "UserScramCredentialDeletion": _ADMIN_VALUES,
+    "UserScramCredentialUpsertion": _ADMIN_VALUES,
 }
 
 __all__ = [
@@ -128,6 +132,8 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
     "TransactionalProducerPool",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "__version__",
 ]
 

@@ -9,6 +9,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -29,7 +30,10 @@ from semel import (
     Producer,
     QuotaEntry,
     TopicPartition,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
+from semel.bench.kafka_peer import KafkaHome
 from semel.client.admin_client.values import AclBindingFilter, ScramMechanism
 from semel.exceptions import (
     GroupIdNotFoundException,
@@ -39,6 +43,7 @@ from semel.exceptions import (
     InvalidConfigurationException,
     InvalidPartitionsException,
     KafkaException,
+    LogDirNotFoundException,
     NetworkException,
     OffsetOutOfRangeException,
     ProducerFencedException,
@@ -308,6 +313,12 @@ def test_the_cluster_its_disks_and_its_features(admin: Admin, any_bootstrap: str
     (directory,) = admin.describe_log_dirs()[node.id].values()
     assert directory.replica_infos[TopicPartition(topic, 0)].size_bytes > 0
     assert admin.describe_log_dirs([node.id]).keys() == {node.id}
+    (path,) = admin.describe_log_dirs()[node.id]
+    (replica,) = admin.describe_replica_log_dirs([(topic, 0, node.id)]).values()
+    assert (replica.current_replica_log_dir, replica.future_replica_log_dir) == (path, None)
+    admin.alter_replica_log_dirs({(topic, 0, node.id): path})  # Where it is already.
+    with pytest.raises(LogDirNotFoundException):
+        admin.alter_replica_log_dirs({(topic, 0, node.id): "/nowhere"})
     features = admin.describe_features()
     assert features.supported_features.keys() >= features.finalized_features.keys() != set()
 
@@ -323,17 +334,19 @@ def test_quotas(admin: Admin) -> None:
 
 
 def test_users(admin: Admin) -> None:
-    user = f"user-{next(_numbers)}"
-    admin.upsert_user_scram_credential(user, "secret", mechanism=ScramMechanism.SCRAM_SHA_256)
+    user, mechanism = f"user-{next(_numbers)}", ScramMechanism.SCRAM_SHA_256
+    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, "secret", mechanism)])
     until(lambda: user in admin.describe_user_scram_credentials())
     (info,) = admin.describe_user_scram_credentials(user)[user]
-    assert (info.mechanism, info.iterations) == (ScramMechanism.SCRAM_SHA_256, 4096)
-    admin.delete_user_scram_credential(user, mechanism=ScramMechanism.SCRAM_SHA_256)
+    assert (info.mechanism, info.iterations) == (mechanism, 4096)
+    admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, mechanism)])
     until(lambda: user not in admin.describe_user_scram_credentials())
     with pytest.raises(ResourceNotFoundException):
         admin.describe_user_scram_credentials(user)
+    with pytest.raises(ResourceNotFoundException):
+        admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, mechanism)])
     with pytest.raises(IllegalArgumentException, match="at least 4096"):
-        admin.upsert_user_scram_credential(user, "secret", iterations=1)
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, "secret", iterations=1)])
 
 
 def test_access_is_refused_where_nobody_keeps_it(admin: Admin) -> None:
@@ -402,6 +415,45 @@ def test_answers_are_tables_in_a_notebook(semel_broker: semel.Broker) -> None:
         assert f"<td>{name}</td>" in listed
         assert "<th>leader_epoch</th>" in admin.describe_topics(name)._repr_html_()
         assert admin.list_groups()._repr_html_().startswith("<table>")
+
+
+NOT_SERVED: Final = {
+    "KRaft": {"addRaftVoter", "removeRaftVoter", "describeMetadataQuorum", "unregisterBroker"},
+    "delegation tokens": {
+        "createDelegationToken",
+        "describeDelegationToken",
+        "expireDelegationToken",
+        "renewDelegationToken",
+    },
+    "share groups": {
+        "alterShareGroupOffsets",
+        "deleteShareGroupOffsets",
+        "deleteShareGroups",
+        "describeShareGroups",
+        "listShareGroupOffsets",
+    },
+    "Kafka Streams' groups": {
+        "alterStreamsGroupOffsets",
+        "deleteStreamsGroupOffsets",
+        "deleteStreamsGroups",
+        "describeStreamsGroups",
+        "listStreamsGroupOffsets",
+    },
+    "metrics pushed to brokers": {
+        "clientInstanceId",
+        "registerMetricForSubscription",
+        "unregisterMetricFromSubscription",
+    },
+    "a constructor": {"create"},
+}
+"""What Java's client has and this one has not: nothing Semel's broker serves."""
+
+
+@pytest.mark.java
+def test_every_call_of_javas_client_is_here_under_its_name(kafka_home: KafkaHome) -> None:
+    program = Path(__file__).parents[2] / "java" / "AdminCalls.java"
+    theirs = set(kafka_home.run(str(program)).split())
+    assert theirs - set(dir(Admin)) == set().union(*NOT_SERVED.values())
 
 
 def test_every_call_of_one_client_is_in_the_other() -> None:

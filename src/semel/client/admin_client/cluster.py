@@ -6,10 +6,11 @@ Role.   The part of the admin client that asks who is there and what is agreed o
 # ruff: noqa: N815 - the aliases are Java's names.
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from semel._version import __version__
 from semel.client.admin import controller, ordered
-from semel.client.admin_client.core import AdminCore, known, public
+from semel.client.admin_client.core import AdminCore, known, public, settled
 from semel.client.admin_client.tables import Answers
 from semel.client.admin_client.values import (
     ClusterDescription,
@@ -18,13 +19,24 @@ from semel.client.admin_client.values import (
     LogDirDescription,
     Node,
     ReplicaInfo,
+    ReplicaLogDirInfo,
+    TopicPartitionReplica,
 )
 from semel.client.cluster import error_code, refused
+from semel.core.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from semel.errors import SemelError
 from semel.types import TopicPartition
+
+R = TypeVar("R", bound=tuple[str, int, int])
+"""A partition's copy: a `TopicPartitionReplica`, or a plain triple."""
 
 
 class ClusterCalls(AdminCore):
@@ -83,6 +95,58 @@ class ClusterCalls(AdminCore):
             return Answers({node_id: await ask_one(node_id) for node_id in wanted})
 
         return await cluster.patiently(ask)
+
+    @public
+    async def describe_replica_log_dirs(
+        self, replicas: Iterable[tuple[str, int, int]]
+    ) -> Answers[TopicPartitionReplica, ReplicaLogDirInfo]:
+        """Where these copies are, by topic, partition and broker."""
+        wanted = [TopicPartitionReplica(*one) for one in replicas]
+        described = await self.describe_log_dirs({one.broker_id for one in wanted})
+        found: Answers[TopicPartitionReplica, ReplicaLogDirInfo] = Answers()
+        for one in wanted:
+            now: tuple[str | None, int | None] = (None, None)
+            later: tuple[str | None, int | None] = (None, None)
+            for path, directory in described[one.broker_id].items():
+                info = directory.replica_infos.get(TopicPartition(one.topic, one.partition))
+                if info is not None and info.is_future:
+                    later = path, info.offset_lag
+                elif info is not None:
+                    now = path, info.offset_lag
+            found[one] = ReplicaLogDirInfo(*now, *later)
+        return found
+
+    @public
+    async def alter_replica_log_dirs(self, directories: Mapping[R, str]) -> None:
+        """Move copies to other directories of their brokers, by topic, partition and broker."""
+        by_broker: dict[int, dict[str, dict[str, list[int]]]] = {}
+        for replica, path in directories.items():
+            one = TopicPartitionReplica(*replica)
+            topics = by_broker.setdefault(one.broker_id, {}).setdefault(path, {})
+            topics.setdefault(one.topic, []).append(one.partition)
+        cluster = self._cluster
+        answers: dict[TopicPartitionReplica, SemelError | None] = {}
+        for broker_id, paths in by_broker.items():
+            request = AlterReplicaLogDirsRequest(
+                dirs=[
+                    AlterReplicaLogDir(
+                        path=path,
+                        topics=[
+                            AlterReplicaLogDirTopic(name=name, partitions=some)
+                            for name, some in topics.items()
+                        ],
+                    )
+                    for path, topics in paths.items()
+                ]
+            )
+            for topic in (await cluster.send(request, node_id=broker_id)).results:
+                for part in topic.partitions:
+                    where = TopicPartitionReplica(topic.topic_name, part.partition_index, broker_id)
+                    what = f"to move {topic.topic_name}-{part.partition_index} to another directory"
+                    answers[where] = (
+                        refused(part.error_code, what, by=cluster.where) if part.error_code else None
+                    )
+        settled(answers)
 
     @public
     async def describe_features(self) -> FeatureMetadata:
@@ -149,5 +213,7 @@ class ClusterCalls(AdminCore):
 
     describeCluster = describe_cluster
     describeLogDirs = describe_log_dirs
+    describeReplicaLogDirs = describe_replica_log_dirs
+    alterReplicaLogDirs = alter_replica_log_dirs
     describeFeatures = describe_features
     updateFeatures = update_features

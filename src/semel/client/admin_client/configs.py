@@ -155,9 +155,15 @@ class ConfigCalls(AdminCore):
 
         return await cluster.patiently(ask)
 
+    @public
+    async def list_client_metrics_resources(self) -> Listing[ConfigResource]:
+        """What is asked of clients' metrics: resources with settings of that kind."""
+        return await self.list_config_resources([ConfigResourceType.CLIENT_METRICS])
+
     describeConfigs = describe_configs
     incrementalAlterConfigs = incremental_alter_configs
     listConfigResources = list_config_resources
+    listClientMetricsResources = list_client_metrics_resources
 
 
 def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:

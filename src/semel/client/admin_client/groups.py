@@ -117,6 +117,8 @@ class GroupCalls(AdminCore):
         await admin_offsets.delete_offsets(self._cluster, group_id, partitions(topic_partitions))
 
     describe_groups = describe_consumer_groups
+    describe_classic_groups = describe_consumer_groups
+    describeClassicGroups = describe_consumer_groups
     delete_groups = delete_consumer_groups
     listGroups = list_groups
     listConsumerGroups = list_consumer_groups

@@ -24,6 +24,8 @@ from semel.client.admin_client.values import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 from semel.client.cluster import refused
 from semel.core.wire.messages import alter_client_quotas as altering
@@ -160,48 +162,54 @@ class SecurityCalls(AdminCore):
         return settled(await cluster.patiently(ask))
 
     @public
-    async def upsert_user_scram_credential(
-        self,
-        user: str,
-        password: str | bytes,
-        *,
-        mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512,
-        iterations: int = _ITERATIONS_LEAST,
-        salt: bytes | None = None,
+    async def alter_user_scram_credentials(
+        self, alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion]
     ) -> None:
-        """Give a user a SCRAM credential, or another one."""
-        if iterations < _ITERATIONS_LEAST:
-            raise IllegalArgumentException(f"iterations={iterations}: at least {_ITERATIONS_LEAST}")
-        salt = self._cluster.runtime.dice.randbytes(_SALT_BYTES) if salt is None else salt
-        secret = password.encode() if isinstance(password, str) else password
-        upsertion = ScramCredentialUpsertion(
-            name=user,
-            mechanism=mechanism,
-            iterations=iterations,
-            salt=salt,
-            salted_password=hashlib.pbkdf2_hmac(_DIGESTS[mechanism], secret, salt, iterations),
+        """Give users SCRAM credentials and take them away."""
+        wanted = list(alterations)
+        upsertions = [
+            await self._salted(one) for one in wanted if isinstance(one, UserScramCredentialUpsertion)
+        ]
+        request = AlterUserScramCredentialsRequest(
+            deletions=[
+                ScramCredentialDeletion(name=one.user, mechanism=one.mechanism)
+                for one in wanted
+                if isinstance(one, UserScramCredentialDeletion)
+            ],
+            upsertions=upsertions,
         )
-        await self._alter_users(AlterUserScramCredentialsRequest(upsertions=[upsertion]))
-
-    @public
-    async def delete_user_scram_credential(
-        self, user: str, *, mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
-    ) -> None:
-        """Take a SCRAM credential from a user."""
-        deletion = ScramCredentialDeletion(name=user, mechanism=mechanism)
-        await self._alter_users(AlterUserScramCredentialsRequest(deletions=[deletion]))
-
-    async def _alter_users(self, request: AlterUserScramCredentialsRequest) -> None:
         cluster = self._cluster
 
-        async def order() -> None:
+        async def order() -> dict[str, SemelError | None]:
             answer = await cluster.send(request, node_id=await controller(cluster))
-            for one in answer.results:
-                if one.error_code:
-                    what = f"to change user {one.user}"
-                    raise refused(one.error_code, what, by=cluster.where, reason=one.error_message)
+            return {
+                one.user: refused(
+                    one.error_code, f"to change user {one.user}", by=cluster.where, reason=one.error_message
+                )
+                if one.error_code
+                else None
+                for one in answer.results
+            }
 
-        await ordered(cluster, order)
+        settled(await ordered(cluster, order))
+
+    async def _salted(self, one: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+        """On a thread, because thousands of rounds of hashing would hold the loop."""
+        if one.iterations < _ITERATIONS_LEAST:
+            raise IllegalArgumentException(f"iterations={one.iterations}: at least {_ITERATIONS_LEAST}")
+        runtime = self._cluster.runtime
+        salt = runtime.dice.randbytes(_SALT_BYTES) if one.salt is None else one.salt
+        secret = one.password.encode() if isinstance(one.password, str) else one.password
+        salted = await runtime.tasks.in_thread(
+            hashlib.pbkdf2_hmac, _DIGESTS[one.mechanism], secret, salt, one.iterations
+        )
+        return ScramCredentialUpsertion(
+            name=one.user,
+            mechanism=one.mechanism,
+            iterations=one.iterations,
+            salt=salt,
+            salted_password=salted,
+        )
 
     @public
     async def describe_acls(self, which: AclBindingFilter = AclBindingFilter()) -> Listing[AclBinding]:  # noqa: B008 - a tuple.
@@ -323,6 +331,7 @@ class SecurityCalls(AdminCore):
     describeClientQuotas = describe_client_quotas
     alterClientQuotas = alter_client_quotas
     describeUserScramCredentials = describe_user_scram_credentials
+    alterUserScramCredentials = alter_user_scram_credentials
     describeAcls = describe_acls
     createAcls = create_acls
     deleteAcls = delete_acls

@@ -266,6 +266,23 @@ class ClusterDescription(NamedTuple):
     nodes: tuple[Node, ...]
 
 
+class TopicPartitionReplica(NamedTuple):
+    """A partition's copy on one broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+class ReplicaLogDirInfo(NamedTuple):
+    """Where a copy is, and where it is being moved to; None where there is none."""
+
+    current_replica_log_dir: str | None
+    current_replica_offset_lag: int | None
+    future_replica_log_dir: str | None
+    future_replica_offset_lag: int | None
+
+
 class ReplicaInfo(NamedTuple):
     size_bytes: int
     offset_lag: int
@@ -308,6 +325,23 @@ class ScramMechanism(IntEnum):
 class ScramCredentialInfo(NamedTuple):
     mechanism: ScramMechanism
     iterations: int
+
+
+class UserScramCredentialUpsertion(NamedTuple):
+    """A SCRAM credential to be given to a user; a salt is made if there is none."""
+
+    user: str
+    password: str | bytes
+    mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
+    iterations: int = 4096
+    salt: bytes | None = None
+
+
+class UserScramCredentialDeletion(NamedTuple):
+    """A SCRAM credential to be taken from a user."""
+
+    user: str
+    mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
 
 
 class ResourceType(IntEnum):

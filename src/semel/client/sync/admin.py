@@ -76,11 +76,16 @@ class Admin(Shell):
     incremental_alter_configs = incrementalAlterConfigs = _blocking(AsyncAdmin.incremental_alter_configs)
     list_config_resources = listConfigResources = _blocking(AsyncAdmin.list_config_resources)
 
+    list_client_metrics_resources = listClientMetricsResources = _blocking(
+        AsyncAdmin.list_client_metrics_resources
+    )
+
     list_groups = listGroups = _blocking(AsyncAdmin.list_groups)
     list_consumer_groups = listConsumerGroups = _blocking(AsyncAdmin.list_consumer_groups)
     describe_groups = describe_consumer_groups = describeConsumerGroups = _blocking(
         AsyncAdmin.describe_consumer_groups
     )
+    describe_classic_groups = describeClassicGroups = describe_consumer_groups
     delete_groups = delete_consumer_groups = deleteConsumerGroups = _blocking(
         AsyncAdmin.delete_consumer_groups
     )
@@ -105,6 +110,8 @@ class Admin(Shell):
 
     describe_cluster = describeCluster = _blocking(AsyncAdmin.describe_cluster)
     describe_log_dirs = describeLogDirs = _blocking(AsyncAdmin.describe_log_dirs)
+    describe_replica_log_dirs = describeReplicaLogDirs = _blocking(AsyncAdmin.describe_replica_log_dirs)
+    alter_replica_log_dirs = alterReplicaLogDirs = _blocking(AsyncAdmin.alter_replica_log_dirs)
     describe_features = describeFeatures = _blocking(AsyncAdmin.describe_features)
     update_features = updateFeatures = _blocking(AsyncAdmin.update_features)
 
@@ -113,8 +120,9 @@ class Admin(Shell):
     describe_user_scram_credentials = describeUserScramCredentials = _blocking(
         AsyncAdmin.describe_user_scram_credentials
     )
-    upsert_user_scram_credential = _blocking(AsyncAdmin.upsert_user_scram_credential)
-    delete_user_scram_credential = _blocking(AsyncAdmin.delete_user_scram_credential)
+    alter_user_scram_credentials = alterUserScramCredentials = _blocking(
+        AsyncAdmin.alter_user_scram_credentials
+    )
     describe_acls = describeAcls = _blocking(AsyncAdmin.describe_acls)
     create_acls = createAcls = _blocking(AsyncAdmin.create_acls)
     delete_acls = deleteAcls = _blocking(AsyncAdmin.delete_acls)
