@@ -30,6 +30,7 @@ from semel.verify.scenarios import (
     public_producer,
     rare_transactions,
     transactions,
+    wide_transactions,
 )
 
 SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
@@ -41,6 +42,7 @@ SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "public_producer": public_producer.run,
     "rare_transactions": rare_transactions.run,
     "transactions": transactions.run,
+    "wide_transactions": wide_transactions.run,
 }
 _SEEDS_DEFAULT: Final = 100_000
 _CHUNK: Final = 50

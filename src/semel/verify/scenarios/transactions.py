@@ -124,15 +124,7 @@ class Story(BrokerStory):
         actors: list[Actor] = [*self.writers, *self.workers, *self.readers.values()]
         await self._set_up()
         self._start(actors)
-        await self._disturb(
-            plan(
-                self.dice,
-                self._reach(),
-                count=self.dice.randint(0, 9),
-                seconds=self.seconds,
-                kinds=self._kinds(),
-            )
-        )
+        await self._disturb(self._plan())
         await world.settle([self.admin], SETTLE_SECONDS)
         await world.settle(self.writers, SETTLE_SECONDS)
         await self._wind_up()
@@ -143,6 +135,16 @@ class Story(BrokerStory):
         for actor in actors:
             world.host(actor.name).kill()
         await self._end_once_more()
+
+    def _plan(self) -> list[tuple[float, Disturbance]]:
+        """What goes wrong, and when."""
+        return plan(
+            self.dice,
+            self._reach(),
+            count=self.dice.randint(0, 9),
+            seconds=self.seconds,
+            kinds=self._kinds(),
+        )
 
     async def _set_up(self) -> None:
         """What has to be there before anybody comes: nothing but the topics."""
