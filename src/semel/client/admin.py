@@ -12,19 +12,26 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
-from semel.client.cluster import Cluster, Node, TopicView, refused, topic_view
-from semel.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from semel.core.wire.messages.delete_topics import DeleteTopicsRequest
+from semel.client.cluster import Cluster, Node, TopicView, error_code, refused, topic_view
+from semel.core.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from semel.core.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest
 from semel.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResult,
 )
 from semel.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
 from semel.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
+    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
 from semel.errors import ErrorCode, RefusedError
@@ -114,41 +121,61 @@ async def create_topic(
         replication_factor=replication_factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
     )
-    timeout_ms = cluster.config.request_timeout_ms
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+    for one in await create_topics(cluster, [topic]):
+        if one.error_code:
+            raise refused(
+                one.error_code, f"to create topic {name!r}", by=cluster.where, reason=one.error_message
+            )
 
-    async def order() -> None:
+
+async def create_topics(
+    cluster: Cluster,
+    topics: list[CreatableTopic],
+    *,
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> list[CreatableTopicResult]:
+    """Make topics, or only see whether they could be made: what the controller answers about each."""
+    timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
+    request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms, validate_only=validate_only)
+
+    async def order() -> list[CreatableTopicResult]:
         answer = await cluster.send(request, node_id=await controller(cluster), timeout_ms=timeout_ms)
-        for one in answer.topics:
-            if one.error_code:
-                raise refused(
-                    one.error_code, f"to create topic {name!r}", by=cluster.where, reason=one.error_message
-                )
+        _pass_on(cluster, [one.error_code for one in answer.topics])
+        return answer.topics
 
-    await ordered(cluster, order)
+    return await ordered(cluster, order)
 
 
 async def delete_topic(cluster: Cluster, name: str) -> None:
     """Remove a topic with all its records."""
-    timeout_ms = cluster.config.request_timeout_ms
-    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=timeout_ms)
+    for one in await delete_topics(cluster, [name]):
+        if one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {name} does not exist at {cluster.where}: see 'semel topics list'",
+            )
+        if one.error_code:
+            raise refused(
+                one.error_code, f"to delete topic {name!r}", by=cluster.where, reason=one.error_message
+            )
 
-    async def order() -> None:
+
+async def delete_topics(
+    cluster: Cluster, names: list[str], *, timeout_ms: int | None = None
+) -> list[DeletableTopicResult]:
+    """Remove topics with all their records: what the controller answers about each."""
+    timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
+    request = DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
+
+    async def order() -> list[DeletableTopicResult]:
         answer = await cluster.send(
             request, node_id=await controller(cluster), version_max=_BY_NAME_VERSION, timeout_ms=timeout_ms
         )
-        for one in answer.responses:
-            if one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise RefusedError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {name} does not exist at {cluster.where}: see 'semel topics list'",
-                )
-            if one.error_code:
-                raise refused(
-                    one.error_code, f"to delete topic {name!r}", by=cluster.where, reason=one.error_message
-                )
+        _pass_on(cluster, [one.error_code for one in answer.responses])
+        return answer.responses
 
-    await ordered(cluster, order)
+    return await ordered(cluster, order)
 
 
 async def list_topics(cluster: Cluster) -> list[TopicView]:
@@ -173,14 +200,27 @@ async def describe_configs(
     asked = DescribeConfigsResource(
         resource_type=resource, resource_name=name, configuration_keys=None if keys is None else list(keys)
     )
-    request = DescribeConfigsRequest(resources=[asked], include_documentation=documented)
+    (result,) = await described_configs(
+        cluster, [asked], node_id=_responsible(resource, name), documented=documented
+    )
+    if result.error_code:
+        raise _config_refusal(cluster, resource, name, result.error_code, result.error_message)
+    return sorted((_setting(one) for one in result.configs), key=lambda one: one.name)
 
-    async def ask() -> list[Setting]:
-        answer = await cluster.send(request, node_id=_responsible(resource, name))
-        (result,) = answer.results
-        if result.error_code:
-            raise _config_refusal(cluster, resource, name, result.error_code, result.error_message)
-        return sorted((_setting(one) for one in result.configs), key=lambda one: one.name)
+
+async def described_configs(
+    cluster: Cluster, asked: list[DescribeConfigsResource], *, node_id: int | None, documented: bool = False
+) -> list[DescribeConfigsResult]:
+    """What a broker answers about the settings of each of these."""
+    request = DescribeConfigsRequest(resources=asked, include_documentation=documented)
+
+    async def ask() -> list[DescribeConfigsResult]:
+        results = (await cluster.send(request, node_id=node_id)).results
+        for one in results:
+            code = error_code(one.error_code)
+            if code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise refused(code, "to describe settings", by=cluster.where, reason=one.error_message)
+        return results
 
     return await cluster.patiently(ask)
 
@@ -196,18 +236,24 @@ async def alter_configs(
         for key, value in changes.items()
     ]
     asked = AlterConfigsResource(resource_type=resource, resource_name=name, configs=configs)
+    for one in await altered_configs(cluster, [asked], node_id=_responsible(resource, name)):
+        if one.error_code:
+            raise _config_refusal(cluster, resource, name, one.error_code, one.error_message)
 
-    async def order() -> None:
-        node_id = _responsible(resource, name)
-        request = IncrementalAlterConfigsRequest(resources=[asked])
-        answer = await cluster.send(
-            request, node_id=await controller(cluster) if node_id is None else node_id
-        )
-        for one in answer.responses:
-            if one.error_code:
-                raise _config_refusal(cluster, resource, name, one.error_code, one.error_message)
 
-    await ordered(cluster, order)
+async def altered_configs(
+    cluster: Cluster, changes: list[AlterConfigsResource], *, node_id: int | None, validate_only: bool = False
+) -> list[AlterConfigsResourceResponse]:
+    """What is answered to changes of settings, by a broker or (None) by the controller."""
+    request = IncrementalAlterConfigsRequest(resources=changes, validate_only=validate_only)
+
+    async def order() -> list[AlterConfigsResourceResponse]:
+        addressee = await controller(cluster) if node_id is None else node_id
+        answer = await cluster.send(request, node_id=addressee)
+        _pass_on(cluster, [one.error_code for one in answer.responses])
+        return answer.responses
+
+    return await ordered(cluster, order)
 
 
 async def describe_producers(
@@ -304,6 +350,12 @@ async def controller(cluster: Cluster) -> int | None:
     if cluster.controller_id == _NO_CONTROLLER:
         await cluster.patiently(lambda: cluster.metadata([]))
     return None if cluster.controller_id == _NO_CONTROLLER else cluster.controller_id
+
+
+def _pass_on(cluster: Cluster, codes: list[int]) -> None:
+    """Raise if the addressee is not the controller: then nothing was done, and `ordered` asks the right one."""
+    if ErrorCode.NOT_CONTROLLER in codes:
+        raise refused(ErrorCode.NOT_CONTROLLER, "to carry out an order", by=cluster.where)
 
 
 async def ordered(cluster: Cluster, order: Callable[[], Awaitable[T]]) -> T:

@@ -9,7 +9,7 @@ Rules.  A broker answers for its own settings itself; for the rest anyone, and c
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from semel.client.admin import CONFIG_SOURCES, DEFAULT_SOURCE, controller, ordered
+from semel.client import admin
 from semel.client.admin_client.core import AdminCore, public, settled
 from semel.client.admin_client.tables import Answers, Listing
 from semel.client.admin_client.values import (
@@ -21,14 +21,12 @@ from semel.client.admin_client.values import (
 )
 from semel.client.cluster import refused
 from semel.core.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
 from semel.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
 )
 from semel.core.wire.messages.list_config_resources import ListConfigResourcesRequest
 from semel.errors import SemelError
@@ -54,41 +52,26 @@ class ConfigCalls(AdminCore):
         """Every setting of these resources, or those named by `keys`, with where its value comes from."""
         wanted = _resources(resources)
         asked = None if keys is None else list(keys)
-        cluster = self._cluster
-
-        async def ask() -> dict[ConfigResource, Answers[str, ConfigEntry] | SemelError]:
-            found: dict[ConfigResource, Answers[str, ConfigEntry] | SemelError] = {}
-            for node_id, some in _by_node(wanted).items():
-                request = DescribeConfigsRequest(
-                    resources=[
-                        DescribeConfigsResource(
-                            resource_type=one.type, resource_name=one.name, configuration_keys=asked
-                        )
-                        for one in some
-                    ],
-                    include_documentation=include_documentation,
-                )
-                answer = await cluster.send(request, node_id=node_id)
-                for result in answer.results:
-                    one = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
-                    found[one] = (
-                        refused(
-                            result.error_code,
-                            _settings_of(one),
-                            by=cluster.where,
-                            reason=result.error_message,
-                        )
-                        if result.error_code
-                        else Answers(
-                            {
-                                entry.name: _entry(entry)
-                                for entry in sorted(result.configs, key=lambda e: e.name)
-                            }
-                        )
+        found: dict[ConfigResource, Answers[str, ConfigEntry] | SemelError] = {}
+        for node_id, some in _by_node(wanted).items():
+            results = await admin.described_configs(
+                self._cluster,
+                [
+                    DescribeConfigsResource(
+                        resource_type=one.type, resource_name=one.name, configuration_keys=asked
                     )
-            return {one: found[one] for one in wanted}
-
-        return settled(await cluster.patiently(ask))
+                    for one in some
+                ],
+                node_id=node_id,
+                documented=include_documentation,
+            )
+            for result in results:
+                one = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+                entries = sorted(result.configs, key=lambda entry: entry.name)
+                found[one] = self._refusal(one, result.error_code, result.error_message) or Answers(
+                    {entry.name: _entry(entry) for entry in entries}
+                )
+        return settled({one: found[one] for one in wanted})
 
     @public
     async def incremental_alter_configs(
@@ -96,13 +79,11 @@ class ConfigCalls(AdminCore):
     ) -> None:
         """Change settings, by resource: `{resource: {"retention.ms": "1000", "cleanup.policy": None}}` or operations."""
         wanted = {ConfigResource(*one): _operations(given) for one, given in changes.items()}
-        cluster = self._cluster
-
-        async def order(
-            node_id: int | None, some: list[ConfigResource]
-        ) -> dict[ConfigResource, SemelError | None]:
-            request = IncrementalAlterConfigsRequest(
-                resources=[
+        answers: dict[ConfigResource, SemelError | None] = {}
+        for node_id, some in _by_node(wanted).items():
+            results = await admin.altered_configs(
+                self._cluster,
+                [
                     AlterConfigsResource(
                         resource_type=one.type,
                         resource_name=one.name,
@@ -113,26 +94,17 @@ class ConfigCalls(AdminCore):
                     )
                     for one in some
                 ],
+                node_id=node_id,
                 validate_only=validate_only,
             )
-            addressee = await controller(cluster) if node_id is None else node_id
-            answer = await cluster.send(request, node_id=addressee)
-            results: dict[ConfigResource, SemelError | None] = {}
-            for result in answer.responses:
+            for result in results:
                 one = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
-                results[one] = (
-                    refused(
-                        result.error_code, _settings_of(one), by=cluster.where, reason=result.error_message
-                    )
-                    if result.error_code
-                    else None
-                )
-            return results
-
-        answers: dict[ConfigResource, SemelError | None] = {}
-        for node_id, some in _by_node(wanted).items():
-            answers |= await ordered(cluster, lambda node_id=node_id, some=some: order(node_id, some))  # type: ignore[misc]  # mypy cannot infer lambdas with defaults.
+                answers[one] = self._refusal(one, result.error_code, result.error_message)
         settled(answers)
+
+    def _refusal(self, one: ConfigResource, number: int, reason: str | None) -> SemelError | None:
+        what = f"the settings of {one.type.name.lower()} {one.name or 'default'}"
+        return refused(number, what, by=self._cluster.where, reason=reason) if number else None
 
     @public
     async def list_config_resources(
@@ -197,13 +169,9 @@ def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
         name=one.name,
         value=one.value,
-        source=CONFIG_SOURCES.get(one.config_source, f"source {one.config_source}"),
-        is_default=one.config_source == DEFAULT_SOURCE,
+        source=admin.CONFIG_SOURCES.get(one.config_source, f"source {one.config_source}"),
+        is_default=one.config_source == admin.DEFAULT_SOURCE,
         is_read_only=one.read_only,
         is_sensitive=one.is_sensitive,
         documentation=one.documentation or None,
     )
-
-
-def _settings_of(one: ConfigResource) -> str:
-    return f"the settings of {one.type.name.lower()} {one.name or 'default'}"

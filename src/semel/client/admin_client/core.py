@@ -12,6 +12,7 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from semel.client.admin import ordered
 from semel.client.admin_client.tables import Answers
 from semel.client.client_metrics import AdminMetrics
 from semel.client.cluster import Cluster
@@ -91,6 +92,21 @@ def settled(answers: Mapping[K, T | SemelError]) -> Answers[K, T]:
         first.errors = errors  # type: ignore[attr-defined]  # An extra on the instance: what else went wrong in this call.
         raise first
     return good
+
+
+async def carried_out(
+    cluster: Cluster, order: Callable[[], Awaitable[Mapping[K, T | SemelError]]]
+) -> Answers[K, T]:
+    """An order about many things, to the controller; once more, as a whole, if it was not the controller."""
+
+    async def attempt() -> Mapping[K, T | SemelError]:
+        answers = await order()
+        for answer in answers.values():
+            if isinstance(answer, RefusedError) and answer.code is ErrorCode.NOT_CONTROLLER:
+                raise answer
+        return answers
+
+    return settled(await ordered(cluster, attempt))
 
 
 async def each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | SemelError]:

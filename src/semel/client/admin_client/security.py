@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from semel.client.admin import controller, ordered
-from semel.client.admin_client.core import AdminCore, names, public, settled
+from semel.client.admin_client.core import AdminCore, carried_out, names, public, settled
 from semel.client.admin_client.tables import Answers, Listing
 from semel.client.admin_client.values import (
     AclBinding,
@@ -129,7 +129,7 @@ class SecurityCalls(AdminCore):
                 )
             return results
 
-        settled(await ordered(cluster, order))
+        await carried_out(cluster, order)
 
     @public
     async def describe_user_scram_credentials(
@@ -191,7 +191,7 @@ class SecurityCalls(AdminCore):
                 for one in answer.results
             }
 
-        settled(await ordered(cluster, order))
+        await carried_out(cluster, order)
 
     async def _salted(self, one: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
         """On a thread, because thousands of rounds of hashing would hold the loop."""
@@ -278,7 +278,7 @@ class SecurityCalls(AdminCore):
                 for one, result in zip(wanted, answer.results, strict=True)
             }
 
-        settled(await ordered(cluster, order))
+        await carried_out(cluster, order)
 
     @public
     async def delete_acls(

@@ -10,8 +10,19 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from semel.client.admin import controller, list_topics, ordered
-from semel.client.admin_client.core import AdminCore, W, known, leaders_of, names, partitions, public, settled
+from semel.client import admin
+from semel.client.admin import controller
+from semel.client.admin_client.core import (
+    AdminCore,
+    W,
+    carried_out,
+    known,
+    leaders_of,
+    names,
+    partitions,
+    public,
+    settled,
+)
 from semel.client.admin_client.tables import Answers, Listing
 from semel.client.admin_client.values import (
     CreatedTopic,
@@ -42,14 +53,12 @@ from semel.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
-    CreateTopicsRequest,
 )
 from semel.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from semel.core.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.core.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.core.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -59,7 +68,6 @@ from semel.errors import ErrorCode, RefusedError, SemelError
 from semel.exceptions import IllegalArgumentException
 from semel.types import TopicPartition
 
-_BY_NAME_VERSION: Final = 5  # DeleteTopics 6 has another shape, which allows ids.
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 _ELECTIONS: Final = {"preferred": 0, "unclean": 1}
@@ -79,46 +87,29 @@ class TopicCalls(AdminCore):
     ) -> Answers[str, CreatedTopic]:
         """Make topics: names, for the broker's defaults, or `NewTopic`s. With `validate_only` nothing is made."""
         given = [topics] if isinstance(topics, str | NewTopic) else list(topics)
-        wanted = [one if isinstance(one, NewTopic) else NewTopic(one) for one in given]
-        timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        request = CreateTopicsRequest(
-            topics=[_creatable(one) for one in wanted], timeout_ms=timeout_ms, validate_only=validate_only
+        wanted = [_creatable(one if isinstance(one, NewTopic) else NewTopic(one)) for one in given]
+        results = await admin.create_topics(
+            self._cluster, wanted, validate_only=validate_only, timeout_ms=timeout_ms
         )
-        cluster = self._cluster
-
-        async def order() -> dict[str, CreatedTopic | SemelError]:
-            answer = await cluster.send(request, node_id=await controller(cluster), timeout_ms=timeout_ms)
-            return {one.name: _created(one, cluster.where) for one in answer.topics}
-
-        return settled(await ordered(cluster, order))
+        return settled({one.name: _created(one, self._cluster.where) for one in results})
 
     @public
     async def delete_topics(self, topics: str | Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Remove topics with all their records."""
-        timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        request = DeleteTopicsRequest(topic_names=names(topics), timeout_ms=timeout_ms)
-        cluster = self._cluster
-
-        async def order() -> dict[str, SemelError | None]:
-            answer = await cluster.send(
-                request,
-                node_id=await controller(cluster),
-                version_max=_BY_NAME_VERSION,
-                timeout_ms=timeout_ms,
-            )
-            return {
-                one.name or "": _refusal(
-                    one.error_code, f"to delete topic {one.name!r}", cluster.where, one.error_message
+        results = await admin.delete_topics(self._cluster, names(topics), timeout_ms=timeout_ms)
+        settled(
+            {
+                one.name: _refusal(
+                    one.error_code, f"to delete topic {one.name!r}", self._cluster.where, one.error_message
                 )
-                for one in answer.responses
+                for one in results
             }
-
-        settled(await ordered(cluster, order))
+        )
 
     @public
     async def list_topics(self, *, list_internal: bool = False) -> Listing[TopicListing]:
         """The topics, by name; with Kafka's own if asked for."""
-        found = await list_topics(self._cluster)
+        found = await admin.list_topics(self._cluster)
         return Listing(
             TopicListing(one.name, one.topic_id, one.is_internal)
             for one in found
@@ -182,7 +173,7 @@ class TopicCalls(AdminCore):
                 for one in answer.results
             }
 
-        settled(await ordered(cluster, order))
+        await carried_out(cluster, order)
 
     @public
     async def list_offsets(
@@ -309,7 +300,7 @@ class TopicCalls(AdminCore):
                 if one.error_code != ErrorCode.ELECTION_NOT_NEEDED
             }
 
-        return settled(await ordered(cluster, order))
+        return await carried_out(cluster, order)
 
     @public
     async def alter_partition_reassignments(self, replicas: Mapping[W, Sequence[int] | None]) -> None:
@@ -348,7 +339,7 @@ class TopicCalls(AdminCore):
                 for one in topic.partitions
             }
 
-        settled(await ordered(cluster, order))
+        await carried_out(cluster, order)
 
     @public
     async def list_partition_reassignments(
