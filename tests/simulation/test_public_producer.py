@@ -18,13 +18,13 @@ from semel.exceptions import TimeoutException
 from semel.verify.scenarios import public_producer
 from story_kit import must_be_noticed, run_random_seeds, run_seeds
 
-_FIXED = 40
-_RANDOM = 10
+_FIXED = 20
+_RANDOM = 5
 
 
-@pytest.mark.parametrize("first", range(0, _FIXED, 20))
+@pytest.mark.parametrize("first", range(0, _FIXED, 10))
 def test_fixed_seeds(first: int) -> None:
-    run_seeds(public_producer.run, first, 20)
+    run_seeds(public_producer.run, first, 10)
 
 
 def test_random_seeds() -> None:

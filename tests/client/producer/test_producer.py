@@ -5,6 +5,8 @@ partition's files.
 """
 
 import asyncio
+import gc
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -111,3 +113,32 @@ def test_threads_share_a_producer(broker: ThreadBroker, topic: str) -> None:
     for name in (b"a", b"b", b"c"):
         own = [value for value in found if value is not None and value.startswith(name)]
         assert own == [b"%s-%03d" % (name, n) for n in range(500)]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed producer")
+def test_a_producer_nobody_closed_leaves_nobody_waiting(broker: ThreadBroker, topic: str) -> None:
+    future = producer(broker, linger_ms=60_000, delivery_timeout_ms=120_000).send(topic, b"dropped")
+    gc.collect()
+    with pytest.raises(semel.KafkaException, match="dropped without close"):
+        future.result(TIMEOUT)
+
+
+def test_a_fork_is_told_that_it_needs_a_producer_of_its_own(broker: ThreadBroker, topic: str) -> None:
+    with producer(broker) as sending:
+        sending.send(topic, b"parent").result(TIMEOUT)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                sending.send(topic, b"child")
+            except semel.IllegalStateException as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as told:
+            said = told.read()
+        os.waitpid(child, 0)
+        assert b"does not survive a fork" in said
+        sending.send(topic, b"parent again").result(TIMEOUT)
+    assert values(broker.directory, topic) == [b"parent", b"parent again"]

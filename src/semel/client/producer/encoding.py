@@ -4,7 +4,8 @@ Role.   `encoded` gives the bytes of a batch under an identity and a sequence; `
 Flow.   The sender calls `encoded` for every attempt. `send_arrow` makes batches with the same kernels beforehand.
 Rules.  * The same identity and sequence give the same bytes: what is sent again is what was sent.
         * Compiled kernels write larger batches, once they are loaded on a thread beside the work; plain Python, which is
-          as fast for a few records, writes the others. The bytes are the same.
+          as fast for a few records, writes the others. The bytes are the same. A program that sends little never loads
+          them: importing the compiler costs more than it would save.
 """
 
 import threading
@@ -20,6 +21,8 @@ from semel.types import TopicPartition
 
 FEW_RECORDS: Final = 12
 """Up to so many records plain Python is faster than building columns."""
+_WORTH_RECORDS: Final = 20_000
+"""After so many records in plain Python the compiler is worth its import."""
 
 
 class Codec(NamedTuple):
@@ -35,6 +38,7 @@ class Kernels:
 
     _lock: Final = threading.Lock()
     _thread: threading.Thread | None = None
+    _written = 0
     is_loaded = False
 
     @classmethod
@@ -53,10 +57,14 @@ class Kernels:
             cls.is_loaded = True
 
     @classmethod
-    def load_beside(cls) -> None:
-        """Load them on a thread, once."""
-        if cls._thread is None:
-            cls._thread = threading.Thread(target=cls.load, name="semel-kernels", daemon=True)
+    def count(cls, records_count: int) -> None:
+        """So many records were written without them: at some point they are loaded, on a thread, once.
+
+        The thread is waited for when the process ends: the compiler does not like to lose its interpreter.
+        """
+        cls._written += records_count
+        if cls._written >= _WORTH_RECORDS and cls._thread is None:
+            cls._thread = threading.Thread(target=cls.load, name="semel-kernels", daemon=False)
             cls._thread.start()
 
 
@@ -74,7 +82,7 @@ def _written(batch: Batch, identity: Identity, base_sequence: int, codec: Codec)
     if batch.records_count > FEW_RECORDS:
         if Kernels.is_loaded:
             return _written_by_kernels(batch, identity, base_sequence, codec)
-        Kernels.load_beside()
+        Kernels.count(batch.records_count)
     headers = batch.headers or [()] * batch.records_count
     records = list(map(RecordInput, batch.keys, batch.values, batch.timestamps, headers))
     return build_batch(

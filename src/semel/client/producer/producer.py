@@ -399,6 +399,16 @@ class AsyncProducer:
         if self._owns_runtime:
             await self._runtime.tasks.close()
 
+    def give_up(self) -> None:
+        """Fail what has no answer: its producer is gone without having been closed."""
+        self._sender.die(
+            KafkaException(
+                "the producer was dropped without close(): whether the records are stored is not known"
+            )
+        )
+        self._sender.stop()
+        self.cluster.close()
+
     async def __aenter__(self) -> Self:
         self.start()
         return self
