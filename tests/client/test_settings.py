@@ -15,10 +15,10 @@ import pytest
 
 from semel import Producer
 from semel.bench.kafka_peer import KafkaHome
-from semel.client.config import Address
+from semel.client.config import Address, ClientConfig
 from semel.client.config_keys import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS, Given
 from semel.client.serializers import plain, unchanged
-from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig, Settings
+from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig, Settings, without_effect
 from semel.core.metadata.config_types import ConfigKey
 from semel.exceptions import ConfigException, IllegalStateException, KafkaException, SerializationException
 
@@ -474,3 +474,37 @@ def test_every_key_may_be_written_with_underscores(kind: type[Settings]) -> None
         if key.default is not None and dotted != GIVEN_ALREADY:
             written = kind.of({**given, dotted.replace(".", "_"): key.default})
             assert dotted in written.given
+
+
+SEED_KEYS: Final[dict[str, tuple[type[Settings], str]]] = {
+    "bootstrap.servers": (ProducerConfig, "localhost:9092"),
+    "enable.idempotence": (ProducerConfig, "true"),
+    "transactional.id": (ProducerConfig, "first-transactional"),
+    "retries": (ProducerConfig, "3"),
+    "acks": (ProducerConfig, "all"),
+    "max.in.flight.requests.per.connection": (ProducerConfig, "5"),
+    "key.serializer": (ProducerConfig, STRINGS),
+    "value.serializer": (ProducerConfig, STRINGS),
+    "linger.ms": (ProducerConfig, "10"),
+    "buffer.memory": (ProducerConfig, "67108864"),
+    "batch.size": (ProducerConfig, "32768"),
+    "compression.type": (ProducerConfig, "lz4"),
+    "delivery.timeout.ms": (ProducerConfig, "120000"),
+    "max.block.ms": (ProducerConfig, "60000"),
+    "group.id": (ConsumerConfig, "group0323"),
+    "isolation.level": (ConsumerConfig, "read_committed"),
+    "enable.auto.commit": (ConsumerConfig, "false"),
+    "auto.commit.interval.ms": (ConsumerConfig, "5000"),
+    "session.timeout.ms": (ConsumerConfig, "30000"),
+    "key.deserializer": (ConsumerConfig, STRINGS.replace("Serializer", "Deserializer")),
+    "value.deserializer": (ConsumerConfig, STRINGS.replace("Serializer", "Deserializer")),
+}
+
+
+@pytest.mark.parametrize("key", SEED_KEYS)
+def test_a_key_the_seeds_name_is_taken_by_the_client_and_by_the_command_line(key: str) -> None:
+    kind, value = SEED_KEYS[key]
+    taken = kind.of({"bootstrap.servers": LOCAL, key: value})
+    assert key in taken.given
+    assert key not in without_effect(kind)
+    ClientConfig.of({key: value})
