@@ -12,7 +12,9 @@ Rules.  * Everything derives from `KafkaException`, and that from `SemelError`.
 
 # ruff: noqa: N818 - the names are Java's.
 
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from semel.errors import (
     ConfigError,
@@ -41,6 +43,8 @@ class KafkaException(SemelError):
     """A transaction this happened in must be aborted; then the producer goes on."""
     fatal: bool = False
     """This client cannot go on: close it. A new one may."""
+    errors: "Mapping[Any, KafkaException]" = MappingProxyType({})
+    """Where one call named many things: everything that was refused, this among it, by what it was about."""
 
     def __init__(
         self,

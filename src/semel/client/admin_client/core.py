@@ -89,7 +89,7 @@ def settled(answers: Mapping[K, T | SemelError]) -> Answers[K, T]:
             good[key] = answer
     if errors:
         first = next(iter(errors.values()))
-        first.errors = errors  # type: ignore[attr-defined]  # An extra on the instance: what else went wrong in this call.
+        first.errors = errors
         raise first
     return good
 

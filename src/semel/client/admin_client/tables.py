@@ -57,4 +57,5 @@ def _cell(value: object) -> str:
 
 
 def _is_named(value: object) -> bool:
+    """Whether it has fields to be shown one by one; a partition, which has a text of its own, is shown by that."""
     return isinstance(value, tuple) and hasattr(value, "_fields") and type(value).__str__ is tuple.__str__
