@@ -218,7 +218,7 @@ def test_kafkas_own_tool_reads_resets_and_deletes_offsets(
 
 
 @pytest.mark.java
-@pytest.mark.mission("OFF-03")
+@pytest.mark.mission("OFF-03", "R-17")
 def test_kafkas_formatter_prints_our_rows_and_compaction_leaves_one_of_each_key(
     tmp_path: Path, java_shell: JavaShell
 ) -> None:

@@ -17,7 +17,7 @@ CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 @pytest.mark.java
-@pytest.mark.mission("TXP-19")
+@pytest.mark.mission("TXP-19", "R-17")
 def test_kafkas_formatter_prints_our_rows_of_transactions(tmp_path: Path, java_shell: JavaShell) -> None:
     """Every row of a transaction's life, in a compacted topic of 50 partitions."""
     with ThreadBroker(tmp_path / "data") as broker:

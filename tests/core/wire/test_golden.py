@@ -20,6 +20,8 @@ from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from semel.core.wire.messages.api_versions import ApiVersionsResponse
 from semel.core.wire.messages.fetch import FetchRequest
+from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from semel.core.wire.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from wire_values import all_messages, versions_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -94,7 +96,39 @@ def test_add_offsets_to_txn_is_byte_exact(version: int) -> None:
     assert request.encode(version).hex() == (plain if version < 3 else flexible)
 
 
-@pytest.mark.mission("READ-08")
+@pytest.mark.mission("TXP-11", "R-25")
+@pytest.mark.parametrize("version", range(6))
+def test_txn_offset_commit_is_byte_exact(version: int) -> None:
+    """Id, group, producer id int64, epoch int16; from version 3 the member; no time to keep offsets for."""
+    for row in _rows_of(TxnOffsetCommitRequest, version):
+        _check(TxnOffsetCommitRequest, row)
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx", group_id="g", producer_id=0x0102030405060708, producer_epoch=0x090A
+    )
+    plain = "00027478" + "000167" + "0102030405060708" + "090a" + "00000000"
+    member = "ffffffff" + "01" + "00"  # Generation -1, no member id, no instance.
+    flexible = "037478" + "0267" + "0102030405060708" + "090a" + member + "01" + "00"
+    assert request.encode(version).hex() == (plain if version < 3 else flexible)
+
+
+@pytest.mark.mission("TXP-13", "R-43")
+@pytest.mark.parametrize("version", [1, 2])
+def test_write_txn_markers_is_byte_exact(version: int) -> None:
+    """Producer id, epoch, result, topics and last the coordinator's epoch."""
+    for row in _rows_of(WriteTxnMarkersRequest, version):
+        _check(WriteTxnMarkersRequest, row)
+    marker = WritableTxnMarker(
+        producer_id=0x0102030405060708,
+        producer_epoch=0x090A,
+        transaction_result=True,
+        coordinator_epoch=0x0B0C0D0E,
+        transaction_version=2,
+    )
+    told = "0102030405060708" + "090a" + "01" + "01" + "0b0c0d0e" + ("02" if version == 2 else "") + "00"
+    assert WriteTxnMarkersRequest(markers=[marker]).encode(version).hex() == "02" + told + "00"
+
+
+@pytest.mark.mission("READ-08", "R-46")
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_carries_the_isolation_level_and_is_byte_exact(version: int) -> None:
     for row in _rows_of(FetchRequest, version):
