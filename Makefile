@@ -39,14 +39,14 @@ test: install peers ## the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 lint: install ## style, types, imports
-	$(BIN)/ruff format --check src tests tools
-	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff format --check src tests tools examples
+	$(BIN)/ruff check src tests tools examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: install
-	$(BIN)/ruff format src tests tools
-	$(BIN)/ruff check --fix src tests tools
+	$(BIN)/ruff format src tests tools examples
+	$(BIN)/ruff check --fix src tests tools examples
 
 bench: install peers ## measurements beside the peers, written to docs/benchmarks*.md
 	$(BIN)/python -m semel.bench --write docs/benchmarks.md
@@ -56,6 +56,7 @@ bench: install peers ## measurements beside the peers, written to docs/benchmark
 campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md
 	$(BIN)/python tests/group_chaos.py --members 20 --seconds 180
+	$(BIN)/python tests/once_story.py --rounds 1000
 
 mission: install ## every row of the mission checklist with its tests and their last result
 	@$(BIN)/semel mission

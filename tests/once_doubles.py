@@ -168,6 +168,10 @@ class ProducerDouble:
         self._epoch = -1
         self._open: list[Callable[[], None]] | None = None
 
+    def partitions_for(self, topic: str) -> list[int]:
+        self.steps("partitions")
+        return [where.partition for where in self.topics.logs if where.topic == topic]
+
     def init_transactions(self) -> None:
         self.steps("before init")
         self._epoch = self.topics.epochs[self._id] = self.topics.epochs.get(self._id, -1) + 1

@@ -53,6 +53,7 @@ class TransactionalProducer(Protocol):
 
     @property
     def config(self) -> Mapping[str, Any]: ...
+    def partitions_for(self, topic: str) -> Any: ...
     def init_transactions(self) -> None: ...
     def begin_transaction(self) -> None: ...
     def send(
@@ -141,6 +142,9 @@ class Relay:
         """Fence the relay before this one, and find out how far it came."""
         book = self._open_book()
         if not self._initialized:
+            self._producer.partitions_for(
+                self._ledger.topic
+            )  # Offsets can be committed for a topic that exists only.
             self._producer.init_transactions()
             self._initialized = True
         # From here on nobody else can commit for this transactional.id, so what the ledger says stays true.
@@ -244,10 +248,17 @@ class Relay:
         try:
             yield
             self._commit()
-        except BaseException:
-            self._producer.abort_transaction()
+        except BaseException as error:
+            self._abort_after(error)
             raise
         self._published = published
+
+    def _abort_after(self, error: BaseException) -> None:
+        """Abort without hiding why."""
+        try:
+            self._producer.abort_transaction()
+        except SemelError as second:
+            error.add_note(f"and the transaction could not be aborted: {second}")
 
     def _commit(self) -> None:
         """An answer that did not come in time is asked for again: the coordinator gives it as often as it likes."""

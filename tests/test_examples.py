@@ -1,0 +1,189 @@
+"""The programs in `examples/` run as they stand, and print what they are there to show.
+
+Method: each `main` runs in this process against the broker it starts itself, and its output is read; one is run as its header
+says, with a command. What an example's seed got wrong is kept as a story beside it, with the loss or repeat it predicts.
+"""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def said(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The lines the example named by the test's parameter prints."""
+    monkeypatch.setattr(sys, "argv", ["example"])
+    importlib.import_module(request.param).main()
+    return capsys.readouterr().out.splitlines()
+
+
+def example(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("said", [name], indirect=True, ids=[name])
+
+
+READ = [f"offset = {n}, key = key-{n}, value = value-{n}" for n in range(5)]
+
+
+def test_every_example_runs_with_one_command_and_is_tested_here() -> None:
+    programs = sorted(path for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text())
+    assert [path.stem[:4] for path in programs if path.stem.startswith("ex")] == [
+        f"ex{n:02}" for n in range(1, 15)
+    ]
+    tested = Path(__file__).read_text()
+    for path in programs:
+        assert f'@example("{path.stem}")' in tested, f"{path.name} is not tested"
+        assert f"python examples/{path.name}\n" in path.read_text(), f"{path.name} does not say how to run it"
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "ex14_send_twice.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert (done.returncode, done.stdout) == (0, "stored at offset 0\nstored at offset 1\n"), done.stderr
+
+
+@pytest.mark.mission("EX-01", "CFG-30")
+@example("ex01_idempotent_producer")
+def test_an_idempotent_producer_sends_ten_records(said: list[str]) -> None:
+    assert said == [f"Message sent successfully: offset={n}" for n in range(10)]
+
+
+@pytest.mark.mission("EX-02", "MET-09")
+@example("ex02_idempotence_check")
+def test_the_four_settings_are_printed(said: list[str]) -> None:
+    assert said == ["✅ idempotence is on", "retries: 2147483647", "acks: -1", "max in flight: 5"]
+
+
+@pytest.mark.mission("EX-03", "OFF-09")
+@example("ex03_commit_sync")
+def test_a_commit_after_every_record(said: list[str]) -> None:
+    assert said == [*READ, "committed = 5"]
+
+
+@pytest.mark.mission("EX-04", "OFF-09")
+@example("ex04_commit_async")
+def test_commits_without_waiting(said: list[str]) -> None:
+    assert said == [*READ, "committed = 5", "failed commits = 0"]
+
+
+def test_a_failed_commit_reaches_the_callback(caplog: pytest.LogCaptureFixture) -> None:
+    """EX-04's error path: the group has thrown the member out, and what it commits is refused."""
+    from ex04_commit_async import failures, on_complete
+    from semel import Broker, Consumer, Producer
+
+    settings = {"group.id": "g", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    with Broker(group_initial_rebalance_delay_ms=0) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap}
+        with Producer(servers) as producer:
+            producer.send("orders", "one").result(30)
+        with Consumer({**servers, **settings}) as consumer:
+            consumer.subscribe(["orders"])
+            while not consumer.poll(500):
+                pass
+            consumer.commit_async({("no-such-topic", 0): 1}, on_complete)
+            while not failures:
+                consumer.poll(100)
+    assert "Commit failed for offsets" in caplog.text
+    failures.clear()
+
+
+@pytest.mark.mission("EX-05", "OFF-13", "OFF-09")
+@example("ex05_commit_both")
+def test_commits_without_waiting_and_one_at_the_end(said: list[str]) -> None:
+    assert said == [*READ, "committed = 5", "read again = 0"]
+
+
+@pytest.mark.mission("EX-06")
+@example("ex06_offsets_in_database")
+def test_offsets_in_the_database(said: list[str]) -> None:
+    assert said == ["crashed", *(f"stored key = key-{n}, value = value-{n}" for n in range(5))]
+
+
+@pytest.mark.mission("EX-07")
+@example("ex07_only_produce")
+def test_two_records_are_visible_together(said: list[str]) -> None:
+    assert said == [
+        "aborted: the business logic failed",
+        "visible: ['transaction-data-1', 'transaction-data-2']",
+    ]
+
+
+@pytest.mark.mission("EX-08")
+@example("ex08_consume_transform_produce")
+def test_consume_transform_produce(said: list[str]) -> None:
+    """The second transaction is not committed: its two records are read again, and passed on once."""
+    assert said == [
+        *READ[:4],
+        "committed = 2",
+        *READ[2:],
+        "committed = 5",
+        f"passed on: {[f'value-{n} done' for n in range(5)]}",
+    ]
+
+
+@pytest.mark.mission("EX-09")
+@example("ex09_only_consume")
+def test_only_consuming(said: list[str]) -> None:
+    assert said == [*READ, "committed = 5"]
+
+
+@pytest.mark.mission("EX-10")
+@example("ex10_producer_pool")
+def test_a_pool_of_producers(said: list[str]) -> None:
+    assert said[0].startswith("transactional ids: ['order-service-0'")
+    assert said[0].count("order-service-") <= 3, "a producer is used again"
+    assert said[1] == "orders: 12, confirmations: 12"
+
+
+@pytest.mark.mission("EX-11")
+@example("ex11_idempotent_message")
+def test_an_idempotent_message(said: list[str]) -> None:
+    assert said == [
+        "stored at offset 0",
+        "IllegalStateException: Transactional method invoked on a non-transactional producer.",
+    ]
+
+
+@pytest.mark.mission("EX-12", "CID-07")
+@example("ex12_kafka_and_database")
+def test_two_transactions_are_not_one(said: list[str]) -> None:
+    """Database first: the order is in the database only. Kafka first: in the topic only. With the outbox: in both, or none."""
+    assert said == [
+        "naive: database ['database-first'], topic ['kafka-first']",
+        "cured: database ['committed'], topic ['committed']",
+    ]
+
+
+@pytest.mark.mission("EX-13")
+@example("ex13_dedup_cache")
+def test_the_dedup_cache(said: list[str]) -> None:
+    """The seed's order repeats `a` (its id was deleted) and loses `b` (it was committed before the work)."""
+    assert said == [
+        "the seed's order: {'a': 2, 'c': 1}",
+        "claim, work, done, commit: {'a': 1, 'b': 1, 'c': 1}",
+    ]
+
+
+@pytest.mark.mission("EX-14")
+@example("ex14_send_twice")
+def test_sending_twice_stores_twice(said: list[str]) -> None:
+    assert said == ["stored at offset 0", "stored at offset 1"]
+
+
+@pytest.mark.mission("CID-01", "CID-02", "CID-03")
+@example("wrong_orders")
+def test_the_wrong_orders_lose_or_repeat_exactly_one(said: list[str]) -> None:
+    assert said == [
+        "commit, then work: lost ['value-2'], repeated []",
+        "work, then commit: lost [], repeated ['value-2']",
+        "hand on, then commit: lost ['value-2'], repeated []",
+        "worker pool: lost [], repeated []",
+    ]
