@@ -3,7 +3,10 @@
 Role.   `Fetcher` keeps the buffer filled: it plans what to ask of whom, sends, and puts away what comes back.
 Flow.   `kick` -> per broker: the buffer's wants, by leader -> the session's plan -> Fetch -> `FetchBuffer.add` -> `on_news`,
         and again.
-Rules.  * One fetch to a broker at a time; it may wait there for `fetch.max.wait.ms`.
+Rules.  * One fetch to a broker at a time; it may wait there for `fetch.max.wait.ms`. One that waits without asking for what
+          is wanted by now (after a seek, a new assignment, a resume) is ended with its connection, and asked anew.
+        * While there is enough of one of a broker's partitions, the broker is not asked for the others: it might wait, and
+          hold up the next fetch of the first.
         * A broker that does not answer, and a partition that cannot be read for a while, rest before they are asked again.
         * What arrives for a position that is no longer the consumer's is dropped (`FetchBuffer.add` says why).
         * An offset out of range starts a reset, or with `auto.offset.reset=none` is the user's to hear about.
@@ -42,6 +45,8 @@ _IDS_SINCE: Final = 13
 _NO_ID: Final = bytes(16)
 _CONSUMER: Final = -1
 _NO_REPLICA: Final = -1
+_PATIENCE_MS: Final = 20
+"""So long a fetch is waited for that does not ask for what is wanted by now."""
 _LOOK_AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -63,6 +68,14 @@ class _Asked(NamedTuple):
 
     turn: int
     wanted: Wanted
+
+
+class _UnderWay(NamedTuple):
+    """A fetch that has no answer yet."""
+
+    task: asyncio.Task[None]
+    asked: Mapping[TopicPartition, _Asked]
+    since_ms: int
 
 
 class Fetcher:
@@ -91,7 +104,9 @@ class Fetcher:
         self._on_news = on_news
         self._on_failure = on_failure
         self._sessions: dict[int, FetchSession] = {}
-        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[int, _UnderWay] = {}
+        self._ended: set[int] = set()
+        """Whose fetch this side has ended."""
         self._resting: dict[int | TopicPartition, int] = {}
         self._nearer: dict[TopicPartition, tuple[int, int]] = {}
         self._is_closed = False
@@ -102,36 +117,60 @@ class Fetcher:
             return
         by_node: dict[int, dict[TopicPartition, _Asked]] = {}
         now_ms = self._now_ms()
-        for where, state in self._buffer.wants().items():
+        wants = self._buffer.wants()
+        for where, state in wants.wanted.items():
             if self._rests(where, now_ms):
                 continue
             node_id, asked = self._asked(where, state, now_ms)
             if asked is not None:
                 by_node.setdefault(node_id, {})[where] = asked
-        tasks = self._cluster.runtime.tasks
+        # A broker that has more of what there is enough of is not asked to wait for the rest: that would hold up both.
+        for where in wants.full:
+            by_node.pop(self._node_of(where, now_ms), None)
         for node_id, wanted in by_node.items():
-            if node_id not in self._under_way and not self._rests(node_id, now_ms):
-                task = tasks.spawn(self._fetch(node_id, wanted), name=f"fetch from {node_id}")
-                self._under_way[node_id] = task
+            if node_id in self._under_way:
+                self._hurry(node_id, wanted, now_ms)
+            elif not self._rests(node_id, now_ms):
+                work = self._fetch(node_id, wanted)
+                task = self._cluster.runtime.tasks.spawn(work, name=f"fetch from {node_id}")
+                self._under_way[node_id] = _UnderWay(task, wanted, now_ms)
+
+    def _hurry(self, node_id: int, wanted: Mapping[TopicPartition, _Asked], now_ms: int) -> None:
+        """A fetch that waits at the broker is ended if something is wanted by now that it does not ask for."""
+        under_way = self._under_way[node_id]
+        if all(under_way.asked.get(where) == asked for where, asked in wanted.items()):
+            return
+        left_ms = under_way.since_ms + _PATIENCE_MS - now_ms
+        if left_ms > 0:
+            self._cluster.runtime.tasks.call_later(left_ms / 1000, self.kick)
+        elif node_id not in self._ended:
+            self._ended.add(node_id)
+            self._cluster.disconnect(node_id)
 
     async def close(self) -> None:
         """Ask for nothing more. Sessions end with the connections, which may be held up by a fetch that waits."""
         self._is_closed = True
-        for task in list(self._under_way.values()):
+        tasks = [one.task for one in self._under_way.values()]
+        for task in tasks:
             task.cancel()
-        if self._under_way:
-            await asyncio.wait(self._under_way.values())
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _asked(self, where: TopicPartition, state: PartitionState, now_ms: int) -> tuple[int, _Asked | None]:
         view = self._topics.partition(where)
         if view is None:
             return _NO_REPLICA, None
-        node_id, until_ms = self._nearer.get(where, (view.leader, now_ms))
-        if until_ms < now_ms:
-            del self._nearer[where]
-            node_id = view.leader
         wanted = Wanted(self._topics.topic_id(where.topic), state.fetch_offset, view.leader_epoch)
-        return node_id, _Asked(state.turn, wanted)
+        return self._node_of(where, now_ms), _Asked(state.turn, wanted)
+
+    def _node_of(self, where: TopicPartition, now_ms: int) -> int:
+        """Who is asked for a partition: its leader, or a nearer replica for as long as that holds."""
+        node_id, until_ms = self._nearer.get(where, (_NO_REPLICA, 0))
+        if until_ms > now_ms:
+            return node_id
+        self._nearer.pop(where, None)
+        view = self._topics.partition(where)
+        return _NO_REPLICA if view is None else view.leader
 
     # One fetch
 
@@ -152,9 +191,10 @@ class Fetcher:
             )
         except (DisconnectedError, RefusedError) as error:
             session.failed()
-            self._rest(node_id)
-            self._topics.wanted()
-            _logger.debug("fetch from broker %d: %s", node_id, error)
+            if node_id not in self._ended:
+                self._rest(node_id)
+                self._topics.wanted()
+                _logger.debug("fetch from broker %d: %s", node_id, error)
         except asyncio.CancelledError:
             session.failed()
             del self._under_way[node_id]
@@ -167,6 +207,7 @@ class Fetcher:
                 size_bytes=size,
                 throttle_ms=answer.throttle_time_ms,
             )
+        self._ended.discard(node_id)
         del self._under_way[node_id]
         self._on_news()
 

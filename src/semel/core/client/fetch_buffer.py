@@ -2,8 +2,8 @@
 
 Role.   `FetchBuffer` keeps the chunks of all partitions as they arrived, says what may be fetched next, and hands out records.
 Flow.   the fetcher: `wants` -> an answer -> `add`. A poll: `take`.
-Rules.  * A partition is fetched ahead until `max.partition.fetch.bytes` of it are waiting, the whole consumer until
-          `fetch.max.bytes` are; an answer that is under way may come on top of it.
+Rules.  * The consumer fetches ahead until `fetch.max.bytes` are waiting, and each partition until its share of that is (at
+          least two times `max.partition.fetch.bytes`); an answer that is under way may come on top of it.
         * Records of one partition are handed out in order, partitions in the order they arrived. Those of a paused partition
           wait; those of a partition that was given up, or was sought elsewhere, are thrown away.
         * An error in a chunk is raised when everything in front of it has been handed out, and again until the user seeks
@@ -11,6 +11,7 @@ Rules.  * A partition is fetched ahead until `max.partition.fetch.bytes` of it a
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from semel.core.client.fetched import DAMAGE, Chunk, Decoding, Piece, end_of
 from semel.core.client.subscription import PartitionState, Subscription
@@ -25,6 +26,13 @@ class DamagedRecordsError(Exception):
         self.where = where
         self.position = position
         super().__init__(f"{where} from offset {position} on: {cause}")
+
+
+class Wants(NamedTuple):
+    """What to fetch, and what is not fetched because enough of it is waiting."""
+
+    wanted: dict[TopicPartition, PartitionState]
+    full: list[TopicPartition]
 
 
 class FetchBuffer:
@@ -52,16 +60,17 @@ class FetchBuffer:
 
     # From the fetcher
 
-    def wants(self) -> dict[TopicPartition, PartitionState]:
-        """The partitions to fetch now."""
+    def wants(self) -> "Wants":
+        """What to fetch now, and what there is enough of."""
         self._throw_away()
-        if self.size_bytes >= self._fetch_max_bytes:
-            return {}
-        return {
-            where: state
-            for where, state in self._subscription.partitions.items()
-            if state.is_fetchable and state.buffered_bytes < self._max_partition_fetch_bytes
+        fetchable = {
+            where: state for where, state in self._subscription.partitions.items() if state.is_fetchable
         }
+        if self.size_bytes >= self._fetch_max_bytes:
+            return Wants({}, list(fetchable))
+        share = max(2 * self._max_partition_fetch_bytes, self._fetch_max_bytes // max(1, len(fetchable)))
+        wanted = {where: state for where, state in fetchable.items() if state.buffered_bytes < share}
+        return Wants(wanted, [where for where in fetchable if where not in wanted])
 
     def add(
         self,
