@@ -134,6 +134,13 @@ class Cluster:
         """The cluster in an error's words: as the user named it."""
         return ",".join(map(str, self.config.bootstrap_servers))
 
+    def disconnect(self, node_id: int) -> None:
+        """End the connection to a broker, if there is one: what waits for an answer there raises."""
+        node = self.nodes.get(node_id)
+        link = None if node is None else self._links.pop(node.address, None)
+        if link is not None:
+            link.connection.close()
+
     # Requests
 
     async def send(
