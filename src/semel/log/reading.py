@@ -90,8 +90,8 @@ def _slice(
         end_position = segment.size_bytes if bound is None else bound[0]
     wanted = max(max_bytes, header.size_bytes) if whole_first_batch else max_bytes
     size_bytes = min(wanted, end_position - position)
-    if size_bytes <= 0:
-        return None
+    if size_bytes < header.size_bytes:
+        return None  # As Kafka: clients take bytes without one whole batch for damage.
     end_offset = upper_bound
     if position + size_bytes < end_position:
         end_offset = min(upper_bound, segment.offset_index.offset_after(position + size_bytes) or upper_bound)
