@@ -31,6 +31,7 @@ def use_kernel_cache(directory: Path | None = None) -> bool:
 
 def warm() -> None:
     """Compile every kernel that is not in the cache yet."""
+    from semel.core.client import partition_kernels
     from semel.core.records import compact_kernels, kernels, write_kernels
 
     kernels.scan_kernel()
@@ -38,6 +39,7 @@ def warm() -> None:
     kernels.fill_kernel()
     write_kernels.plan_kernel()
     write_kernels.write_kernel()
+    partition_kernels.partitions_kernel()
     compact_kernels.note_kernel()
     compact_kernels.sieve_kernel()
     compact_kernels.entries_kernel()
