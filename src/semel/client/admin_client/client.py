@@ -49,12 +49,16 @@ class AsyncAdmin(TopicCalls, ConfigCalls, GroupCalls, TransactionCalls, ClusterC
         """End the connections. Closing twice is harmless."""
         if self._is_closed:
             return
+        self.give_up()
+        if self._owns_runtime:
+            await self._runtime.tasks.close()
+
+    def give_up(self) -> None:
+        """End the connections at once."""
         self._is_closed = True
         if self._reporting is not None:
             self._reporting.cancel()
         self._cluster.close()
-        if self._owns_runtime:
-            await self._runtime.tasks.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -57,6 +57,9 @@ class Admin(Shell):
         """End the connections and the loop. Closing twice is harmless."""
         self._shut(self._core.close())
 
+    def _give_up(self) -> None:
+        self._core.give_up()
+
     create_topics = createTopics = _blocking(AsyncAdmin.create_topics)
     delete_topics = deleteTopics = _blocking(AsyncAdmin.delete_topics)
     list_topics = listTopics = _blocking(AsyncAdmin.list_topics)

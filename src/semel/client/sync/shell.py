@@ -105,10 +105,15 @@ class Shell:
             await self._runtime.tasks.close()
 
     def _abandon(self) -> None:
-        """End the loop of a client whose constructor failed, or whose process ends."""
+        """End the loop of a client whose constructor failed, that nobody closed, or whose process ends."""
         self._is_closed = True
+        if self._thread.is_open:
+            self._thread.call_soon(self._give_up)
         self._thread.close()
         _OPEN.discard(self)
+
+    def _give_up(self) -> None:
+        """On the loop, of a client that is abandoned: end its connections. A loop does not end well with open ones."""
 
     def close(self) -> None:
         """End the client. Closing twice is harmless."""
