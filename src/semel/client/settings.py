@@ -382,6 +382,7 @@ def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Read]) -> No
                 )
             against.append(f"acks={values['acks']}")
         in_flight = values["max.in.flight.requests.per.connection"]
+        # Kafka 3 yields here as with the other two, Kafka 4.3 refuses, in other words. The mission's R-06 and CFG-05 decide.
         if in_flight > _IN_FLIGHT_MAX:
             if asked or values["transactional.id"] is not None:
                 raise ConfigException(
