@@ -119,7 +119,7 @@ class Faults:
                 assert record.value == b"%d" % record.offset
                 turns[where] = record.offset
                 self.handed[where].add(record.offset)
-            if records and not consumer.config.enable_auto_commit:
+            if records and not consumer.config["enable.auto.commit"]:
                 try:
                     await consumer.commit(timeout_ms=3_000)
                 except KafkaException as error:

@@ -57,13 +57,21 @@ class AsyncConsumer:
         **keywords: Any,
     ) -> None:
         config = settings if isinstance(settings, ConsumerConfig) else ConsumerConfig.of(settings, **keywords)
-        self.config: Final = config
+        self._config = config
         self._owns_runtime = runtime is None
         self._runtime = real_runtime(threads_max=1) if runtime is None else runtime
         self._engine = Engine(self._runtime, config)
         self._questions = Questions(self._engine)
         self._hand: Hand | None = None
         self._is_closed = False
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every setting, as it holds."""
+        return self._config.effective()
+
+    def __repr__(self) -> str:
+        return f"<semel.aio.Consumer {self._config.client_id} of {','.join(map(str, self._config.bootstrap_servers))}>"
 
     # What to read
 
@@ -120,7 +128,7 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         self._settle()
         while True:
-            pieces = await self._pieces(DEFAULT_POLL_MS, self.config.max_poll_records)
+            pieces = await self._pieces(DEFAULT_POLL_MS, self._config.max_poll_records)
             if not pieces:
                 continue
             hand = self._hand = Hand(self._readable(pieces), pieces)
@@ -131,12 +139,12 @@ class AsyncConsumer:
                     break
 
     async def _records(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
-        count_max = self.config.max_poll_records if max_records is None else max_records
+        count_max = self._config.max_poll_records if max_records is None else max_records
         return self._readable(await self._pieces(timeout_ms, count_max))
 
     def _readable(self, pieces: list[Piece]) -> ConsumerRecords:
         try:
-            return readable(pieces, self.config.key_deserializer, self.config.value_deserializer)
+            return readable(pieces, self._config.key_deserializer, self._config.value_deserializer)
         except Unreadable as unreadable:
             self._engine.give_back(unreadable.rest)
             if unreadable.before:

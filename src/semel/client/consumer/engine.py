@@ -537,6 +537,15 @@ class Engine:
         self._fetching.close()
         self._cluster.close()
 
+    def give_up(self) -> None:
+        """End the connections at once, without a word to anybody."""
+        self._is_closed = True
+        self._fetcher.stop()
+        if self._membership is not None:
+            self._membership.stop()
+        self._fetching.close()
+        self._cluster.close()
+
     # Beside
 
     def _check(self) -> None:

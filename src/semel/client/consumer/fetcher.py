@@ -147,9 +147,13 @@ class Fetcher:
             self._ended.add(node_id)
             self._cluster.disconnect(node_id)
 
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        self._is_closed = True
+
     async def close(self) -> None:
         """Ask for nothing more. Sessions end with the connections, which may be held up by a fetch that waits."""
-        self._is_closed = True
+        self.stop()
         tasks = [one.task for one in self._under_way.values()]
         for task in tasks:
             task.cancel()

@@ -355,16 +355,20 @@ class Membership:
 
     # The end
 
-    async def close(self) -> None:
-        """End what is under way, without a word to anybody."""
+    def stop(self) -> None:
+        """Send nothing more, without a word to anybody."""
         if self._timer is not None:
             self._timer.cancel()
+        self._cluster.close()
+
+    async def close(self) -> None:
+        """End what is under way, without a word to anybody."""
+        self.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._cluster.close()
 
     def _now_ms(self) -> int:
         return self._cluster.runtime.clock.monotonic_ms()

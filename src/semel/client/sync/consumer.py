@@ -11,8 +11,9 @@ Rules.  * One thread uses a consumer at a time; another one is refused, except w
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from semel.client.consumer import arguments
 from semel.client.consumer.consumer import DEFAULT_CLOSE_MS, DEFAULT_POLL_MS
@@ -72,12 +73,20 @@ class Consumer(Shell):
         self, settings: Mapping[str, Any] | ConsumerConfig | None = None, /, **keywords: Any
     ) -> None:
         config = settings if isinstance(settings, ConsumerConfig) else ConsumerConfig.of(settings, **keywords)
-        self.config: Final = config
+        self._config = config
         super().__init__()
         self._alone = _OneThread()
         self._engine = Engine(self._runtime, config)
         self._questions = Questions(self._engine)
         self._hand: Hand | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every setting, as it holds."""
+        return self._config.effective()
+
+    def __repr__(self) -> str:
+        return f"<semel.Consumer {self._config.client_id} of {','.join(map(str, self._config.bootstrap_servers))}>"
 
     # What to read
 
@@ -95,6 +104,19 @@ class Consumer(Shell):
         wanted = arguments.subscription(topics, pattern)
         told = arguments.listener(listener, on_assign, on_revoke, on_lost)
         self._at_once(self._engine.subscribe, wanted, told)
+
+    @contextmanager
+    def also_tell(self, listener: Any) -> Iterator[None]:
+        """A second listener for the length of a `with`: before the user's own when partitions go, after it when they come."""
+        told = arguments.listener(listener, None, None, None)
+        before = self._engine.listener
+        both = arguments.Both(before, told)
+        self._engine.listener = both
+        try:
+            yield
+        finally:
+            if self._engine.listener is both:
+                self._engine.listener = before
 
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing."""
@@ -121,7 +143,7 @@ class Consumer(Shell):
         """Records, as soon as there are some; none if none come in time. At most `max.poll.records`."""
         with self._alone:
             self._settle()
-            count_max = self.config.max_poll_records if max_records is None else max_records
+            count_max = self._config.max_poll_records if max_records is None else max_records
             return self._readable(self._pieces(timeout_ms, count_max))
 
     def poll_arrow(
@@ -137,7 +159,7 @@ class Consumer(Shell):
         while True:
             with self._alone:
                 self._settle()
-                pieces = self._pieces(DEFAULT_POLL_MS, self.config.max_poll_records)
+                pieces = self._pieces(DEFAULT_POLL_MS, self._config.max_poll_records)
                 if not pieces:
                     continue
                 hand = self._hand = Hand(self._readable(pieces), pieces)
@@ -149,7 +171,7 @@ class Consumer(Shell):
 
     def _readable(self, pieces: list[Piece]) -> ConsumerRecords:
         try:
-            return readable(pieces, self.config.key_deserializer, self.config.value_deserializer)
+            return readable(pieces, self._config.key_deserializer, self._config.value_deserializer)
         except Unreadable as unreadable:
             self._on_loop(self._engine.give_back, unreadable.rest)
             if unreadable.before:
@@ -288,11 +310,11 @@ class Consumer(Shell):
         """What this consumer measures, by Java's names."""
         return self._at_once(self._engine.metrics.registry.snapshot)
 
-    def process(self, handle: Callable[..., Any], *, workers: int = 1, **options: Any) -> Any:
-        """Work on every record with a pool that commits only what is done, in order (`semel.once.workers`)."""
+    def process(self, work: Callable[..., Any], *, workers: int = 1, **options: Any) -> int:
+        """Give every record to `work`, `workers` at a time; commits only what is finished, in order. See `semel.once.workers`."""
         from semel.once.workers import process
 
-        return process(self, handle, workers=workers, **options)
+        return process(self, work, workers=workers, **options)
 
     # The end
 
@@ -311,6 +333,13 @@ class Consumer(Shell):
                 self._leave(timeout_ms)
             finally:
                 self._shut(self._engine.close())
+
+    def _abandon(self) -> None:
+        """Nobody closed it: its connections end, and the group notices by itself."""
+        engine: Engine | None = getattr(self, "_engine", None)
+        if engine is not None and self._thread.is_open:
+            self._thread.call_soon(engine.give_up)
+        super()._abandon()
 
     def _leave(self, timeout_ms: int) -> None:
         deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
