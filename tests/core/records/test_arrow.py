@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from records_kit import CODECS, SEQUENCE_MAX, expected, record_lists, sequences
 from semel.core.records.arrow import decode_batches
-from semel.core.records.arrow_schema import HEADERS_TYPE, SCHEMA
 from semel.core.records.arrow_encode import encode_batch, encode_batches
+from semel.core.records.arrow_schema import HEADERS_TYPE, SCHEMA
 from semel.core.records.batch import TimestampType, headers, read_header
 from semel.core.records.build import Record, RecordInput, build_batch, iter_records
 from semel.core.records.control import build_marker
