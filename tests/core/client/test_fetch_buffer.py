@@ -105,7 +105,7 @@ def test_every_record_once_and_in_order(seed: int, decoding: Decoding) -> None:
         starts[offset] = position
     found: list[tuple[int, bytes | None]] = []
     while subscription.state(A).position != log.end:
-        if A in buffer.wants() and state.fetch_offset < log.end:
+        if A in buffer.wants().wanted and state.fetch_offset < log.end:
             start = starts[state.fetch_offset]
             size = dice.randint(1, 900)
             first = next(end for end in sorted(starts.values()) if end > start)
