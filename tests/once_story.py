@@ -140,17 +140,23 @@ class Rounds:
         return {"life": kind, "name": name, "kill_at": kill_at, **given, **more}
 
     def play(self, kind: str, seed: int, *, of: int) -> None:
-        """One round: round `seed` of `of` is first killed at that part of all steps, then anywhere, then lives."""
+        """One round: round `seed` of `of` is first killed in that part of all steps, then anywhere, then lives."""
         span = self.span(kind)
         dice = random.Random(f"{kind} {seed}")
         name = f"{self.names}-{kind}-{seed}"
-        kills = [1 + seed * span // of] + [dice.randint(1, span) for _ in range(dice.randint(0, 2))]
-        killed = 0
-        for kill_at in kills:
-            code, _ = self.zygote.wait(self.zygote.start(self.life(kind, name, kill_at=kill_at)))
-            killed += code == _KILLED
-        self.kills += killed
-        self.finish(kind, name, kills=killed)
+        kill_at = 1 + (2 * seed + 1) * span // (2 * of)
+        while not self._killed(
+            kind, name, kill_at
+        ):  # This life had fewer steps than the one that was left alone.
+            self.compare(kind, name)
+            kill_at, name = max(1, kill_at * 2 // 3), f"{name}-again"
+        kills = 1 + sum(self._killed(kind, name, dice.randint(1, span)) for _ in range(dice.randint(0, 2)))
+        self.kills += kills
+        self.finish(kind, name, kills=kills)
+
+    def _killed(self, kind: str, name: str, kill_at: int) -> bool:
+        code, _ = self.zygote.wait(self.zygote.start(self.life(kind, name, kill_at=kill_at)))
+        return code == _KILLED
 
     def span(self, kind: str) -> int:
         """How many steps a life has that is left alone."""
