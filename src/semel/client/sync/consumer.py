@@ -76,9 +76,13 @@ class Consumer(Shell):
         self._config = config
         super().__init__()
         self._alone = _OneThread()
-        self._engine = Engine(self._runtime, config)
-        self._questions = Questions(self._engine)
         self._hand: Hand | None = None
+        try:
+            self._engine = Engine(self._runtime, config)
+        except BaseException:
+            self._abandon()
+            raise
+        self._questions = Questions(self._engine)
 
     @property
     def config(self) -> dict[str, Any]:
