@@ -26,6 +26,7 @@ class ReadingWorld:
     """One broker, on the runtime of the test."""
 
     def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
         self.runtime = simulation.host("client").boot()
         """Of the consumers, and of the test."""
         self._host = simulation.host("broker")

@@ -330,6 +330,19 @@ def test_a_join_that_took_longer_than_a_session_is_followed_by_a_heartbeat() -> 
     assert isinstance(heartbeat, HeartbeatRequest)
 
 
+def test_a_join_that_took_almost_a_session_is_not_taken_for_a_lost_one() -> None:
+    """It would be over before the first heartbeat: a member lost what it had just got, and read it again."""
+    made = member()
+    late_ms = made.config.session_timeout_ms - 50
+    [sync] = sent(joined(made, now_ms=late_ms))
+    assert isinstance(sync, SyncGroupRequest)
+    [heartbeat] = sent(made.due(late_ms))
+    assert isinstance(heartbeat, HeartbeatRequest)
+    assert made.due(late_ms + 1_000) == []
+    assert made.answered(heartbeat, HeartbeatResponse(), late_ms + 1_000) == []
+    assert made.phase is Phase.SYNCING
+
+
 def test_a_leader_asks_for_topics_and_hands_in_an_assignment() -> None:
     made = member()
     request = joining(made)

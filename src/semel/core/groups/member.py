@@ -350,10 +350,14 @@ class Member:
             return self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reason)
         if response.generation_id != self.generation_id or response.member_id != self.member_id:
             # A new generation begins everybody's session, not before this join was sent. How long ago nobody knows if
-            # the rebalance took longer than a session, or this process slept: then a heartbeat finds out at once.
-            is_recent = now_ms < self._joining_since_ms + self.config.session_timeout_ms
+            # the rebalance took about as long as a session, or this process slept: then a heartbeat finds out at once,
+            # before what may be left of the session is over.
+            config = self.config
+            elapsed_ms = now_ms - self._joining_since_ms
+            is_recent = elapsed_ms < config.session_timeout_ms - 2 * config.heartbeat_interval_ms
             self._heard_ms = self._joining_since_ms if is_recent else now_ms
-            self._heartbeat_ms = now_ms if is_recent else now_ms - self.config.heartbeat_interval_ms
+            beats_later = elapsed_ms < config.heartbeat_interval_ms
+            self._heartbeat_ms = now_ms if beats_later else now_ms - config.heartbeat_interval_ms
         self.member_id = response.member_id
         self.generation_id = response.generation_id
         self._protocol = response.protocol_name
