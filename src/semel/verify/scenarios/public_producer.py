@@ -163,7 +163,9 @@ class _Application:
             await producer.begin_transaction()
             for _ in range(runtime.dice.randint(0, 5)):
                 await self._send(producer, runtime, process, number)
-            if runtime.dice.random() < 0.2:
+            if runtime.dice.random() < 0.3:
+                if runtime.dice.random() < 0.7:
+                    await producer.flush()
                 self.ends[key] = "aborting"
                 await producer.abort_transaction()
                 self.ends[key] = "aborted"
