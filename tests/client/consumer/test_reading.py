@@ -466,6 +466,51 @@ def test_a_fetch_session_says_only_what_is_new() -> None:
     told(story)
 
 
+def test_a_seek_does_not_wait_for_a_fetch_that_waits() -> None:
+    async def story(world: ReadingWorld) -> None:
+        await world.topic("t", 2)
+        world.write("t", [b"first"])
+        clock = world.runtime.clock
+        async with world.consumer(fetch_max_wait_ms=60_000) as consumer:
+            consumer.assign([T0])
+            await take(consumer, 1)
+            assert not await consumer.poll(5_000), "a fetch waits at the broker now"
+            since = clock.monotonic()
+            consumer.seek(T0, 0)
+            assert values(await take(consumer, 1)) == [b"first"]
+            assert clock.monotonic() - since < 0.5
+            assert not await consumer.poll(5_000)
+            world.write("t", [b"other"], 1)
+            consumer.assign([T0, ("t", 1)])
+            assert values(await take(consumer, 1)) == [b"other"], "nor does a new assignment"
+            assert clock.monotonic() - since < 6
+
+    told(story)
+
+
+def test_a_partition_at_its_end_does_not_hold_up_one_with_much_to_read() -> None:
+    async def story(world: ReadingWorld) -> None:
+        await world.topic("t", 2)
+        world.write("t", [b"end"], 1)
+        for _ in range(200):
+            world.write("t", [b"x" * 10_000] * 5)
+        clock = world.runtime.clock
+        settings = {
+            "fetch_max_wait_ms": 60_000,
+            "max_partition_fetch_bytes": 200_000,
+            "fetch_max_bytes": 400_000,
+        }
+        async with world.consumer(**settings) as consumer:
+            consumer.assign([T0, ("t", 1)])
+            since = clock.monotonic()
+            rows = 0
+            while rows < 1_001:
+                rows += (await consumer.poll_arrow(30_000)).num_rows
+            assert clock.monotonic() - since < 5, "no fetch waited for the partition that is at its end"
+
+    told(story)
+
+
 def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
     async def story(world: ReadingWorld) -> None:
         await world.topic("t")

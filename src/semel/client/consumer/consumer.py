@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from semel.client.consumer import arguments
-from semel.client.consumer.engine import Call, Engine, told
+from semel.client.consumer.calls import Call, told
+from semel.client.consumer.engine import Engine
 from semel.client.consumer.hand import Hand
 from semel.client.consumer.questions import Questions
 from semel.client.consumer.records import ConsumerRecords, Unreadable, readable, to_arrow

@@ -12,17 +12,18 @@ Rules.  * Everything runs on one loop; nothing here blocks it or knows threads.
 """
 
 import asyncio
-import inspect
 import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster
-from semel.client.consumer.commits import CommitCall, Commits
+from semel.client.consumer.calls import Call
+from semel.client.consumer.commits import Commits
 from semel.client.consumer.coordinator import GroupOffsets
+from semel.client.consumer.decoding import load_decoding
 from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
 from semel.client.consumer.positions import Positions
@@ -65,7 +66,6 @@ from semel.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
-Call: TypeAlias = RebalanceCall | CommitCall
 
 _REVOKE_COMMIT_MS: Final = 5_000
 """How long offsets are tried to be stored before partitions go, whatever the coordinator does."""
@@ -598,49 +598,11 @@ class Engine:
         self._tell_news()
 
     async def _load_kernels(self) -> None:
-        self._decoding = await self.runtime.tasks.in_thread(_load)
+        self._decoding = await self.runtime.tasks.in_thread(load_decoding)
         self._tell_news()
 
     def _now_ms(self) -> int:
         return self.runtime.clock.monotonic_ms()
-
-
-async def told(listener: ConsumerRebalanceListener | None, call: Call) -> None:
-    """Make a call on the loop; what the user's code returns may be awaitable."""
-    found = tell(listener, call)
-    if inspect.isawaitable(found):
-        await found
-
-
-def tell(listener: ConsumerRebalanceListener | None, call: Call) -> Any:
-    """Make a call; what the user's code returns."""
-    if isinstance(call, CommitCall):
-        return call.callback(call.offsets, call.error)
-    if listener is None:
-        return None
-    match call.told:
-        case Told.ASSIGNED:
-            return listener.on_partitions_assigned(call.partitions)
-        case Told.REVOKED:
-            return listener.on_partitions_revoked(call.partitions)
-        case Told.LOST:
-            return listener.on_partitions_lost(call.partitions)
-
-
-def _load() -> Decoding:
-    """Load the kernels, on a thread; plain Python does without."""
-    from semel.runtime.kernel_cache import use_kernel_cache
-
-    try:
-        use_kernel_cache()
-        from semel.core.records import kernels
-
-        kernels.scan_kernel()
-        kernels.fill_kernel()
-    except Exception:  # Whatever the compiler could not do: everything works without it.
-        _logger.exception("kernels could not be loaded: records are read in plain Python")
-        return Decoding.PLAIN
-    return Decoding.KERNELS
 
 
 def _woken() -> WakeupException:

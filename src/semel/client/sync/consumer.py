@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from semel.client.consumer import arguments
+from semel.client.consumer.calls import Call, tell
 from semel.client.consumer.consumer import DEFAULT_CLOSE_MS, DEFAULT_POLL_MS
-from semel.client.consumer.engine import Call, Engine, tell
+from semel.client.consumer.engine import Engine
 from semel.client.consumer.hand import Hand
 from semel.client.consumer.questions import Questions
 from semel.client.consumer.records import ConsumerRecords, Unreadable, readable, to_arrow
@@ -338,12 +339,11 @@ class Consumer(Shell):
             finally:
                 self._shut(self._engine.close())
 
-    def _abandon(self) -> None:
+    def _give_up(self) -> None:
         """Nobody closed it: its connections end, and the group notices by itself."""
         engine: Engine | None = getattr(self, "_engine", None)
-        if engine is not None and self._thread.is_open:
-            self._thread.call_soon(engine.give_up)
-        super()._abandon()
+        if engine is not None:
+            engine.give_up()
 
     def _leave(self, timeout_ms: int) -> None:
         deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
