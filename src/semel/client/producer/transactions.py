@@ -50,6 +50,7 @@ from semel.types import TopicPartition
 
 _logger: Final = logging.getLogger(__name__)
 _S = ProducerState
+_FAILED: Final = (_S.ABORTABLE_ERROR, _S.FATAL_ERROR)
 _V2: Final = 2
 _END_TXN_V2, _PRODUCE_V2 = END_TXN_V1_MAX + 1, PRODUCE_V1_MAX + 1
 _ADD_PARTITIONS_BY_CLIENTS: Final = 3  # Later versions are for brokers.
@@ -280,7 +281,7 @@ class Transactions:
     def _raise_if_failed(
         self, producer: TransactionalProducer, *, again: bool = False, offsets_of: GroupMetadata | None = None
     ) -> None:
-        if producer.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
+        if producer.state in _FAILED:
             raise errors.failed(producer, self._explanation, again=again, offsets_of=offsets_of)
 
     async def _until(
@@ -324,25 +325,32 @@ class Transactions:
 
     def _sync_gate(self) -> None:
         with self._gate_lock:
-            self._set_gate()
+            changed = self._set_gate()
+        producer = self._producer
+        if not changed or producer is None or producer.state not in _FAILED:
+            return
+        # Outside of the lock: callbacks of the application are called.
+        reason = errors.failed(producer, self._explanation)
+        if producer.state is _S.FATAL_ERROR:
+            self._sender.fail_all(reason)
+        for batch in self._outbox.take_all():
+            self._outbox.fail(batch.batch_id, reason)
 
-    def _set_gate(self) -> None:
+    def _set_gate(self) -> bool:
+        """Have the gate say what the state says; whether that is something new."""
         producer = self._producer
         if producer is None or producer.state is self._gate_of:
-            return
+            return False
         state = self._gate_of = producer.state
-        gate: Gate | None = None
-        if state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
-            self._outbox.shut(lambda: errors.failed(producer, self._explanation, again=True))
-            reason = errors.failed(producer, self._explanation)
-            if state is _S.FATAL_ERROR:
-                self._sender.fail_all(reason)
-            for batch in self._outbox.take_all():
-                self._outbox.fail(batch.batch_id, reason)
-            return
-        if state is not _S.IN_TRANSACTION:
-            gate = lambda: errors.illegal(self._id, "send", state)  # noqa: E731 - one line says it.
+        gate: Gate | None
+        if state in _FAILED:
+            gate = lambda: errors.failed(producer, self._explanation, again=True)  # noqa: E731 - one line says it.
+        elif state is _S.IN_TRANSACTION:
+            gate = None
+        else:
+            gate = lambda: errors.illegal(self._id, "send", state)  # noqa: E731 - as above.
         self._outbox.shut(gate)
+        return True
 
     async def _ask(self, producer: TransactionalProducer, outgoing: Outgoing) -> None:
         tries = 0
