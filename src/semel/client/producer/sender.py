@@ -14,8 +14,8 @@ Elsewhere. Requests to coordinators: `transactions`. Bytes: `encoding`. Who lead
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from semel.client.client_metrics import ProducerMetrics
 from semel.client.cluster import Cluster, error_code
@@ -23,6 +23,7 @@ from semel.client.config import COMPRESSION_TYPES
 from semel.client.producer import answers
 from semel.client.producer.encoding import Codec, encoded, halves
 from semel.client.producer.outbox import Outbox
+from semel.client.producer.parcels import Delivery, Node, Parcel
 from semel.client.producer.topics import Topics
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
@@ -60,40 +61,6 @@ _ACKS_NONE: Final = 0
 _SEQUENCE_ERRORS: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
-class Delivery(Protocol):
-    """What decides which batch leaves next: `InFlight`, or `TransactionalProducer` around one."""
-
-    def enqueue(self, partition: TopicPartition, batch_id: int, records_count: int) -> None: ...
-    def partitions(self) -> Iterable[TopicPartition]: ...
-    def has_room(self, partition: TopicPartition, now_ms: int) -> bool: ...
-    def send(self, partition: TopicPartition, now_ms: int) -> Send[TopicPartition] | None: ...
-    def split(self, partition: TopicPartition, batch_id: int, pieces: Sequence[tuple[int, int]]) -> None: ...
-    def handle(self, event: Event[TopicPartition], now_ms: int) -> list[Decision[TopicPartition]]: ...
-
-
-class _Node:
-    """A broker, as the sender sees it."""
-
-    __slots__ = ("in_flight", "is_connecting", "is_ready", "not_before_ms", "tries")
-
-    def __init__(self) -> None:
-        self.in_flight = 0
-        self.is_ready = False
-        self.is_connecting = False
-        self.not_before_ms = 0
-        self.tries = 0
-
-
-class _Parcel:
-    """The batches of one request."""
-
-    __slots__ = ("sends", "size_bytes")
-
-    def __init__(self) -> None:
-        self.sends: list[Send[TopicPartition]] = []
-        self.size_bytes = 0
-
-
 class Sender:
     """One producer's sender."""
 
@@ -125,7 +92,7 @@ class Sender:
         self.problem: KafkaException | None = None
         """What nothing can be sent after."""
         self._config = config
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: dict[int, Node] = {}
         self._not_before: dict[TopicPartition, int] = {}
         self._expiry_due_ms = 0
         self._refresh_not_before_ms = 0
@@ -242,11 +209,11 @@ class Sender:
             task.add_done_callback(lambda _task: self.outbox.wake())
         return None
 
-    def _ready_node(self, node_id: int, now_ms: int) -> _Node | None:
+    def _ready_node(self, node_id: int, now_ms: int) -> Node | None:
         """The broker, if a request can be written to it; otherwise it is being connected to."""
         node = self._nodes.get(node_id)
         if node is None:
-            node = self._nodes[node_id] = _Node()
+            node = self._nodes[node_id] = Node()
         if node.is_ready:
             return node
         if not node.is_connecting and now_ms >= node.not_before_ms:
@@ -254,7 +221,7 @@ class Sender:
             self.runtime.tasks.spawn(self._connect(node_id, node), name=f"connect to broker {node_id}")
         return None
 
-    async def _connect(self, node_id: int, node: _Node) -> None:
+    async def _connect(self, node_id: int, node: Node) -> None:
         try:
             await self.cluster.served(node_id)
         except answers.NO_ANSWER as error:
@@ -288,7 +255,7 @@ class Sender:
         dues: list[int] = []
         candidates = list(waiting)
         while candidates:
-            parcels: dict[int, _Parcel] = {}
+            parcels: dict[int, Parcel] = {}
             moved = [one for one in candidates if self._pack(delivery, one, parcels, dues, now_ms)]
             for node_id, parcel in parcels.items():
                 self._launch(node_id, parcel)
@@ -299,7 +266,7 @@ class Sender:
         self,
         delivery: Delivery,
         partition: TopicPartition,
-        parcels: dict[int, _Parcel],
+        parcels: dict[int, Parcel],
         dues: list[int],
         now_ms: int,
     ) -> bool:
@@ -337,12 +304,12 @@ class Sender:
         if send is None:
             return False
         if parcel is None:
-            parcel = parcels[leader] = _Parcel()
+            parcel = parcels[leader] = Parcel()
         parcel.sends.append(send)
         parcel.size_bytes += self.outbox.under_way[send.batch_id].size_bytes
         return True
 
-    def _launch(self, node_id: int, parcel: _Parcel) -> None:
+    def _launch(self, node_id: int, parcel: Parcel) -> None:
         topics: dict[str, TopicProduceData] = {}
         now_ms, records_count = self.runtime.clock.monotonic_ms(), 0
         for send in parcel.sends:
@@ -384,7 +351,7 @@ class Sender:
             record_max_bytes=batch.largest_bytes or batch.size_bytes // max(records, 1),
         )
 
-    async def _exchange(self, node_id: int, parcel: _Parcel, request: ProduceRequest) -> None:
+    async def _exchange(self, node_id: int, parcel: Parcel, request: ProduceRequest) -> None:
         node, since_ms = self._nodes[node_id], self.runtime.clock.monotonic_ms()
         said: dict[TopicPartition, PartitionProduceResponse] | None = None
         refused: SemelError | None = None
