@@ -16,6 +16,7 @@ from semel.exceptions import (
     CorruptRecordException,
     IllegalStateException,
     InvalidGroupIdException,
+    InvalidTopicException,
     NoOffsetForPartitionException,
     OffsetOutOfRangeException,
     RecordDeserializationException,
@@ -524,3 +525,15 @@ def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
             assert values(await take(consumer, 1)) == [b"new"]
 
     told(story, auto_create_topics_enable="false")
+
+
+def test_a_name_no_topic_can_have_is_said_by_the_next_poll() -> None:
+    async def story(world: ReadingWorld) -> None:
+        async with world.consumer(group_id="g") as consumer:
+            consumer.subscribe(["not a name"])
+            await world.runtime.tasks.sleep(10)
+            with pytest.raises(InvalidTopicException, match="'not a name'"):
+                await consumer.poll(10_000)
+            assert len(consumer._engine._failures) <= 1, "one error, however often it was met"
+
+    told(story)

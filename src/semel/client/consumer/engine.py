@@ -576,7 +576,10 @@ class Engine:
             raise self._failures.popleft()
 
     def _fail(self, error: KafkaException) -> None:
-        self._failures.append(error)
+        if str(error) not in map(
+            str, self._failures
+        ):  # What is found again and again is raised once per poll.
+            self._failures.append(error)
         self._tell_news()
 
     def _broke(self, name: str, error: BaseException) -> None:
