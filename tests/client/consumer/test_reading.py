@@ -534,6 +534,6 @@ def test_a_name_no_topic_can_have_is_said_by_the_next_poll() -> None:
             await world.runtime.tasks.sleep(10)
             with pytest.raises(InvalidTopicException, match="'not a name'"):
                 await consumer.poll(10_000)
-            assert len(consumer._engine._failures) <= 1, "one error, however often it was met"
+            assert len(consumer._engine.waiting.failures) <= 1, "one error, however often it was met"
 
     told(story)

@@ -305,7 +305,7 @@ class AsyncConsumer:
 
     def wakeup(self) -> None:
         """End what is waited for, or the next that will be, with a `WakeupException`. On the consumer's loop."""
-        self._engine.wakeup()
+        self._engine.waiting.wakeup()
 
     async def close(self, timeout_ms: int = DEFAULT_CLOSE_MS) -> None:
         """Commit if that is automatic, leave the group, and end. Closing twice is harmless."""

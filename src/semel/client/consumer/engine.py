@@ -14,7 +14,6 @@ Rules.  * Everything runs on one loop; nothing here blocks it or knows threads.
 import asyncio
 import logging
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -35,6 +34,7 @@ from semel.client.consumer.values import (
     OffsetAndMetadata,
     SubscriptionPattern,
 )
+from semel.client.consumer.waiting import Waiting, in_time
 from semel.client.metrics import report
 from semel.client.settings import ConsumerConfig
 from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
@@ -50,14 +50,13 @@ from semel.core.client.subscription import (
 )
 from semel.core.groups.member import Member
 from semel.core.groups.member_words import Identity
-from semel.errors import DisconnectedError, RefusedError, SemelError
+from semel.errors import SemelError
 from semel.exceptions import (
     CorruptRecordException,
     IllegalStateException,
     InvalidGroupIdException,
     KafkaException,
     TimeoutException,
-    WakeupException,
     as_exception,
 )
 from semel.runtime.bundle import Runtime
@@ -79,6 +78,7 @@ class Engine:
         self.runtime = runtime
         self.config = config
         self.subscription = Subscription()
+        self.waiting = Waiting()
         self.listener: ConsumerRebalanceListener | None = None
         self._regex: str | None = None
         self.metrics = ConsumerMetrics(config, runtime.clock.monotonic_ms)
@@ -96,7 +96,7 @@ class Engine:
             config,
             interest=self._interest,
             on_change=self._topics_changed,
-            on_failure=self._fail,
+            on_failure=self.waiting.fail,
         )
         self._offsets = None if config.group_id is None else GroupOffsets(self._cluster, config.group_id)
         self._commits = (
@@ -107,7 +107,7 @@ class Engine:
                 self._offsets,
                 config.group_id,
                 membership=lambda: self._membership if self._is_member else None,
-                on_news=self._tell_news,
+                on_news=self.waiting.tell,
                 on_latency=self.metrics.committed,
             )
         )
@@ -120,7 +120,7 @@ class Engine:
             self._offsets,
             identity=self._identity,
             on_news=self._found,
-            on_failure=self._fail,
+            on_failure=self.waiting.fail,
         )
         self._fetcher = Fetcher(
             self._fetching,
@@ -130,13 +130,10 @@ class Engine:
             config,
             reset,
             on_news=self._found,
-            on_failure=self._fail,
+            on_failure=self.waiting.fail,
             metrics=self.metrics,
         )
         self._membership: Membership | None = None
-        self._news = asyncio.Event()
-        self._woken = asyncio.Event()
-        self._failures: deque[KafkaException] = deque()
         self._decoding = Decoding.PLAIN_WHILE_SMALL
         self._is_loading = False
         self._is_started = False
@@ -209,7 +206,7 @@ class Engine:
             self.topics,
             self.subscription,
             member,
-            on_news=self._tell_news,
+            on_news=self.waiting.tell,
             on_dropped=self._buffer.drop,
             metrics=self.metrics,
         )
@@ -254,8 +251,8 @@ class Engine:
             raise IllegalStateException("Consumer is not subscribed to any topics or assigned any partitions")
         membership = self._membership if self._is_member else None
         while True:
-            self._news.clear()
-            self._raise()
+            self.waiting.begin()
+            self.waiting.check()
             if membership is not None:
                 membership.polled()
                 if membership.failure is not None:
@@ -320,10 +317,7 @@ class Engine:
             share_ms = min(share_ms, max(1, self._commit_at_ms - self._now_ms()))
         since_ms = self._now_ms()
         try:
-            async with asyncio.timeout(min(wait_ms, share_ms) / 1000):
-                await self._news.wait()
-        except TimeoutError:
-            pass  # That is news enough.
+            await self.waiting.news(min(wait_ms, share_ms))
         finally:
             self._idle_ms += self._now_ms() - since_ms
 
@@ -418,37 +412,7 @@ class Engine:
                 attempt, timeout_ms=limit_ms, may_repeat=lambda error: as_exception(error).retriable
             )
 
-        return await self.until_woken(self._in_time(tried, limit_ms))
-
-    async def _in_time(self, work: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await work()
-        except TimeoutError:
-            raise TimeoutException(f"no answer within {timeout_ms} ms") from None
-        except (DisconnectedError, RefusedError) as error:
-            public = as_exception(error)
-            if public.retriable:
-                raise TimeoutException(f"not done within {timeout_ms} ms: {error}") from error
-            raise public from error
-
-    async def until_woken(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gives, unless `wakeup` comes first."""
-        if self._woken.is_set():
-            self._woken.clear()
-            work.close()
-            raise _woken()
-        task = asyncio.ensure_future(work)
-        waker = asyncio.ensure_future(self._woken.wait())
-        try:
-            await asyncio.wait((task, waker), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            self._woken.clear()
-            raise _woken()
-        finally:
-            for one in (task, waker):
-                one.cancel()
+        return await self.waiting.until_woken(in_time(tried, limit_ms))
 
     async def position(self, where: TopicPartition, timeout_ms: int | None) -> int:
         """The offset of the next record; looked for if it is not known yet."""
@@ -456,8 +420,8 @@ class Engine:
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._now_ms() + limit_ms
         while True:
-            self._news.clear()
-            self._raise()
+            self.waiting.begin()
+            self.waiting.check()
             position = self.state(where).position
             if position is not None:
                 return position
@@ -480,11 +444,6 @@ class Engine:
         """The user did not look at these after all."""
         self._buffer.give_back(pieces)
 
-    def wakeup(self) -> None:
-        """End what the user waits for, or will wait for next. On the loop."""
-        self._woken.set()
-        self._news.set()
-
     # Ends
 
     async def leaving_step(self, deadline_ms: int) -> Call | None:
@@ -502,7 +461,7 @@ class Engine:
                 except KafkaException as error:
                     _logger.warning("offsets were not committed at the end: %s", error)
         while True:
-            self._news.clear()
+            self.waiting.begin()
             call = await self._next_call()
             if call is not None:
                 return call
@@ -568,29 +527,12 @@ class Engine:
         """Raise if the consumer is closed."""
         self._check()
 
-    def _raise(self) -> None:
-        if self._woken.is_set():
-            self._woken.clear()
-            raise _woken()
-        if self._failures:
-            raise self._failures.popleft()
-
-    def _fail(self, error: KafkaException) -> None:
-        if str(error) not in map(
-            str, self._failures
-        ):  # What is found again and again is raised once per poll.
-            self._failures.append(error)
-        self._tell_news()
-
     def _broke(self, name: str, error: BaseException) -> None:
         broken = (
             as_exception(error) if isinstance(error, SemelError) else KafkaException(f"{name}: {error!r}")
         )
         broken.__cause__ = error
-        self._fail(broken)
-
-    def _tell_news(self) -> None:
-        self._news.set()
+        self.waiting.fail(broken)
 
     def _found(self) -> None:
         """Positions or records came."""
@@ -598,15 +540,11 @@ class Engine:
         if not self._is_loading and self._buffer.size_bytes:
             self._is_loading = True
             self.runtime.tasks.spawn(self._load_kernels(), name="load kernels", on_failure=self._broke)
-        self._tell_news()
+        self.waiting.tell()
 
     async def _load_kernels(self) -> None:
         self._decoding = await self.runtime.tasks.in_thread(load_decoding)
-        self._tell_news()
+        self.waiting.tell()
 
     def _now_ms(self) -> int:
         return self.runtime.clock.monotonic_ms()
-
-
-def _woken() -> WakeupException:
-    return WakeupException("wakeup() was called")

@@ -79,7 +79,7 @@ class Questions:
         wanted = engine.consumed() if offsets is None else offsets
         clock = engine.runtime.clock
         since = clock.monotonic()
-        await engine.until_woken(engine.commits().store(wanted, timeout_ms=limit_ms))
+        await engine.waiting.until_woken(engine.commits().store(wanted, timeout_ms=limit_ms))
         engine.metrics.took("commit-sync", (clock.monotonic() - since) * 1000)
 
     async def committed(

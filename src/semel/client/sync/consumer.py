@@ -325,7 +325,7 @@ class Consumer(Shell):
 
     def wakeup(self) -> None:
         """From any thread: end what is waited for, or the next that will be, with a `WakeupException`."""
-        self._thread.call_soon(self._engine.wakeup)
+        self._thread.call_soon(self._engine.waiting.wakeup)
 
     def close(self, timeout_ms: int = DEFAULT_CLOSE_MS) -> None:
         """Commit if that is automatic, leave the group, and end. Closing twice is harmless."""
