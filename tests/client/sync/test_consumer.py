@@ -171,3 +171,15 @@ def test_a_forked_child_is_told_to_make_its_own(broker: Broker) -> None:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         reader.poll(100)
+
+
+@pytest.mark.parametrize(("library", "method"), [("pandas", "to_pandas"), ("polars", "to_polars")])
+def test_data_frames_of_a_poll(broker: Broker, library: str, method: str) -> None:
+    pytest.importorskip(library)
+    produce(broker, f"frames-{library}", 9)
+    with consumer(broker) as reader:
+        reader.assign([(f"frames-{library}", 0)])
+        frame = getattr(reader.poll(10_000), method)()
+    assert list(frame.columns) == ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+    assert list(frame["value"]) == [b"0", b"3", b"6"]
+    assert list(frame["offset"]) == [0, 1, 2]
