@@ -132,7 +132,6 @@ def test_records_and_rows_keep_the_order_in_which_they_were_given(
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.mission("CFG-17")
 def test_compressed_columns_and_records_read_back(broker: ThreadBroker, topic: str, compression: str) -> None:
     values = [b"row %05d" % n for n in range(500)]
     with semel.Producer(bootstrap_servers=broker.bootstrap, compression_type=compression) as sending:

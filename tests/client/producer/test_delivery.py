@@ -20,6 +20,13 @@ from semel.core.records import batch as batches
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import iter_records
 from semel.core.wire.message import Request, Response
+from semel.core.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.core.wire.messages.metadata import (
     MetadataRequest,
@@ -63,6 +70,21 @@ class Script:
             case InitProducerIdRequest():
                 self.producer_ids += 1
                 return InitProducerIdResponse(producer_id=100 + self.producer_ids, producer_epoch=0)
+            case FindCoordinatorRequest():
+                return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=9092)
+            case AddPartitionsToTxnRequest():
+                return AddPartitionsToTxnResponse(
+                    results_by_topic_v3_and_below=[
+                        AddPartitionsToTxnTopicResult(
+                            name=topic.name,
+                            results_by_partition=[
+                                AddPartitionsToTxnPartitionResult(partition_index=one)
+                                for one in topic.partitions
+                            ],
+                        )
+                        for topic in request.v3_and_below_topics
+                    ]
+                )
             case ProduceRequest():
                 return self._produce(request)
             case _:
@@ -240,6 +262,25 @@ def test_with_the_fatal_policy_a_missing_sequence_is_the_end_of_the_producer() -
 
     tell(script, story, sequence_error_policy="fatal")
     assert len(script.sent) == 2
+
+    transactional = Script(ErrorCode.NONE, OUT_OF_ORDER)
+
+    async def in_a_transaction(producer: AsyncProducer, _runtime: Runtime) -> None:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        _first, lost = await sent(producer, b"1", b"2")
+        with pytest.raises(semel.OutOfOrderSequenceException):
+            await lost
+        for call in (
+            lambda: producer.send("t", b"3"),
+            producer.commit_transaction,
+            producer.begin_transaction,
+            producer.abort_transaction,
+        ):
+            with pytest.raises(semel.IllegalStateException, match="cannot go on"):
+                await call()
+
+    tell(transactional, in_a_transaction, sequence_error_policy="fatal", transactional_id="id")
 
 
 @pytest.mark.mission("IDEM-22")

@@ -53,6 +53,7 @@ def as_table(records: Sequence[Sent]) -> pa.Table:
     )
 
 
+@pytest.mark.mission("CFG-17")
 def test_every_client_reads_records_and_columns_of_ours_in_every_codec(
     broker: ThreadBroker, client: Client, topic: str
 ) -> None:

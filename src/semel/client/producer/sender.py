@@ -498,7 +498,7 @@ class Sender:
         if self.problem is not None:
             return
         self.problem = error
-        self.outbox.shut(lambda: _after(error))
+        self.outbox.shut(lambda: gone(error))
         self.fail_all(error)
 
     def fail_all(self, error: KafkaException) -> None:
@@ -508,9 +508,10 @@ class Sender:
             self.outbox.fail(batch_id, error)
 
 
-def _after(error: KafkaException) -> KafkaException:
-    gone = IllegalStateException(
+def gone(error: KafkaException) -> KafkaException:
+    """What every call raises after this."""
+    over = IllegalStateException(
         f"this producer cannot go on, close it: {error}", code=error.code, fatal=True
     )
-    gone.__cause__ = error
-    return gone
+    over.__cause__ = error
+    return over

@@ -22,7 +22,7 @@ from semel.client.cluster import error_code
 from semel.client.producer import answers
 from semel.client.producer import transaction_errors as errors
 from semel.client.producer.outbox import Gate
-from semel.client.producer.sender import Sender
+from semel.client.producer.sender import Sender, gone
 from semel.client.settings import ProducerConfig
 from semel.core.idempotence.delivery import NO_IDENTITY, Identity
 from semel.core.transactions.producer import (
@@ -267,6 +267,8 @@ class Transactions:
 
     def _ready_for(self, call: str, *states: ProducerState) -> TransactionalProducer:
         producer = self._producer
+        if self._sender.problem is not None:
+            raise gone(self._sender.problem)
         if self._waits_for is not None:
             raise IllegalStateException(
                 f"TransactionalId {self._id}: {call} was called while {self._waits_for} is not done: call that again"
@@ -339,7 +341,7 @@ class Transactions:
     def _set_gate(self) -> bool:
         """Have the gate say what the state says; whether that is something new."""
         producer = self._producer
-        if producer is None or producer.state is self._gate_of:
+        if producer is None or producer.state is self._gate_of or self._sender.problem is not None:
             return False
         state = self._gate_of = producer.state
         gate: Gate | None
