@@ -5,11 +5,16 @@ says, with a command. What an example's seed got wrong is kept as a story beside
 """
 
 import importlib
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ex07_only_produce import build_producer
+from orders import RECORDS, build_consumer, write_orders
+from semel import Broker, Consumer, Producer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -75,9 +80,8 @@ def test_commits_without_waiting(said: list[str]) -> None:
 
 
 def test_a_failed_commit_reaches_the_callback(caplog: pytest.LogCaptureFixture) -> None:
-    """EX-04's error path: the group has thrown the member out, and what it commits is refused."""
+    """EX-04's error path: what is committed for a topic that is not there is refused."""
     from ex04_commit_async import failures, on_complete
-    from semel import Broker, Consumer, Producer
 
     settings = {"group.id": "g", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     with Broker(group_initial_rebalance_delay_ms=0) as broker:
@@ -187,3 +191,60 @@ def test_the_wrong_orders_lose_or_repeat_exactly_one(said: list[str]) -> None:
         "hand on, then commit: lost ['value-2'], repeated []",
         "worker pool: lost [], repeated []",
     ]
+
+
+def life_of_a_transfer(servers: str, *, ahead: int) -> list[str]:
+    """Pass on what is left; `ahead` is added to each record's offset before it is committed: 1 is right, the seed has 0."""
+    passed: list[str] = []
+    with (
+        build_producer(servers, f"ahead-{ahead}") as producer,
+        build_consumer(servers, f"ahead-{ahead}") as consumer,
+    ):
+        producer.init_transactions()
+        consumer.subscribe(["seed-in"])
+        position = 0
+        while position < RECORDS:
+            records = list(consumer.poll(200))
+            if records:
+                with producer.transaction():
+                    for record in records:
+                        producer.send("seed-out", record.value)
+                    last = records[-1]
+                    producer.send_offsets_to_transaction(
+                        {("seed-in", 0): last.offset + ahead}, consumer.group_metadata()
+                    )
+                passed += [record.value for record in records]
+            if consumer.assignment():
+                position = consumer.position(("seed-in", 0))
+    return passed
+
+
+@pytest.mark.mission("R-39")
+def test_the_records_own_offset_in_a_transaction_repeats_one_record() -> None:
+    with Broker(group_initial_rebalance_delay_ms=0) as broker:
+        write_orders(broker.bootstrap, "seed-in")
+        for ahead, again in ((0, ["value-4"]), (1, [])):
+            assert life_of_a_transfer(broker.bootstrap, ahead=ahead) == [f"value-{n}" for n in range(RECORDS)]
+            assert life_of_a_transfer(broker.bootstrap, ahead=ahead) == again
+
+
+@pytest.mark.mission("R-21")
+def test_the_records_own_offset_in_a_database_repeats_one_record(tmp_path: Path) -> None:
+    """The seed stores the offset of the record it has counted, and seeks to it after a restart: that record counts twice."""
+    with Broker(group_initial_rebalance_delay_ms=0) as broker, sqlite3.connect(tmp_path / "seed.db") as db:
+        write_orders(broker.bootstrap, "seed-in")
+        db.execute("CREATE TABLE counted (value TEXT)")
+        db.execute("CREATE TABLE position (at INTEGER)")
+        db.execute("INSERT INTO position VALUES (0)")
+        for _ in range(2):
+            with build_consumer(broker.bootstrap, "seed") as consumer:
+                consumer.assign([("seed-in", 0)])
+                consumer.seek(("seed-in", 0), db.execute("SELECT at FROM position").fetchone()[0])
+                while consumer.position(("seed-in", 0)) < RECORDS:
+                    for record in consumer.poll(200):
+                        db.execute("INSERT INTO counted VALUES (?)", (record.value,))
+                        db.execute("UPDATE position SET at = ?", (record.offset,))
+                    db.commit()
+        counted = [value for (value,) in db.execute("SELECT value FROM counted ORDER BY value")]
+    db.close()
+    assert counted == [f"value-{n}" for n in range(RECORDS)] + ["value-4"]

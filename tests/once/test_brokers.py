@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from semel import Admin, Consumer, NewTopic, Producer
+from semel import Admin, Broker, Consumer, NewTopic, Producer
+from semel.errors import ConfigError
 from semel.exceptions import KafkaException
 from semel.once import Outbox, exactly_once_sink
+from semel.types import TopicPartition
 
 rows = sa.Table("counted", sa.MetaData(), sa.Column("value", sa.LargeBinary))
 
@@ -145,3 +147,31 @@ def test_a_pool_in_a_group_that_changes(any_bootstrap: str, caplog: pytest.LogCa
     assert sum(finished) == sum(done.values())
     # Nobody died, so nothing is done again, unless the group refused a commit in the middle of its change.
     assert max(done.values()) == 1 or "could not be committed" in caplog.text
+
+
+def test_a_pool_is_woken_up_and_commits_what_is_finished(semel_broker: Broker) -> None:
+    topic = new_topic(semel_broker.bootstrap, 20)
+    settings = {
+        "bootstrap.servers": semel_broker.bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+    }
+    done: list[bytes] = []
+    with Consumer(settings, enable_auto_commit=False) as consumer:
+
+        def work(record: Any) -> None:
+            done.append(record.value)
+            if len(done) == 20:
+                consumer.wakeup()
+
+        consumer.subscribe([topic])
+        assert consumer.process(work) == 20
+        committed = consumer.committed([(topic, 0)])[TopicPartition(topic, 0)]
+        assert committed is not None
+        assert committed.offset == 20
+
+
+def test_a_consumer_that_commits_by_itself_is_refused(semel_broker: Broker) -> None:
+    settings = {"bootstrap.servers": semel_broker.bootstrap, "group.id": "by-itself"}
+    with Consumer(settings) as consumer, pytest.raises(ConfigError, match=r"enable\.auto\.commit is true"):
+        consumer.process(print, workers=2, topics=["any"])

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -153,6 +154,32 @@ def test_many_workers_do_each_message_once(store: ClaimStore) -> None:
         thread.join()
     assert errors == []
     assert done == {f"message-{n}": 1 for n in range(20)}
+
+
+@pytest.mark.mission("R-20")
+def test_looking_before_locking_lets_two_through_and_claiming_does_not() -> None:
+    """The seeds look into the cache outside the lock: two workers both find nothing, and both work."""
+    cache, both_looked, lock = set[str](), threading.Barrier(2), threading.Lock()
+
+    def seed_order() -> bool:
+        if "a" in cache:
+            return False
+        both_looked.wait()
+        with lock:
+            cache.add("a")
+        return True
+
+    dedup = Deduplicator(MemoryClaims())
+
+    def right_order() -> bool:
+        both_looked.wait()
+        with dedup.claim("a") as mine:
+            return bool(mine)
+
+    with ThreadPoolExecutor(2) as workers:
+        assert [work.result() for work in [workers.submit(seed_order) for _ in range(2)]] == [True, True]
+        right = [work.result() for work in [workers.submit(right_order) for _ in range(2)]]
+    assert sorted(right) == [False, True]
 
 
 def test_five_lines() -> None:

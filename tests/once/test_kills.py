@@ -58,11 +58,13 @@ def test_message_ids(rounds: Rounds) -> None:
     play(rounds, "claims", 2)
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # The store is tried on both above.
 def test_message_ids_of_work_elsewhere(rounds: Rounds) -> None:
     """Claim, work, done: nothing is lost, and at most one message is repeated for each kill."""
     play(rounds, "leases", 1)
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # Any database does: only offsets matter.
 @pytest.mark.mission("CID-03")
 def test_the_worker_pool_loses_nothing(rounds: Rounds) -> None:
     play(rounds, "pool", 2)

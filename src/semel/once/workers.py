@@ -16,6 +16,8 @@ Rules.  * Work is finished when it returned; if it returned a future or an await
           without a commit, and the new owner does it again.
         * Work that fails is tried again (`retries`), then given to `dead_letter`; without one the pool stops, having
           committed everything before the record.
+        * `until`, or `consumer.wakeup()` from another thread, ends it: what runs is finished, and committed.
+        * A consumer that commits by itself is refused: it would commit what is not finished.
 Limits. At least once: what was finished but not committed is done again after a crash. Make the work idempotent, or use
         `Deduplicator` or `exactly_once_sink` inside it.
 """
@@ -25,14 +27,14 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, Protocol
 
 from semel.errors import ConfigError
-from semel.exceptions import CommitFailedException, RebalanceInProgressException
+from semel.exceptions import CommitFailedException, RebalanceInProgressException, WakeupException
 from semel.once.errors import WorkFailedError
 from semel.once.rules.lanes import Lanes
 from semel.once.rules.prefix import FinishedPrefix
@@ -133,13 +135,15 @@ class WorkerPool:
         self._commit_at = 0.0
 
     def run(self, until: Callable[[], bool]) -> int:
-        """Poll and commit until told to stop, or until work fails for good; how many records were finished."""
+        """Poll and commit until told to stop, woken up, or until work fails for good; how many records were finished."""
         self._start()
         try:
             while not until() and self._failure is None:
                 self._offer(list(self._consumer.poll(timeout_ms=_POLL_MS)))
                 self._hold_back()
                 self._commit_now_and_then()
+        except WakeupException:
+            _log.debug("the pool was woken up: it ends")
         finally:
             self._stop()
         self._commit(self._homes)
@@ -377,10 +381,21 @@ def process(
         retries=retries or _NO_RETRY,
         dead_letter=dead_letter,
     )
+    _check_commits(consumer)
     pool = WorkerPool(consumer, work, options)
     if topics is not None:
         consumer.subscribe(list(topics), listener=pool)
     return pool.run(until)
+
+
+def _check_commits(consumer: CommittingConsumer) -> None:
+    """A consumer that commits by itself commits what it has handed out, finished or not."""
+    config: Mapping[str, object] = getattr(consumer, "config", {})
+    if config.get("enable.auto.commit") is True and config.get("group.id") is not None:
+        raise ConfigError(
+            "enable.auto.commit is true: the consumer would commit records whose work is not finished, and a crash would lose "
+            "them. Set it to false; the pool commits what is finished"
+        )
 
 
 async def _awaited(awaitable: Any) -> object:
