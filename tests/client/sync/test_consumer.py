@@ -175,7 +175,6 @@ def test_a_forked_child_is_told_to_make_its_own(broker: Broker) -> None:
 
 @pytest.mark.parametrize(("library", "method"), [("pandas", "to_pandas"), ("polars", "to_polars")])
 def test_data_frames_of_a_poll(broker: Broker, library: str, method: str) -> None:
-    pytest.importorskip(library)
     produce(broker, f"frames-{library}", 9)
     with consumer(broker) as reader:
         reader.assign([(f"frames-{library}", 0)])
