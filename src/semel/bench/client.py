@@ -23,6 +23,9 @@ _VALUE_BYTES: Final = 100
 _MANY: Final = 500_000
 _SOME: Final = 40_000
 _TRANSACTIONS: Final = 100
+_ARROW_PRODUCED: Final = ("10 times confluent-kafka's records per second", 10.0)
+_ARROW_CONSUMED: Final = ("5 times confluent-kafka's records per second", 5.0)
+_AS_FAST: Final = ("as many records per second as kafka-python and aiokafka", 1.0)
 
 
 def comparisons() -> Iterator[Comparison]:
@@ -46,52 +49,40 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
     some = values[:_SOME]
     subjects.semel_arrow(bootstrap, "many", many)()
     subjects.semel_arrow(bootstrap, "some", many.slice(0, _SOME))()
-    yield Comparison(
-        title=f"produce a table of {_MANY:,} records of {_VALUE_BYTES} B, on {name}",
-        unit="records",
-        units_per_run=_MANY,
-        bytes_per_run=_MANY * _VALUE_BYTES,
-        target="10 times confluent-kafka's records per second",
-        target_ratio=10.0,
-        subjects=[
+    yield _of_records(
+        f"produce a table of {_MANY:,} records of {_VALUE_BYTES} B, on {name}",
+        _MANY,
+        _ARROW_PRODUCED,
+        [
             Subject("semel send_arrow", subjects.semel_arrow(bootstrap, "written", many)),
             peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, "written", values)),
         ],
     )
-    yield Comparison(
-        title=f"produce {_SOME:,} records of {_VALUE_BYTES} B one by one, on {name}",
-        unit="records",
-        units_per_run=_SOME,
-        bytes_per_run=_SOME * _VALUE_BYTES,
-        target="as many records per second as kafka-python and aiokafka",
-        target_ratio=1.0,
-        subjects=[
+    yield _of_records(
+        f"produce {_SOME:,} records of {_VALUE_BYTES} B one by one, on {name}",
+        _SOME,
+        _AS_FAST,
+        [
             Subject("semel send", subjects.semel_records(bootstrap, "written", some)),
             peer("kafka-python", lambda: subjects.kafka_python_records(bootstrap, "written", some)),
             peer("aiokafka", lambda: subjects.aiokafka_records(bootstrap, "written", some)),
             peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, "written", some)),
         ],
     )
-    yield Comparison(
-        title=f"consume {_MANY:,} records of {_VALUE_BYTES} B to Arrow, on {name}",
-        unit="records",
-        units_per_run=_MANY,
-        bytes_per_run=_MANY * _VALUE_BYTES,
-        target="5 times confluent-kafka's records per second",
-        target_ratio=5.0,
-        subjects=[
+    yield _of_records(
+        f"consume {_MANY:,} records of {_VALUE_BYTES} B to Arrow, on {name}",
+        _MANY,
+        _ARROW_CONSUMED,
+        [
             Subject("semel poll_arrow", subjects.semel_to_arrow(bootstrap, "many", _MANY)),
             peer("confluent-kafka", lambda: subjects.confluent_to_arrow(bootstrap, "many", _MANY)),
         ],
     )
-    yield Comparison(
-        title=f"consume {_SOME:,} records of {_VALUE_BYTES} B one by one, on {name}",
-        unit="records",
-        units_per_run=_SOME,
-        bytes_per_run=_SOME * _VALUE_BYTES,
-        target="as many records per second as kafka-python and aiokafka",
-        target_ratio=1.0,
-        subjects=[
+    yield _of_records(
+        f"consume {_SOME:,} records of {_VALUE_BYTES} B one by one, on {name}",
+        _SOME,
+        _AS_FAST,
+        [
             Subject("semel poll", subjects.semel_to_records(bootstrap, "some", _SOME)),
             peer("kafka-python", lambda: subjects.kafka_python_to_records(bootstrap, "some", _SOME)),
             peer("aiokafka", lambda: subjects.aiokafka_to_records(bootstrap, "some", _SOME)),
@@ -111,6 +102,19 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
                 lambda: subjects.confluent_transactions(bootstrap, "written", _TRANSACTIONS),
             ),
         ],
+    )
+
+
+def _of_records(title: str, count: int, target: tuple[str, float], clients: list[Subject]) -> Comparison:
+    words, ratio = target
+    return Comparison(
+        title=title,
+        unit="records",
+        units_per_run=count,
+        bytes_per_run=count * _VALUE_BYTES,
+        target=words,
+        target_ratio=ratio,
+        subjects=clients,
     )
 
 
