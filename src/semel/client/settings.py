@@ -12,6 +12,7 @@ Elsewhere. The tables of keys: `config_keys`. Serializers: `serializers`.
 
 import itertools
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Self, TypeAlias
@@ -55,7 +56,7 @@ _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(ABC):
     """What every client has."""
 
     KEYS: ClassVar[Mapping[str, ConfigKey]]
@@ -96,9 +97,9 @@ class Settings:
         return cls(**attributes, values=values, given=frozenset(given))
 
     @classmethod
+    @abstractmethod
     def _settle(cls, values: dict[str, Read], given: Mapping[str, Read]) -> None:
         """Change `values` where settings decide about each other; raise where they contradict each other."""
-        raise NotImplementedError
 
     @classmethod
     def _attributes(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ Rules.  * A spawned task belongs to its `Tasks` until it is done; `drain` cancel
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -50,7 +51,7 @@ class Tasks(Protocol):
         """The same, and let the threads go."""
 
 
-class OwnedTasks:
+class OwnedTasks(ABC):
     """What real and simulated tasks share: everything but the threads themselves."""
 
     def __init__(self) -> None:
@@ -100,9 +101,9 @@ class OwnedTasks:
                 self.start_thread(call)
         return await future
 
+    @abstractmethod
     def start_thread(self, call: "Call") -> None:
         """Run `call.run` beside the loop, then hand the outcome to `finish`, on the loop."""
-        raise NotImplementedError
 
     def finish(self, call: "Call", result: object, error: BaseException | None) -> None:
         """Hand the outcome to the caller and start the next call of the same order."""

@@ -12,6 +12,7 @@ Rules.  * A future costs a few slots: what became of a record is what became of 
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, Self
 
@@ -56,18 +57,18 @@ class BatchMetadata(NamedTuple):
 Callback = Callable[[RecordMetadata | None, SemelError | None], object]
 
 
-class _Waitable:
+class _Waitable(ABC):
     """Waiting for batches to end."""
 
     __slots__ = ()
 
+    @abstractmethod
     def done(self) -> bool:
         """Whether the fate is known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _pending(self) -> Batch | None:
         """A batch whose end is waited for; None if all have ended."""
-        raise NotImplementedError
 
     def _wait(self, timeout: float | None) -> None:
         while (batch := self._pending()) is not None:

@@ -213,12 +213,11 @@ class Producer(Shell):
         """Send what was given, then end. `timeout` in seconds: what is not stored by then fails. Closing twice is harmless."""
         self._shut(self._core.close(timeout))
 
-    def _abandon(self) -> None:
+    def _give_up(self) -> None:
         """Nobody closed it: what waits for an answer hears that there will be none."""
         core: AsyncProducer | None = getattr(self, "_core", None)
-        if core is not None and self._thread.is_open:
-            self._thread.call_soon(core.give_up)
-        super()._abandon()
+        if core is not None:
+            core.give_up()
 
     def __repr__(self) -> str:
         return f"<semel.Producer {self.config['client.id']} of {','.join(self.config['bootstrap.servers'])}>"

@@ -19,6 +19,7 @@ import logging
 import os
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Shell:
+class Shell(ABC):
     """A client on a private loop's thread; to be closed, or used as a context."""
 
     KIND: ClassVar[str] = "client"
@@ -112,12 +113,13 @@ class Shell:
         self._thread.close()
         _OPEN.discard(self)
 
+    @abstractmethod
     def _give_up(self) -> None:
         """On the loop, of a client that is abandoned: end its connections. A loop does not end well with open ones."""
 
+    @abstractmethod
     def close(self) -> None:
         """End the client. Closing twice is harmless."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
