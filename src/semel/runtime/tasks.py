@@ -13,7 +13,6 @@ Rules.  * A spawned task belongs to its `Tasks` until it is done; `drain` cancel
 
 import asyncio
 import logging
-import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable
@@ -167,6 +166,7 @@ class RealTasks(OwnedTasks):
     def __init__(self, *, threads_max: int = 8) -> None:
         super().__init__()
         self._pool = ThreadPoolExecutor(max_workers=threads_max, thread_name_prefix="semel")
+        self._is_closed = False
 
     def start_thread(self, call: Call) -> None:
         loop = asyncio.get_running_loop()
@@ -174,30 +174,31 @@ class RealTasks(OwnedTasks):
         def done(outcome: Future[object]) -> None:
             loop.call_soon_threadsafe(self.finish, call, *_outcome(outcome))
 
-        if _threads_can_start():
-            self._pool.submit(call.run).add_done_callback(done)
-        else:
-            outcome: Future[object] = Future()
-            outcome.add_done_callback(done)
-            _make(call, outcome)
+        try:
+            made = self._pool.submit(call.run)
+        except RuntimeError:
+            if self._is_closed:
+                raise
+            made = _made_here(call)
+        made.add_done_callback(done)
 
     async def close(self) -> None:
         await super().close()
-        if _threads_can_start():
+        self._is_closed = True
+        try:
             await asyncio.to_thread(self._pool.shutdown)
+        except RuntimeError:  # The interpreter ends, and has told its threads so.
+            self._pool.shutdown()
 
 
-def _threads_can_start() -> bool:
-    """Not while the interpreter ends: whoever closes a broker or a client from `atexit` has this thread alone."""
-    return threading.main_thread().is_alive()
-
-
-def _make(call: Call, outcome: Future[object]) -> None:
-    """Make the call here, and tell the outcome as a pool does."""
+def _made_here(call: Call) -> Future[object]:
+    """The call, made on this thread: while the interpreter ends no other starts, and `atexit` may close what we serve."""
+    made: Future[object] = Future()
     try:
-        outcome.set_result(call.run())
+        made.set_result(call.run())
     except Exception as error:
-        outcome.set_exception(error)
+        made.set_exception(error)
+    return made
 
 
 def _outcome(future: Future[object]) -> tuple[object, BaseException | None]:
