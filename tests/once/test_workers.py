@@ -82,8 +82,11 @@ def test_order_is_what_was_asked_for(order: Order) -> None:
             running.remove(lane(record))
             finished[lane(record)].append(record.offset)
 
-    ends = lambda: sum(map(len, finished.values())) == 120  # noqa: E731
-    process(ConsumerDouble(topics), work, workers=5, order=order, topics=["orders"], until=ends)
+    def is_over() -> bool:
+        with lock:
+            return sum(map(len, finished.values())) == 120
+
+    process(ConsumerDouble(topics), work, workers=5, order=order, topics=["orders"], until=is_over)
     for offsets in finished.values():
         assert offsets == sorted(offsets)
     assert 1 < at_once <= (2 if order == "partition" else 5)
