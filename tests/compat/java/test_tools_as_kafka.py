@@ -190,6 +190,9 @@ DIFFERENT: Final[Mapping[tuple[str, ...], str]] = {
         "--status",
     ): "there is no quorum of controllers to describe",
 }
+_LOOKING: Final = {"--describe", "--list"}
+_LOOKS: Final = 5
+"""Kafka's broker hears of a change from its controller, a moment after whoever made it was answered."""
 
 
 @pytest.fixture(scope="module")
@@ -220,13 +223,21 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {f"{{{name}}}": str(tmp_path / name) for name in contents}
 
 
+def _both(
+    java_shell: JavaShell, places: tuple[Place, Place], command: tuple[str, ...], files: dict[str, str]
+) -> list[tuple[int, list[str]]]:
+    return [shown(run(java_shell, place, command, files), place) for place in places]
+
+
 def test_every_tool_prints_the_same(
     java_shell: JavaShell, places: tuple[Place, Place], files: dict[str, str]
 ) -> None:
-    ours, theirs = places
     found = []
     for command in STORY:
-        mine, kafkas = (shown(run(java_shell, place, command, files), place) for place in (ours, theirs))
+        looks_left = _LOOKS if _LOOKING & set(command) else 1
+        mine, kafkas = _both(java_shell, places, command, files)
+        while mine != kafkas and (looks_left := looks_left - 1):
+            mine, kafkas = _both(java_shell, places, command, files)
         if mine != kafkas:
             found.append(
                 f"{' '.join(command)}\n  Semel {mine[0]}:\n{_lines(mine[1])}\n  Kafka {kafkas[0]}:\n{_lines(kafkas[1])}"

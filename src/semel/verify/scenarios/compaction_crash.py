@@ -22,7 +22,7 @@ from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records import batch
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import Record, RecordInput, build_batch, iter_records
-from semel.errors import LogError, Refuse
+from semel.errors import CorruptBatchError, LogError, Refuse
 from semel.log import names, reading
 from semel.log.compaction.cleaned_segment import Swap
 from semel.log.compaction.cleaning import CleanedGroup, CleanerLimits, Cleaning
@@ -406,8 +406,11 @@ class Story(DiskStory):
         cleaning = Cleaning.begin(
             self.log, dirt, files=self.disk, limits=CleanerLimits(), secret=_SECRET, now_ms=self.now_ms
         )
-        for _ in clean_in_steps(cleaning, self.log, self.now_ms):
-            pass
+        try:
+            for _ in clean_in_steps(cleaning, self.log, self.now_ms):
+                pass
+        except CorruptBatchError as error:
+            raise self._broken(f"a cleaning of everything finds damage: {error}") from error
         keys = [record.key for record in self._records().values()]
         if len(keys) != len(set(keys)):
             raise self._broken(f"after a cleaning of everything there are {sorted(keys, key=str)}")
