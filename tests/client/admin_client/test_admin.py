@@ -365,8 +365,9 @@ def test_the_same_calls_with_await(any_bootstrap: str) -> None:
     async def story() -> None:
         async with semel.aio.Admin(bootstrap_servers=any_bootstrap) as admin:
             await admin.create_topics(name)
-            while name not in {one.name for one in await admin.listTopics()}:
-                await asyncio.sleep(0.02)
+            async with asyncio.timeout(30):
+                while name not in {one.name for one in await admin.listTopics()}:
+                    await asyncio.sleep(0.02)
             assert name in await admin.describe_topics([name])
             with pytest.raises(TopicExistsException):
                 await admin.createTopics(name)
