@@ -64,12 +64,19 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What `coroutine` returns or raises, run on the loop's thread. Blocks; an interrupt cancels it."""
+        return self.result(self.submit(coroutine))
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Start the coroutine on the loop's thread and do not wait; `result` does."""
         try:
             self._check()
         except InvariantError:
             coroutine.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def result(self, future: "concurrent.futures.Future[T]") -> T:
+        """What a submitted coroutine returns or raises. Blocks; an interrupt cancels it."""
         try:
             return _result(future)
         except (KeyboardInterrupt, concurrent.futures.CancelledError):

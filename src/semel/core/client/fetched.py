@@ -3,7 +3,7 @@
 Role.   `Chunk` is what one answer held of one partition: bytes, until somebody asks for records. `take` gives the next ones
         as a `Piece`: Arrow columns by the kernels, or a few records read in plain Python while kernels are not loaded.
 Flow.   the fetcher makes chunks -> `fetch_buffer` keeps them in order -> `take` -> the user's records or columns.
-Rules.  * A chunk is decoded once, whole or in parts of at most `DECODE_BYTES_MAX`; what the user did not ask for stays as
+Rules.  * A chunk is decoded once, whole or in parts of at most `decode_max_bytes`; what the user did not ask for stays as
           columns and is sliced later. Given back, a piece is the next to be taken.
         * Control batches and, for read_committed, batches of aborted transactions are left out; the offset to go on from is
           past them.
@@ -155,6 +155,7 @@ class Chunk:
         "_aborted",
         "_check_crcs",
         "_data",
+        "_decode_max_bytes",
         "_left",
         "_offset",
         "_position",
@@ -172,6 +173,7 @@ class Chunk:
         *,
         aborted: Sequence[tuple[int, int]] | None,
         check_crcs: bool,
+        decode_max_bytes: int = DECODE_BYTES_MAX,
     ) -> None:
         self.where = where
         self.turn = turn
@@ -181,6 +183,7 @@ class Chunk:
         self._position = 0
         self._aborted = None if aborted is None else CommittedOnly(aborted)
         self._check_crcs = check_crcs
+        self._decode_max_bytes = decode_max_bytes
         self._left: list[Piece] = []
 
     def is_ready(self, decoding: Decoding) -> bool:
@@ -233,7 +236,7 @@ class Chunk:
                 fetch_offset=self._offset,
                 visible=visible,
                 check_crcs=self._check_crcs,
-                size_max=DECODE_BYTES_MAX,
+                size_max=self._decode_max_bytes,
             )
 
         try:

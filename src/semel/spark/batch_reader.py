@@ -1,0 +1,83 @@
+"""`spark.read.format("semel")`: everything between two ends of some partitions.
+
+Role.   `BatchReader` plans on the driver and reads in tasks. `FilteringReader` is the same for `pushFilters`: Spark refuses sources that
+        take filters unless `spark.sql.python.filterPushdown.enabled` is true, so that it is the user who asks for it.
+Flow.   Spark makes it twice, on the driver and, by pickle, in every task: `partitions` -> a range per task -> `read`.
+Rules.  The ends are settled when the read is planned: what is written later is not read.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from semel.exceptions import IllegalStateException
+from semel.spark.narrowing import Narrowing, narrowing
+from semel.spark.options import SourceOptions
+from semel.spark.planning import Planner
+from semel.spark.ranges import OffsetRange, divided, plan_read
+from semel.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+class BatchReader(DataSourceReader):
+    """Reads once."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for every range."""
+        options, planner = self._options, Planner(self._options)
+        if options.starting is None or options.ending is None:
+            raise IllegalStateException("a batch has a start and an end: SourceOptions.for_batch sets them")
+        there = planner.partitions()
+        ranges = plan_read(
+            planner.bound(options.starting, there, "starting"), planner.bound(options.ending, there, "ending")
+        )
+        parts = divided(
+            self._narrowed(ranges, planner),
+            min_partitions=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
+        return [RangePartition((one,)) for one in parts]
+
+    def _narrowed(self, ranges: tuple[OffsetRange, ...], _planner: Planner) -> tuple[OffsetRange, ...]:
+        return ranges
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The rows of a task. Spark makes up a partition where there is none to read."""
+        from semel.spark.reading import read_ranges
+
+        return read_ranges(partition.ranges if isinstance(partition, RangePartition) else (), self._options)
+
+
+class FilteringReader(BatchReader):
+    """Reads once, and only what filters on topic, partition, offset and timestamp can let through."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._wanted = Narrowing()
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name.
+        """Remember what they leave over; Spark evaluates all of them once more."""
+        self._wanted = narrowing(filters)
+        return filters
+
+    def _narrowed(self, ranges: tuple[OffsetRange, ...], planner: Planner) -> tuple[OffsetRange, ...]:
+        since: dict[TopicPartition, int] = {}
+        if self._wanted.since_ms is not None:
+            partitions = [one.where for one in ranges if self._wanted.is_wanted(one.where)]
+            since = planner.since(self._wanted.since_ms, partitions)
+        return self._wanted.ranges(ranges, since)

@@ -1,0 +1,363 @@
+"""Brokers for Spark's Python processes: a blocking client on a private loop's thread, shared by everything in the process.
+
+Role.   `client_for` gives a process's client for some settings. `BrokerClient` finds partitions, asks for offsets, and fetches; `run` is
+        for sinks: any coroutine function that takes a `Cluster`.
+Flow.   a reader on the driver: `partitions`, `offsets`. A task: `start_fetch`, decode what came before, `fetched`, and so on.
+Rules.  * Spark's workers live on between tasks, and so do connections: a trigger opens none. After `IDLE_SECONDS` without use they are
+          closed, and opened again when needed.
+        * A fork of the process begins anew: neither thread nor sockets are inherited.
+        * What may pass (a leader moves, a broker restarts) is asked again for as long as the caller's patience lasts; what will not
+          is raised at once, in the broker's words.
+"""
+
+import asyncio
+import atexit
+import concurrent.futures
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+from semel.client.cluster import Cluster, PartitionView, TopicView, error_code, passes, refused, topic_view
+from semel.client.config import ISOLATION_LEVELS
+from semel.client.settings import ConsumerConfig
+from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from semel.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from semel.errors import DisconnectedError, ErrorCode, InvariantError, RefusedError
+from semel.runtime.bundle import real_runtime
+from semel.runtime.loop_thread import LoopThread
+from semel.spark.options import Assign, Strategy, Subscribe, SubscribePattern
+from semel.types import BytesLike, TopicPartition
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+IDLE_SECONDS: Final = 300.0
+CLIENTS_MAX: Final = 16
+_BY_NAME_VERSION: Final = 12  # Fetch 13 names topics by their ids.
+_CONSUMER: Final = -1
+_NO_NODE: Final = -1
+UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class Found(NamedTuple):
+    """Partitions there are, and topics that were asked for by name and are not there."""
+
+    partitions: tuple[TopicPartition, ...]
+    missing: tuple[str, ...]
+
+
+class Fetched(NamedTuple):
+    """What one fetch brought: bytes of batches, the aborted transactions in them, and where the partition begins and ends."""
+
+    data: BytesLike
+    aborted: list[tuple[int, int]] | None
+    log_start_offset: int
+    end_offset: int
+    """The last stable offset for read_committed, the high watermark otherwise."""
+
+
+class BrokerClient:
+    """A client for one process and one set of settings."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self._runtime = real_runtime(threads_max=1)
+        self._thread = LoopThread("semel-spark")
+        self._questions = _Questions(Cluster(self._runtime, config), config)
+        self._in_use = 0
+        self._idle: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._thread.is_open
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a call is under way."""
+        return self._in_use > 0
+
+    def run(
+        self,
+        work: Callable[Concatenate[Cluster, P], Coroutine[Any, Any, T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """What `work(cluster, …)` gives."""
+        return self._thread.run(self._using(work(self._questions.cluster, *args, **kwargs)))
+
+    def partitions(self, strategy: Strategy) -> Found:
+        """What a reader is to read, as of now."""
+        return self._thread.run(self._using(self._questions.partitions(strategy)))
+
+    def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Offsets at these times, or -1 for the end and -2 for the beginning; -1 where no record is that young."""
+        return self._thread.run(self._using(self._questions.offsets(asked))) if asked else {}
+
+    def start_fetch(
+        self, where: TopicPartition, offset: int, *, patience_ms: int
+    ) -> "concurrent.futures.Future[Fetched]":
+        """Ask for what a partition has from this offset on; `fetched` waits for it."""
+        return self._thread.submit(self._using(self._questions.fetch(where, offset, patience_ms)))
+
+    def fetched(self, under_way: "concurrent.futures.Future[Fetched]") -> Fetched:
+        """What a fetch brought."""
+        return self._thread.result(under_way)
+
+    def close(self) -> None:
+        """End the connections and the loop. Closing twice is harmless."""
+        if self._thread.is_open:
+            self._thread.run(self._close())
+        self._thread.close()
+
+    async def _using(self, work: Coroutine[Any, Any, T]) -> T:
+        self._in_use += 1
+        if self._idle is not None:
+            self._idle.cancel()
+        try:
+            return await work
+        finally:
+            self._in_use -= 1
+            if not self._in_use:
+                self._idle = self._runtime.tasks.call_later(IDLE_SECONDS, self._rest)
+
+    def _rest(self) -> None:
+        if not self._in_use:
+            self._questions.cluster.close()
+
+    async def _close(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._questions.cluster.close()
+        await self._runtime.tasks.close()
+
+
+class _Questions:
+    """What is asked of brokers, on the loop; remembers who leads what."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
+        self.cluster = cluster
+        self._config = config
+        self._isolation = ISOLATION_LEVELS.index(config.isolation_level)
+        self._views: dict[str, TopicView] = {}
+        self._nearer: dict[TopicPartition, int] = {}
+
+    # Partitions
+
+    async def partitions(self, strategy: Strategy) -> Found:
+        """Ask anew: topics and partitions come and go."""
+        match strategy:
+            case Subscribe(topics):
+                missing = await self._look(topics)
+                return Found(_all_of(self._views[name] for name in topics if name in self._views), missing)
+            case SubscribePattern(pattern):
+                await self._look(None)
+                compiled = re.compile(pattern)
+                views = [
+                    view
+                    for name, view in sorted(self._views.items())
+                    if not view.is_internal and compiled.search(name)
+                ]
+                return Found(_all_of(views), ())
+            case Assign(wanted):
+                missing = await self._look(sorted({where.topic for where in wanted}))
+                there = set(_all_of(self._views.values()))
+                return Found(tuple(where for where in wanted if where in there), missing)
+
+    async def _look(self, names: Collection[str] | None) -> tuple[str, ...]:
+        """Renew the view of these topics (None: all); those that are not there."""
+
+        async def look() -> tuple[str, ...]:
+            answer = await self.cluster.metadata(None if names is None else list(names))
+            missing: list[str] = []
+            for topic in answer.topics:
+                name, code = topic.name or "", error_code(topic.error_code)
+                if code in UNKNOWN_TOPIC:
+                    missing.append(name)
+                    self._views.pop(name, None)
+                elif code:
+                    raise refused(code, f"to describe topic {name!r}", by=self.cluster.where)
+                else:
+                    self._views[name] = topic_view(topic)
+            if names is None:
+                there = {topic.name for topic in answer.topics}
+                self._views = {name: view for name, view in self._views.items() if name in there}
+            return tuple(missing)
+
+        return await self.cluster.patiently(look)
+
+    async def _view(self, where: TopicPartition) -> PartitionView:
+        if where.topic not in self._views:
+            await self._look([where.topic])
+        view = self._views.get(where.topic)
+        if view is None or where.partition >= len(view.partitions):
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{where} does not exist at {self.cluster.where}"
+            )
+        found = view.partitions[where.partition]
+        if found.leader == _NO_NODE:
+            raise RefusedError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader at {self.cluster.where}"
+            )
+        return found
+
+    # Offsets
+
+    async def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """ListOffsets to every leader."""
+
+        async def ask() -> dict[TopicPartition, int]:
+            try:
+                return await self._ask(asked)
+            except (DisconnectedError, RefusedError):
+                for where in asked:
+                    self._views.pop(where.topic, None)
+                raise
+
+        return await self.cluster.patiently(ask)
+
+    async def _ask(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        unknown = {where.topic for where in asked} - self._views.keys()
+        if unknown:
+            await self._look(sorted(unknown))
+        by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
+        for where, timestamp in asked.items():
+            leader = (await self._view(where)).leader
+            topics = by_leader.setdefault(leader, {})
+            topics.setdefault(where.topic, ListOffsetsTopic(name=where.topic)).partitions.append(
+                ListOffsetsPartition(partition_index=where.partition, timestamp=timestamp)
+            )
+        answers = await asyncio.gather(
+            *(self._ask_leader(leader, list(topics.values())) for leader, topics in by_leader.items())
+        )
+        found: dict[TopicPartition, int] = {}
+        for topic in (topic for answer in answers for topic in answer.topics):
+            for one in topic.partitions:
+                where = TopicPartition(topic.name, one.partition_index)
+                if one.error_code:
+                    what = f"the offset of {where} at time {asked[where]}"
+                    raise refused(one.error_code, what, by=self.cluster.where)
+                found[where] = one.offset
+        return found
+
+    async def _ask_leader(self, leader: int, topics: list[ListOffsetsTopic]) -> ListOffsetsResponse:
+        request = ListOffsetsRequest(
+            replica_id=_CONSUMER,
+            isolation_level=self._isolation,
+            topics=topics,
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        return await self.cluster.send(request, node_id=leader)
+
+    # Records
+
+    async def fetch(self, where: TopicPartition, offset: int, patience_ms: int) -> Fetched:
+        """What the partition has from this offset on; nothing, if nothing comes in a fetch's time."""
+
+        async def attempt() -> Fetched:
+            try:
+                return await self._fetch(where, offset)
+            except (DisconnectedError, RefusedError):
+                self._views.pop(where.topic, None)
+                self._nearer.pop(where, None)
+                raise
+
+        return await self.cluster.patiently(attempt, timeout_ms=patience_ms, may_repeat=_may_fetch_again)
+
+    async def _fetch(self, where: TopicPartition, offset: int) -> Fetched:
+        config = self._config
+        view = await self._view(where)
+        part = FetchPartition(
+            partition=where.partition,
+            fetch_offset=offset,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+        )
+        request = FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=self._isolation,
+            topics=[FetchTopic(topic=where.topic, partitions=[part])],
+            rack_id=config.client_rack,
+        )
+        answer = await self.cluster.send(
+            request,
+            node_id=self._nearer.get(where, view.leader),
+            version_max=_BY_NAME_VERSION,
+            timeout_ms=config.fetch_max_wait_ms,
+        )
+        if answer.error_code:
+            raise refused(answer.error_code, f"to fetch {where}", by=self.cluster.where)
+        data = next((one for topic in answer.responses for one in topic.partitions), None)
+        if data is None:
+            raise InvariantError(f"{self.cluster.where} answered a fetch of {where} without a partition")
+        if data.error_code:
+            raise refused(data.error_code, f"to fetch {where} from offset {offset}", by=self.cluster.where)
+        if data.preferred_read_replica != _NO_NODE and not data.records:
+            self._nearer[where] = data.preferred_read_replica
+            return await self._fetch(where, offset)
+        return self._taken(data)
+
+    def _taken(self, data: PartitionData) -> Fetched:
+        committed = self._config.isolation_level == "read_committed"
+        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+        end = data.last_stable_offset if committed else data.high_watermark
+        return Fetched(data.records or b"", aborted if committed else None, data.log_start_offset, end)
+
+
+def _all_of(views: Iterable[TopicView]) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(view.name, one.partition) for view in views for one in view.partitions)
+    )
+
+
+def _may_fetch_again(error: DisconnectedError | RefusedError) -> bool:
+    """The driver has just talked to this cluster: one that cannot be reached will be back. An offset out of range will not."""
+    if isinstance(error, RefusedError):
+        return passes(error) and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE
+    return True
+
+
+# One client per process and settings
+
+_lock = threading.Lock()
+_clients: dict[tuple[tuple[str, str], ...], BrokerClient] = {}
+_owner = os.getpid()
+
+
+def client_for(settings: Mapping[str, str]) -> BrokerClient:
+    """This process's client for these settings, Kafka's keys without a prefix."""
+    global _lock, _owner  # A fork begins anew.
+    if _owner != os.getpid():
+        _owner, _lock = os.getpid(), threading.Lock()
+        _clients.clear()
+    key = tuple(sorted(settings.items()))
+    with _lock:
+        found = _clients.pop(key, None)
+        if found is None or not found.is_open:
+            found = BrokerClient(ConsumerConfig.of(settings))
+        _clients[key] = found  # The last used is the last.
+        spare = [one for one, client in _clients.items() if one != key and not client.is_in_use]
+        excess = [_clients.pop(one) for one in spare[: max(0, len(_clients) - CLIENTS_MAX)]]
+    for client in excess:
+        client.close()
+    return found
+
+
+@atexit.register
+def close_clients() -> None:
+    """End every client of this process."""
+    if _owner != os.getpid():
+        return
+    with _lock:
+        clients = list(_clients.values())
+        _clients.clear()
+    for client in clients:
+        client.close()

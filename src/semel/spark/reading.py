@@ -1,0 +1,215 @@
+"""What a task does: ranges of offsets become batches of rows, straight from the kernels.
+
+Role.   `read_ranges` yields `pyarrow.RecordBatch`es of a task's ranges, in order.
+Flow.   Fetch -> a chunk of bytes -> the kernels' columns, cut at the end of the range -> rows (`columns`) -> batches of up to `batchRows`
+        rows and about `batchBytes` bytes -> Spark. While one chunk is decoded and sent on, the next is being fetched.
+Rules.  * A task holds at most two fetches (`kafka.max.partition.fetch.bytes` each, or one record batch if that is larger), the part
+          of one that is decoded, and the rows of one batch: memory does not grow with the range.
+        * Nothing is done per record in Python, but for the first few before the kernels are loaded.
+        * An offset that is gone is an error, or with `failOnDataLoss` false is passed over with a warning, as far as the first one
+          there is. Offsets without a record (markers, aborted or compacted records) are no loss.
+"""
+
+import concurrent.futures
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from semel.core.client.fetched import PLAIN_BYTES_MAX, Chunk, Decoding, Piece, end_of
+from semel.errors import ErrorCode, RefusedError
+from semel.exceptions import TimeoutException
+from semel.spark.broker_client import UNKNOWN_TOPIC, BrokerClient, Fetched, client_for
+from semel.spark.columns import RowMaker, combined
+from semel.spark.offsets import EARLIEST_OFFSET, LATEST_OFFSET
+from semel.spark.options import SourceOptions
+from semel.spark.ranges import OffsetRange, lost
+
+_logger = logging.getLogger(__name__)
+
+_TURN: Final = 0
+
+
+def read_ranges(ranges: Iterable[OffsetRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of these ranges."""
+    client = client_for(options.client)
+    for one in ranges:
+        yield from _RangeReader(client, one, options).batches()
+
+
+class _RangeReader:
+    """Reads one range of one partition."""
+
+    def __init__(self, client: BrokerClient, wanted: OffsetRange, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+        self._where = wanted.where
+        self._offset = wanted.start
+        self._end = wanted.end
+        self._under_way: concurrent.futures.Future[Fetched] | None = None
+        self._fruitless = 0
+        """Answers in a row that said the offset is not there."""
+        self._progress_at = time.monotonic()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Rows in batches that are worth a call."""
+        options = self._options
+        maker = RowMaker(self._where, include_headers=options.include_headers)
+        held: list[pa.RecordBatch] = []
+        rows = size = 0
+        for piece in self._pieces():
+            whole = maker.rows_of(piece)
+            for start in range(0, whole.num_rows, options.batch_rows):
+                batch = whole.slice(start, options.batch_rows)
+                if held and (
+                    rows + batch.num_rows > options.batch_rows or size + batch.nbytes > options.batch_bytes
+                ):
+                    yield combined(held)
+                    held, rows, size = [], 0, 0
+                held.append(batch)
+                rows += batch.num_rows
+                size += batch.nbytes
+        if held:
+            yield combined(held)
+
+    def _pieces(self) -> Iterator[Piece]:
+        """The records of the range, as they come."""
+        try:
+            while self._offset < self._end:
+                got = self._next()
+                if got is None:
+                    continue
+                fetch_offset = self._offset
+                following = end_of(got.data)
+                if following is None or following <= fetch_offset:
+                    self._wait(got)
+                    continue
+                self._fruitless, self._progress_at = 0, time.monotonic()
+                self._offset = following
+                if following < self._end:
+                    self._start_fetch()
+                yield from self._decoded(fetch_offset, got)
+        finally:
+            if self._under_way is not None:
+                self._under_way.cancel()
+
+    def _decoded(self, fetch_offset: int, got: Fetched) -> Iterator[Piece]:
+        chunk = Chunk(
+            self._where,
+            _TURN,
+            got.data,
+            fetch_offset,
+            aborted=got.aborted,
+            check_crcs=self._client.config.check_crcs,
+            decode_max_bytes=self._options.batch_bytes,
+        )
+        while (piece := chunk.take(None, _kernels.decoding(chunk.size_bytes))) is not None:
+            inside = self._inside(piece)
+            if inside.count:
+                yield inside
+            if piece.next_offset >= self._end:
+                return
+
+    def _inside(self, piece: Piece) -> Piece:
+        """Without what lies behind the end of the range."""
+        if not piece.count or piece.offset_at(piece.count - 1) < self._end:
+            return piece
+        offsets = piece.columns().column(0).to_numpy()
+        return piece.split(int(offsets.searchsorted(self._end)))[0]
+
+    # Fetches
+
+    def _start_fetch(self) -> None:
+        self._under_way = self._client.start_fetch(
+            self._where, self._offset, patience_ms=self._options.poll_timeout_ms
+        )
+
+    def _next(self) -> Fetched | None:
+        """What was fetched from where reading stands; None if it stands elsewhere now."""
+        if self._under_way is None:
+            self._start_fetch()
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:  # For the type checker: it was started above.
+            return None
+        try:
+            return self._client.fetched(under_way)
+        except RefusedError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE and error.code not in UNKNOWN_TOPIC:
+                raise
+            self._missing(error)
+            return None
+
+    def _wait(self, got: Fetched) -> None:
+        """Nothing came: the broker needs more time, or there is nothing at this offset."""
+        if got.end_offset <= self._offset:
+            self._missing(None)
+        elif time.monotonic() - self._progress_at > self._options.poll_timeout_ms / 1000:
+            raise TimeoutException(
+                f"{self._where} gave nothing from offset {self._offset} on within kafkaConsumer.pollTimeoutMs="
+                f"{self._options.poll_timeout_ms}"
+            )
+
+    # Losses
+
+    def _missing(self, error: RefusedError | None) -> None:
+        """The offset is not there. A leader that has just been elected may not know it yet: look again before believing it."""
+        options = self._options
+        self._fruitless += 1
+        if self._fruitless < options.fetch_offset_num_retries:
+            time.sleep(options.fetch_offset_retry_interval_ms / 1000)
+            return
+        begin, end = self._limits()
+        if options.fail_on_data_loss:
+            ends = f"it has [{begin}, {end})" if end >= 0 else "it does not exist"
+            raise lost(
+                f"{self._where} cannot be read from offset {self._offset} to {self._end}: {ends}"
+            ) from error
+        goes_on = self._end if self._offset >= end else min(max(begin, self._offset), self._end)
+        _logger.warning(
+            "%s: offsets %d to %d are gone and passed over, for failOnDataLoss is false",
+            self._where,
+            self._offset,
+            goes_on,
+        )
+        self._offset = goes_on
+
+    def _limits(self) -> tuple[int, int]:
+        """Where the partition begins and ends; nowhere, if it is gone."""
+        try:
+            begin = self._client.offsets({self._where: EARLIEST_OFFSET})[self._where]
+            end = self._client.offsets({self._where: LATEST_OFFSET})[self._where]
+        except RefusedError as error:
+            if error.code not in UNKNOWN_TOPIC:
+                raise
+            return -1, -1
+        return begin, end
+
+
+class _Kernels:
+    """The kernels of this process: loaded beside the first records, which are read without them while they are few."""
+
+    def __init__(self) -> None:
+        self._decoding = Decoding.PLAIN_WHILE_SMALL
+        self._loading: threading.Thread | None = None
+
+    def decoding(self, size_bytes: int) -> Decoding:
+        """How to read so many bytes now."""
+        if self._decoding is Decoding.PLAIN_WHILE_SMALL:
+            if self._loading is None:
+                self._loading = threading.Thread(target=self._load, name="semel-kernels", daemon=True)
+                self._loading.start()
+            if size_bytes <= PLAIN_BYTES_MAX:
+                return Decoding.PLAIN
+            self._loading.join()
+        return self._decoding
+
+    def _load(self) -> None:
+        from semel.client.consumer.decoding import load_decoding
+
+        self._decoding = load_decoding()
+
+
+_kernels: Final = _Kernels()
