@@ -1,0 +1,230 @@
+"""What the ledger says about a batch, and what a batch still owes: the rules of the drop-in sink, without I/O.
+
+Role.   Every task writes its rows in a transaction of its own and leaves it open. The driver then writes one row into the
+        ledger, which names the transactions that count, and only after that ends them. `decide` says what a commit means
+        given the row that is there; `standing` what became of one transaction; `amended` how a batch is completed when a
+        transaction it counted on was lost.
+Flow.   `committing` asks these in this order and does what they say.
+Rules.  * A batch counts from the moment its row is durable. Before that nothing of it is seen; after that it is only ended,
+          by whoever comes, and never written by other transactions.
+        * A batch that is committed again (a driver died before Spark noted the commit) is finished from its row. What its tasks
+          wrote this time is discarded.
+        * A transaction is committed only if its coordinator says so, lost only if the coordinator says that this very one was
+          aborted. Anything else is unknown, and nothing is done on a guess.
+        * What was lost may be replaced only by the same task's same rows: their digests are compared.
+        * A row of another query means that a checkpoint was lost, or a name used twice: refused, unless the query that may be
+          continued is named. A row of a later batch means an old copy of a checkpoint: refused.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from semel.errors import ErrorCode, SemelError
+
+FORMAT_VERSION: Final = 1
+TASKS_MAX: Final = 20_000
+"""How many transactions a batch may have: its row is one record."""
+
+_ABORTED_STATES: Final = frozenset({"PrepareAbort", "CompleteAbort"})
+# How far the epoch moves when a coordinator aborts by itself: once for the fence, and with v2 once for the end.
+_ABORT_BUMPS: Final = {1: 1, 2: 2}
+_DENIED: Final = frozenset(
+    {
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
+
+
+class LedgerError(SemelError):
+    """A row of the ledger cannot be read."""
+
+
+class TaskTransaction(NamedTuple):
+    """What one task wrote, and the transaction it is in. `digest` is of the rows, in their order."""
+
+    task: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A batch that counts: these transactions, and no others."""
+
+    query_id: str
+    batch_id: int
+    tasks: tuple[TaskTransaction, ...]
+
+    def encoded(self) -> bytes:
+        """As the ledger keeps it."""
+        return json.dumps(
+            {
+                "version": FORMAT_VERSION,
+                "query_id": self.query_id,
+                "batch_id": self.batch_id,
+                "tasks": [list(one) for one in self.tasks],
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def decoded(cls, data: bytes) -> "LedgerRow":
+        """What the ledger kept; raises `LedgerError` for what a later version wrote, or nobody."""
+        try:
+            found = json.loads(data)
+            if found["version"] != FORMAT_VERSION:
+                raise LedgerError(
+                    f"a row of the ledger has version {found['version']}, this Semel reads {FORMAT_VERSION}: use a newer one"
+                )
+            tasks = tuple(
+                TaskTransaction(int(a), str(b), int(c), int(d), int(e), str(f))
+                for a, b, c, d, e, f in found["tasks"]
+            )
+            return cls(str(found["query_id"]), int(found["batch_id"]), tasks)
+        except (ValueError, KeyError, TypeError) as error:
+            raise LedgerError(f"a row of the ledger cannot be read ({error}): {data[:200]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The ledger has nothing of this batch: write the row, then end its transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The batch counts already: see that the transactions of its row are ended, and drop what was written this time."""
+
+    row: LedgerRow
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Neither: a person has to decide."""
+
+    reason: str
+
+
+Decision: TypeAlias = Begin | Resume | Refuse
+
+
+def decide(row: LedgerRow | None, now: LedgerRow, *, name: str, continues: str | None = None) -> Decision:
+    """What committing `now` means, given the last row of the ledger. `continues` names a query whose place `now` may take."""
+    if row is None:
+        return Begin()
+    if row.query_id != now.query_id:
+        return Begin() if continues == row.query_id else Refuse(_another_query(name, row, now))
+    if row.batch_id == now.batch_id:
+        return Resume(row)
+    return Begin() if row.batch_id < now.batch_id else Refuse(_older_checkpoint(name, row, now))
+
+
+def _another_query(name: str, row: LedgerRow, now: LedgerRow) -> str:
+    return (
+        f"sink {name} belongs to query {row.query_id}, which wrote batch {row.batch_id}; this is query {now.query_id} at batch "
+        f"{now.batch_id}. If two queries are meant to run, give each a sinkName of its own. If the checkpoint was lost or "
+        "replaced, rows that were written before may come again: start the new query where the old one ended, then allow it "
+        f"with option('continues', '{row.query_id}')"
+    )
+
+
+def _older_checkpoint(name: str, row: LedgerRow, now: LedgerRow) -> str:
+    return (
+        f"sink {name} has batch {row.batch_id} of query {row.query_id}, but the checkpoint is only at batch {now.batch_id}: it "
+        "was restored from an older copy, or forked, and going on would repeat or lose rows. Restore the newer checkpoint, or "
+        "start a new query where the written rows end, with a new checkpoint"
+    )
+
+
+class Standing(Enum):
+    """What became of a transaction."""
+
+    COMMITTED = "committed"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+class Described(NamedTuple):
+    """What a coordinator tells of a transactional id."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+
+
+def standing(
+    task: TaskTransaction, end_code: ErrorCode, described: Described | None, *, protocol: int
+) -> Standing:
+    """What the answer to a commit means; `described` is asked for only when the commit was denied.
+
+    `protocol` is 1 or 2, the version of transactions the cluster speaks.
+    """
+    if end_code is ErrorCode.NONE:
+        return Standing.COMMITTED
+    if end_code not in _DENIED or described is None:
+        return Standing.UNKNOWN
+    moved = described.producer_epoch - task.producer_epoch
+    # The epoch says which transaction was aborted: one more life of the id would have moved it further.
+    is_this_one = described.producer_id == task.producer_id and 0 <= moved <= _ABORT_BUMPS[protocol]
+    return Standing.LOST if is_this_one and described.state in _ABORTED_STATES else Standing.UNKNOWN
+
+
+def is_open(task: TaskTransaction, described: Described | None) -> bool:
+    """Whether a transaction can still be committed."""
+    return described == Described("Ongoing", task.producer_id, task.producer_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """How a batch is completed: the row to write, the transactions it newly names, and those nobody needs."""
+
+    row: LedgerRow
+    added: tuple[TaskTransaction, ...]
+
+
+def amended(row: LedgerRow, lost: Collection[int], now: LedgerRow) -> Amendment | Refuse:
+    """Replace what was lost of a batch by what the same tasks wrote this time, if that is the same."""
+    written = {one.task: one for one in now.tasks}
+    replaced, added = list[TaskTransaction](), list[TaskTransaction]()
+    for old in row.tasks:
+        if old.task not in lost:
+            replaced.append(old)
+            continue
+        new = written.get(old.task)
+        if new is None or (new.rows, new.digest) != (old.rows, old.digest):
+            return Refuse(
+                f"batch {row.batch_id}: the transaction of task {old.task} ({old.rows} rows) was aborted by its coordinator "
+                "after the batch had been decided, and the rows the task has this time are not the same, so they cannot "
+                "take their place. Use a broker with two-phase commit (transaction.two.phase.commit.enable), a higher "
+                "kafka.transaction.timeout.ms, or a query whose tasks give the same rows when a batch is repeated"
+            )
+        replaced.append(new)
+        added.append(new)
+    return Amendment(replace(row, tasks=tuple(replaced)), tuple(added))
+
+
+def lost_tasks(standings: Mapping[int, Standing]) -> frozenset[int]:
+    """The tasks whose transactions were lost."""
+    return frozenset(task for task, one in standings.items() if one is Standing.LOST)
+
+
+def unknown_tasks(standings: Mapping[int, Standing]) -> list[int]:
+    """The tasks of which nobody can tell."""
+    return sorted(task for task, one in standings.items() if one is Standing.UNKNOWN)
+
+
+def check_tasks(tasks: Sequence[TaskTransaction]) -> None:
+    """Raise if a row cannot hold them."""
+    if len(tasks) > TASKS_MAX:
+        raise LedgerError(
+            f"{len(tasks)} tasks wrote rows, at most {TASKS_MAX} may in one batch: use coalesce() or repartition() before writing"
+        )

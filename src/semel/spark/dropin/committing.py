@@ -1,0 +1,250 @@
+"""The driver's part of a batch: decide once, then end what the tasks left open. Read this first.
+
+Role.   `commit_batch` when all tasks have written, `abort_batch` when Spark gives a batch up.
+Flow.   Each task wrote in a transaction of its own and left it open (`task`). Then, step by step:
+
+            TAKEN     the ledger is ours: a driver that was replaced can decide nothing any more; its row is read
+            CHECKED   every transaction is still open, so that the batch can be decided
+            RECORDED  the row is durable: from here on the batch counts, whatever dies
+            ENDED     every transaction of the row is committed: readers see the batch
+            SWEPT     what else is open in the sink's name (attempts that failed or came second) is aborted
+
+Rules.  * Killed before RECORDED, nothing is seen, and the batch is written again. Killed after it, the next driver finds the row and
+          ends what it names: `batch_ledger` has the rules.
+        * Once recording has begun nothing of the batch is aborted, not even by `abort_batch`, unless the ledger, taken again, says
+          that it does not count.
+        * Between RECORDED and ENDED readers may see some tasks' rows and not yet others': atomic per task, not per batch.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import Final, Protocol, TypeAlias
+
+from semel.exceptions import KafkaException
+from semel.spark.dropin.batch_ledger import (
+    Begin,
+    Described,
+    LedgerRow,
+    Refuse,
+    Resume,
+    Standing,
+    TaskTransaction,
+    amended,
+    check_tasks,
+    decide,
+    lost_tasks,
+    unknown_tasks,
+)
+from semel.spark.dropin.settling import BrokerTransactions
+from semel.spark.dropin.sink_ledger import SinkLedger, unfinished_writes
+from semel.spark.dropin.sink_options import SinkOptions
+
+logger: Final = logging.getLogger(__name__)
+
+_SHOWN_MAX: Final = 5
+
+
+class Step(Enum):
+    """What a commit has done; see above."""
+
+    TAKEN = "taken"
+    CHECKED = "checked"
+    RECORDED = "recorded"
+    ENDED = "ended"
+    SWEPT = "swept"
+
+
+OnStep: TypeAlias = Callable[[Step], object]
+Gone: TypeAlias = Sequence[tuple[TaskTransaction, Described | None]]
+
+
+class Ledger(Protocol):
+    """Where the row of a sink is; `sink_ledger` has the real one."""
+
+    def take(self) -> LedgerRow | None: ...
+    def put(self, row: LedgerRow | None) -> None: ...
+
+
+class Transactions(Protocol):
+    """The transactions of tasks; `settling` has the real ones."""
+
+    def not_open(self, tasks: Sequence[TaskTransaction]) -> Gone: ...
+    def commit(self, tasks: Sequence[TaskTransaction]) -> Mapping[int, Standing]: ...
+    def abort(self, tasks: Sequence[TaskTransaction]) -> None: ...
+    def sweep(self, prefix: str, keep: Collection[TaskTransaction]) -> int: ...
+
+
+class SinkRefusedError(KafkaException):
+    """The sink will not write this batch: it would repeat or lose rows. The text says what to do."""
+
+
+class SinkIncompleteError(KafkaException):
+    """A batch is not complete: when the query is started again it is completed, or a reason is given."""
+
+
+def prefix_of(name: str) -> str:
+    """How the transactional ids of a sink's tasks begin. Names hold no colon, so no sink's ids begin like another's."""
+    return f"semel-sink:{name}:"
+
+
+class Committer:
+    """Commits and aborts the batches of one sink, or the one batch of a job."""
+
+    def __init__(
+        self,
+        name: str,
+        ledger: Ledger,
+        transactions: Transactions,
+        *,
+        is_write: bool = False,
+        continues: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> None:
+        self._name = name
+        self._ledger = ledger
+        self._transactions = transactions
+        self._is_write = is_write
+        self._continues = continues
+        self._on_step = on_step
+
+    def commit_batch(self, now: LedgerRow) -> None:
+        """Have exactly the transactions of this batch count, or those that counted for it before."""
+        check_tasks(now.tasks)
+        if now.tasks:
+            row = self._ledger.take()
+            self._reached(Step.TAKEN)
+            # A job never goes on with another's batch, it only has the same name.
+            continues = row.query_id if self._is_write and row is not None else self._continues
+            match decide(row, now, name=self._name, continues=continues):
+                case Refuse(reason):
+                    self._transactions.abort(now.tasks)
+                    raise SinkRefusedError(reason)
+                case Resume(found):
+                    self._resume(found, now)
+                case Begin():
+                    if row is not None and row.query_id != now.query_id:
+                        self._transactions.commit(row.tasks)  # Who was here before may have decided and died.
+                    self._begin(now)
+            if self._is_write:
+                self._ledger.put(None)
+        swept = self._transactions.sweep(prefix_of(self._name), now.tasks)
+        if swept:
+            logger.info("sink %s: %d attempts that do not count were aborted", self._name, swept)
+        self._reached(Step.SWEPT)
+
+    def abort_batch(self, tasks: Sequence[TaskTransaction]) -> None:
+        """Abort these, unless the batch counts already: Spark calls this after a commit that failed half-way, too."""
+        row = self._ledger.take()
+        counted = () if row is None else row.tasks
+        if set(counted) & set(tasks):
+            logger.warning("sink %s: the batch that is given up was decided; it is completed", self._name)
+            if set(self._transactions.commit(counted).values()) == {Standing.COMMITTED} and self._is_write:
+                self._ledger.put(None)
+        self._transactions.abort([one for one in tasks if one not in counted])
+        self._transactions.sweep(prefix_of(self._name), counted)
+
+    def finish(self) -> None:
+        """End what a job decided whose driver then died."""
+        row = self._ledger.take()
+        if row is None:
+            return
+        lost = lost_tasks(self._transactions.commit(row.tasks))
+        if lost:
+            logger.error(
+                "write %s, whose driver died, cannot be completed: the transactions of its tasks %s timed out before anybody came",
+                self._name,
+                _shown(sorted(lost)),
+            )
+        self._ledger.put(None)
+
+    def _begin(self, now: LedgerRow) -> None:
+        gone = self._transactions.not_open(now.tasks)
+        if gone:
+            self._transactions.abort(now.tasks)
+            raise SinkIncompleteError(self._too_late(now, gone))
+        self._reached(Step.CHECKED)
+        self._ledger.put(now)
+        self._reached(Step.RECORDED)
+        self._check(now, self._transactions.commit(now.tasks))
+        self._reached(Step.ENDED)
+
+    def _resume(self, row: LedgerRow, now: LedgerRow) -> None:
+        standings = self._transactions.commit(row.tasks)
+        lost = lost_tasks(standings)
+        self._check(row, {task: one for task, one in standings.items() if task not in lost})
+        added: tuple[TaskTransaction, ...] = ()
+        if lost:
+            amendment = amended(row, lost, now)
+            if isinstance(amendment, Refuse):
+                self._transactions.abort(now.tasks)
+                raise SinkRefusedError(f"sink {self._name}, {amendment.reason}")
+            added = amendment.added
+            gone = self._transactions.not_open(added)
+            if gone:
+                raise SinkIncompleteError(self._too_late(now, gone))
+            self._reached(Step.CHECKED)
+            self._ledger.put(amendment.row)
+            self._reached(Step.RECORDED)
+            self._check(amendment.row, self._transactions.commit(added))
+        self._reached(Step.ENDED)
+        self._transactions.abort([one for one in now.tasks if one not in added and one not in row.tasks])
+
+    def _check(self, row: LedgerRow, standings: Mapping[int, Standing]) -> None:
+        """Raise unless all of it is committed."""
+        if unknown := unknown_tasks(standings):
+            raise SinkIncompleteError(
+                f"sink {self._name}, batch {row.batch_id}: whether the transactions of tasks {_shown(unknown)} are committed "
+                "cannot be told from what their coordinators know, so nothing is repeated. Did more than "
+                "transactional.id.expiration.ms pass since? Compare the topic with the source, then go on with another sinkName"
+            )
+        if lost := lost_tasks(standings):
+            raise SinkIncompleteError(
+                f"sink {self._name}, batch {row.batch_id}: the transactions of tasks {_shown(sorted(lost))} were aborted by "
+                "their coordinators after the batch was decided. Start the query again: it completes the batch if its tasks "
+                "give the same rows again. A higher kafka.transaction.timeout.ms, or a broker with two-phase commit, avoids this"
+            )
+
+    def _too_late(self, now: LedgerRow, gone: Gone) -> str:
+        states = sorted({"unknown" if seen is None else seen.state for _task, seen in gone})
+        tasks = _shown(sorted(one.task for one, _seen in gone))
+        return (
+            f"sink {self._name}, batch {now.batch_id}: the transactions of tasks {tasks} are not open any more "
+            f"({', '.join(states)}), so the batch was not written. If writing it took longer than "
+            "kafka.transaction.timeout.ms, set that higher (and the broker's transaction.max.timeout.ms), or make batches "
+            "smaller; otherwise another driver or task took over"
+        )
+
+    def _reached(self, step: Step) -> None:
+        logger.debug("sink %s: %s", self._name, step.value)
+        if self._on_step is not None:
+            self._on_step(step)
+
+
+@contextmanager
+def committer(
+    options: SinkOptions, name: str, *, is_write: bool, on_step: OnStep | None = None
+) -> Iterator[Committer]:
+    """A committer that is connected to the brokers, for a while."""
+    with (
+        SinkLedger(options, name, is_write=is_write) as ledger,
+        BrokerTransactions(options.producer_config("any")) as transactions,
+    ):
+        yield Committer(
+            name, ledger, transactions, is_write=is_write, continues=options.continues, on_step=on_step
+        )
+
+
+def finish_writes(options: SinkOptions, *, but: str) -> None:
+    """End what batch jobs decided whose drivers then died, except for one of this name."""
+    for job in unfinished_writes(options):
+        if job != but:
+            with committer(options, job, is_write=True) as other:
+                other.finish()
+
+
+def _shown(tasks: Sequence[int]) -> str:
+    """A few of them."""
+    text = ", ".join(map(str, tasks[:_SHOWN_MAX]))
+    return f"{text} and {len(tasks) - _SHOWN_MAX} more" if len(tasks) > _SHOWN_MAX else text

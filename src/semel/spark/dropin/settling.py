@@ -1,0 +1,242 @@
+"""Ending the transactions of tasks from the driver: what is open, what is committed, what is left over.
+
+Role.   `BrokerTransactions`: `not_open` before a batch is decided, `commit` after it, `abort` and `sweep` for what does not count.
+Flow.   `committing` calls these; they run on a client's own loop. A task's transaction is named by its id, producer id and epoch; whoever knows
+        them may end it, which is how Kafka's own two-phase commit works too.
+Rules.  * Ending again what is ended is harmless: a coordinator answers a repeated commit as the first.
+        * Nothing is fenced here. An abort names the epoch it means, so it cannot touch what came later, and a transaction that
+          was committed stays recognizable.
+        * Requests to one coordinator are pipelined; how many wait at a time is bounded.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeVar
+
+from semel.client import admin_transactions
+from semel.client.blocking import BlockingCluster
+from semel.client.cluster import Cluster, error_code, refused
+from semel.client.config import ReachConfig
+from semel.core.transactions.producer import END_TXN_V1_MAX, PRODUCE_V1_MAX
+from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
+from semel.core.wire.messages.end_txn import EndTxnRequest
+from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.core.wire.registry import ApiKey
+from semel.errors import ErrorCode
+from semel.spark.dropin.batch_ledger import Described, Standing, TaskTransaction, is_open, standing
+
+_TRANSACTION: Final = 1
+_ONE_KEY_VERSION: Final = 3
+_MANY_KEYS_VERSION: Final = 4
+_PATTERN_VERSION: Final = 2
+_AT_ONCE_MAX: Final = 64
+_V2: Final = 2
+_TWO_PHASE_INIT: Final = 6
+_ONGOING: Final = "Ongoing"
+_KEYS_MAX: Final = 1000
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Abilities(NamedTuple):
+    """What a cluster can do about transactions."""
+
+    protocol: int
+    """1 or 2: the version of transactions that is switched on."""
+    two_phase: bool
+
+
+class BrokerTransactions:
+    """The transactions of tasks, at the brokers; to be closed, or used as a context."""
+
+    def __init__(self, config: ReachConfig) -> None:
+        self._cluster = BlockingCluster(config)
+        self._known: Abilities | None = None
+
+    @property
+    def able(self) -> Abilities:
+        """What the cluster can do; asked once."""
+        if self._known is None:
+            self._known = self._cluster.run(abilities)
+        return self._known
+
+    def not_open(self, tasks: Sequence[TaskTransaction]) -> list[tuple[TaskTransaction, Described | None]]:
+        """Those that cannot be committed any more, and what their coordinators say of them."""
+        described = self._cluster.run(describe, [one.transactional_id for one in tasks])
+        seen = [(one, described.get(one.transactional_id)) for one in tasks]
+        return [(one, state) for one, state in seen if not is_open(one, state)]
+
+    def commit(self, tasks: Sequence[TaskTransaction]) -> dict[int, Standing]:
+        """Commit each, and tell what became of it, by task."""
+        return self._cluster.run(commit_all, tasks, protocol=self.able.protocol)
+
+    def abort(self, tasks: Sequence[TaskTransaction]) -> None:
+        """Abort each that is still open. One that is not is somebody else's affair."""
+        self._cluster.run(abort_all, tasks, protocol=self.able.protocol)
+
+    def sweep(self, prefix: str, keep: Collection[TaskTransaction]) -> int:
+        """Abort what is open under ids that begin so and is not to be kept; how many there were.
+
+        These are attempts that Spark did not count: of tasks that failed or came second, of drivers that died.
+        """
+        return self._cluster.run(sweep, prefix, keep, protocol=self.able.protocol)
+
+    def close(self) -> None:
+        """End the connections. Closing twice is harmless."""
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def abilities(cluster: Cluster) -> Abilities:
+    """What this cluster can do."""
+
+    async def ask() -> Abilities:
+        features, served = await cluster.features(), await cluster.served()
+        is_v2 = (
+            features.get("transaction.version", 0) >= _V2
+            and served.get(ApiKey.END_TXN, (0, 0))[1] > END_TXN_V1_MAX
+            and served.get(ApiKey.PRODUCE, (0, 0))[1] > PRODUCE_V1_MAX
+        )
+        return Abilities(2 if is_v2 else 1, served.get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1] >= _TWO_PHASE_INIT)
+
+    return await cluster.patiently(ask)
+
+
+async def describe(cluster: Cluster, transactional_ids: Sequence[str]) -> dict[str, Described]:
+    """What coordinators know of these ids; those nobody knows are left out."""
+
+    async def ask() -> dict[str, Described]:
+        found = dict[str, Described]()
+        for node_id, ids in (await _coordinators(cluster, transactional_ids)).items():
+            for start in range(0, len(ids), _KEYS_MAX):
+                request = DescribeTransactionsRequest(transactional_ids=ids[start : start + _KEYS_MAX])
+                answer = await cluster.send(request, node_id=node_id)
+                for one in answer.transaction_states:
+                    if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                        continue
+                    if one.error_code:
+                        raise refused(one.error_code, f"to describe {one.transactional_id}", by=cluster.where)
+                    found[one.transactional_id] = Described(
+                        one.transaction_state, one.producer_id, one.producer_epoch
+                    )
+        return found
+
+    return await cluster.patiently(ask)
+
+
+async def commit_all(
+    cluster: Cluster, tasks: Sequence[TaskTransaction], *, protocol: int
+) -> dict[int, Standing]:
+    """Commit each, and tell what became of it, by task."""
+    codes = await _bounded(lambda one: _end(cluster, one, commit=True, protocol=protocol), tasks)
+    denied = [
+        one.transactional_id for one, code in zip(tasks, codes, strict=True) if code is not ErrorCode.NONE
+    ]
+    described = await describe(cluster, denied) if denied else {}
+    return {
+        one.task: standing(one, code, described.get(one.transactional_id), protocol=protocol)
+        for one, code in zip(tasks, codes, strict=True)
+    }
+
+
+async def abort_all(cluster: Cluster, tasks: Sequence[TaskTransaction], *, protocol: int) -> None:
+    """Abort each that is still open. One that is not is somebody else's affair."""
+    await _bounded(lambda one: _end(cluster, one, commit=False, protocol=protocol), tasks)
+
+
+async def sweep(cluster: Cluster, prefix: str, keep: Collection[TaskTransaction], *, protocol: int) -> int:
+    """Abort what is open under ids that begin so and is not to be kept; how many there were."""
+    kept = {(one.transactional_id, one.producer_id, one.producer_epoch) for one in keep}
+    listed = await admin_transactions.list_transactions(
+        cluster, states=[_ONGOING], pattern=await _pattern(cluster, prefix)
+    )
+    ids = [one.transactional_id for one in listed if one.transactional_id.startswith(prefix)]
+    if not ids:
+        return 0
+    left = [
+        TaskTransaction(-1, name, one.producer_id, one.producer_epoch, 0, "")
+        for name, one in (await describe(cluster, ids)).items()
+        if one.state == _ONGOING and (name, one.producer_id, one.producer_epoch) not in kept
+    ]
+    await abort_all(cluster, left, protocol=protocol)
+    return len(left)
+
+
+async def _pattern(cluster: Cluster, prefix: str) -> str | None:
+    """The same as an expression, for brokers that can look for one."""
+    served = (await cluster.served()).get(ApiKey.LIST_TRANSACTIONS, (0, 0))
+    return f"{_quoted(prefix)}.*" if served[1] >= _PATTERN_VERSION else None
+
+
+def _quoted(text: str) -> str:
+    """Names hold letters, digits and these few signs."""
+    return text.replace(".", "[.]")
+
+
+async def _end(cluster: Cluster, task: TaskTransaction, *, commit: bool, protocol: int) -> ErrorCode:
+    """What the coordinator answers to the end of a transaction; raises only while it gives no final answer."""
+    request = EndTxnRequest(
+        transactional_id=task.transactional_id,
+        producer_id=task.producer_id,
+        producer_epoch=task.producer_epoch,
+        committed=commit,
+    )
+
+    async def order() -> ErrorCode:
+        coordinators = await _coordinators(cluster, [task.transactional_id])
+        (node_id,) = coordinators
+        answer = await cluster.send(
+            request, node_id=node_id, version_max=None if protocol == _V2 else END_TXN_V1_MAX
+        )
+        code = error_code(answer.error_code)
+        if code.retriable:
+            raise refused(answer.error_code, f"to end {task.transactional_id}", by=cluster.where)
+        return code
+
+    return await cluster.patiently(order)
+
+
+async def _coordinators(cluster: Cluster, transactional_ids: Sequence[str]) -> dict[int, list[str]]:
+    """Broker -> the ids it coordinates."""
+    many = (await cluster.served()).get(ApiKey.FIND_COORDINATOR, (0, 0))[1] >= _MANY_KEYS_VERSION
+    found = dict[int, list[str]]()
+    if not many:
+        for one in transactional_ids:
+            request = FindCoordinatorRequest(key=one, key_type=_TRANSACTION)
+            answer = await cluster.send(request, version_max=_ONE_KEY_VERSION)
+            if answer.error_code:
+                raise refused(answer.error_code, f"the coordinator of {one}", by=cluster.where)
+            found.setdefault(answer.node_id, []).append(one)
+        return found
+    for start in range(0, len(transactional_ids), _KEYS_MAX):
+        request = FindCoordinatorRequest(
+            key_type=_TRANSACTION, coordinator_keys=list(transactional_ids[start : start + _KEYS_MAX])
+        )
+        for each in (await cluster.send(request)).coordinators:
+            if each.error_code:
+                raise refused(each.error_code, f"the coordinator of {each.key}", by=cluster.where)
+            found.setdefault(each.node_id, []).append(each.key)
+    return found
+
+
+async def _bounded(work: Callable[[A], Awaitable[B]], items: Sequence[A]) -> list[B]:
+    """The results in their order, with a bound on how many wait at once."""
+    room = asyncio.Semaphore(_AT_ONCE_MAX)
+
+    async def one(item: A) -> B:
+        async with room:
+            return await work(item)
+
+    return await asyncio.gather(*map(one, items))

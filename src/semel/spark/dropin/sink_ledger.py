@@ -1,0 +1,181 @@
+"""Where the drop-in sink keeps what counts: one row per sink, in a compacted topic, written by one driver at a time.
+
+Role.   `SinkLedger` is a sink's row: `take` it, then `put` the next. `unfinished_writes` lists what batch jobs left behind.
+Flow.   `committing` takes the ledger for every batch it commits or aborts.
+Rules.  * Taking it fences whoever had it, and settles what that one was writing; so what is read afterwards is the last word, and a
+          driver that was replaced can write no more. That is the transactional id `semel-ledger:NAME`.
+        * Row and pointer to it (an offset of the group `semel-ledger:NAME`) are one transaction: reading is one fetch, however many
+          sinks share the topic. Brokers forget the offsets of idle groups; then the topic is read from its beginning.
+        * The topic is made compacted when it is missing, never by a broker's defaults: those would delete rows after a week.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Self
+
+from semel.client.admin_client.values import NewTopic
+from semel.client.sync.admin import Admin
+from semel.client.sync.consumer import Consumer
+from semel.client.sync.producer import Producer
+from semel.exceptions import OffsetOutOfRangeException, TopicExistsException, UnknownTopicOrPartitionException
+from semel.spark.dropin.batch_ledger import LedgerError, LedgerRow
+from semel.spark.dropin.sink_options import SinkOptions
+from semel.types import TopicPartition
+
+_PREFIX: Final = "semel-ledger:"
+_STREAM, _WRITE = b"stream:", b"write:"
+_PARTITION: Final = 0
+_TIMEOUT_MS: Final = 20_000
+"""Of the ledger's own transactions, which take milliseconds: a driver that dies in one holds others back no longer."""
+_PATIENCE_SECONDS: Final = 60.0
+_POLL_MS: Final = 500
+_ROW_BYTES_MAX: Final = 32 * 1024 * 1024
+_SETTINGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(60 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+
+
+class SinkLedger:
+    """The row of one sink, or of one batch job; to be closed, or used as a context."""
+
+    def __init__(self, options: SinkOptions, name: str, *, is_write: bool = False) -> None:
+        self._options = options
+        self._id = f"{_PREFIX}{name}"
+        self._key = (_WRITE if is_write else _STREAM) + name.encode()
+        self._is_pointed = (
+            not is_write
+        )  # A job's row lives for moments: it needs no pointer that outlives it.
+        self._where = TopicPartition(options.ledger_topic, _PARTITION)
+        self._producer: Producer | None = None
+
+    def take(self) -> LedgerRow | None:
+        """Become the only one who may write the row, and read it."""
+        _make_topic(self._options)
+        settings = self._options.producer_settings(
+            self._id,
+            transaction_timeout_ms=str(_TIMEOUT_MS),
+            linger_ms="0",
+            max_request_size=str(_ROW_BYTES_MAX),
+        )
+        settings.pop("transaction.two.phase.commit.enable", None)
+        settings["compression.type"] = "gzip"  # Ids repeat themselves; a row of thousands stays small.
+        self._producer = Producer(settings)
+        self._producer.init_transactions()
+        return self._read()
+
+    def put(self, row: LedgerRow | None) -> None:
+        """Write the row, durable when this returns; None removes it. Raises if another driver has taken the ledger since."""
+        assert self._producer is not None, "take the ledger first"
+        with self._producer.transaction():
+            stored = self._producer.send(
+                self._where.topic,
+                key=self._key,
+                value=None if row is None else row.encoded(),
+                partition=_PARTITION,
+            )
+            self._producer.flush()
+            if self._is_pointed:
+                pointer = {self._where: stored.result(_PATIENCE_SECONDS).offset}
+                self._producer.send_offsets_to_transaction(pointer, self._id)
+
+    def _read(self) -> LedgerRow | None:
+        pointer = None
+        if self._is_pointed:
+            with _consumer(self._options, "read_committed", group=self._id) as consumer:
+                pointer = consumer.committed([self._where])[self._where]
+        if pointer is None:
+            return dict(_rows(self._options)).get(self._key)
+        # The pointer was committed with its row. Transactions of other sinks may still be open below it: they do not matter.
+        with _consumer(self._options, "read_uncommitted") as consumer:
+            return self._read_at(consumer, pointer.offset)
+
+    def _read_at(self, consumer: Consumer, offset: int) -> LedgerRow:
+        consumer.assign([self._where])
+        consumer.seek(self._where, offset)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                records = consumer.poll(_POLL_MS, max_records=1)
+            except OffsetOutOfRangeException as error:
+                raise LedgerError(
+                    f"the row of {self._id} at offset {offset} of {self._where.topic} is gone: was the topic cleaned by "
+                    "retention? It must have cleanup.policy=compact"
+                ) from error
+            for record in records:
+                if record.offset != offset or record.key != self._key or record.value is None:
+                    raise LedgerError(
+                        f"offset {offset} of {self._where.topic} should be the row of {self._id}, but offset "
+                        f"{record.offset} has the key {record.key!r}: was the topic made anew? Delete the group {self._id} then"
+                    )
+                return LedgerRow.decoded(record.value)
+        raise LedgerError(
+            f"the row of {self._id} at offset {offset} of {self._where.topic} cannot be read within {_PATIENCE_SECONDS} s"
+        )
+
+    def close(self) -> None:
+        """Leave the ledger to others. Closing twice is harmless."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def unfinished_writes(options: SinkOptions) -> dict[str, LedgerRow]:
+    """Job -> row, of batch jobs whose driver decided and did not say that all is done."""
+    _make_topic(options)
+    return {key.removeprefix(_WRITE).decode(): row for key, row in _rows(options) if key.startswith(_WRITE)}
+
+
+def _rows(options: SinkOptions) -> Iterator[tuple[bytes, LedgerRow]]:
+    """Every key with its last row, of all that was committed before this was asked."""
+    where = TopicPartition(options.ledger_topic, _PARTITION)
+    with _consumer(options, "read_uncommitted") as consumer:
+        end = consumer.end_offsets([where])[where]
+    last = dict[bytes, bytes | None]()
+    with _consumer(options, "read_committed") as consumer:
+        consumer.assign([where])
+        consumer.seek_to_beginning()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while consumer.position(where) < end:
+            if time.monotonic() > deadline:
+                raise LedgerError(
+                    f"{where.topic} cannot be read to its end within {_PATIENCE_SECONDS} s: a transaction is open in it, see "
+                    f"'semel txn find-hanging --all --topic {where.topic}'"
+                )
+            last.update((record.key, record.value) for record in consumer.poll(_POLL_MS))
+    for key, value in last.items():
+        if value is not None:
+            yield key, LedgerRow.decoded(value)
+
+
+def _consumer(options: SinkOptions, isolation: str, *, group: str | None = None) -> Consumer:
+    own = {"isolation_level": isolation, "enable_auto_commit": "false", "auto_offset_reset": "none"}
+    settings = options.consumer_settings(**own)
+    settings.pop("group.id", None)
+    if group is not None:
+        settings["group.id"] = group
+    return Consumer(settings)
+
+
+def _make_topic(options: SinkOptions) -> None:
+    """Make the ledger's topic, if there is none."""
+    with Admin(options.admin_settings()) as admin:
+        try:
+            admin.describe_topics(options.ledger_topic)
+        except UnknownTopicOrPartitionException:
+            with contextlib.suppress(TopicExistsException):  # Another sink was faster.
+                admin.create_topics(NewTopic(options.ledger_topic, num_partitions=1, configs=_SETTINGS))

@@ -1,0 +1,112 @@
+"""A task of the drop-in sink: its rows go into one transaction, which it leaves open.
+
+Role.   `write_rows` runs in a Python worker, on whatever machine Spark chose.
+Flow.   rows -> `by_topic` -> the producer's Arrow path -> all stored -> the transaction's name goes back to the driver.
+Rules.  * Every attempt of every task has a transactional id of its own: an attempt that runs twice, late or beside another never
+          writes into what another one wrote.
+        * The ids are used again by the next batch of the same run, and by no other run: so their number stays small, and a driver that
+          was replaced cannot fence the tasks of the next.
+        * An attempt that fails aborts what it wrote; one that is killed leaves that to the driver's sweep or to the timeout.
+        * A task without rows begins no transaction.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from semel.client.sync.producer import Producer
+from semel.exceptions import InvalidTxnTimeoutException, KafkaException
+from semel.spark.dropin.batch_ledger import TaskTransaction
+from semel.spark.dropin.committing import prefix_of
+from semel.spark.dropin.rows import Digest, by_topic
+from semel.spark.dropin.settling import Abilities, BrokerTransactions
+from semel.spark.dropin.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TWO_PHASE: Final = "transaction.two.phase.commit.enable"
+_ABILITIES_MAX: Final = 16
+_ABORT_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which attempt of which task writes, for which run of which sink."""
+
+    name: str
+    run_id: str
+    task: int
+    number: int
+
+    @property
+    def transactional_id(self) -> str:
+        return f"{prefix_of(self.name)}{self.run_id}:{self.task}.{self.number}"
+
+
+def write_rows(
+    options: SinkOptions, attempt: Attempt, batches: "Iterator[pa.RecordBatch]", *, may_be_two_phase: bool
+) -> TaskTransaction | None:
+    """Write all rows; the open transaction they are in, None if there were no rows."""
+    digest = Digest()
+    producer: Producer | None = None
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if producer is None:
+                producer = _producer(options, attempt, may_be_two_phase=may_be_two_phase)
+                producer.begin_transaction()
+            digest.add(batch)
+            for topic, rows in by_topic(batch, options.topic):
+                producer.send_arrow(topic, rows)
+        if producer is None:
+            return None
+        left = producer.leave_transaction_open()
+    except BaseException:
+        if producer is not None:
+            with contextlib.suppress(KafkaException):  # What failed says more than that the abort failed too.
+                producer.close(timeout=_ABORT_SECONDS)
+        raise
+    producer.close()
+    return TaskTransaction(
+        attempt.task, attempt.transactional_id, left.producer_id, left.epoch, digest.rows, digest.text
+    )
+
+
+def _producer(options: SinkOptions, attempt: Attempt, *, may_be_two_phase: bool) -> Producer:
+    settings = options.producer_settings(attempt.transactional_id)
+    if _TWO_PHASE not in settings and may_be_two_phase and _abilities(options).two_phase:
+        settings[_TWO_PHASE] = "true"
+    if settings.get(_TWO_PHASE) == "true":
+        settings.pop("transaction.timeout.ms", None)  # It never times out.
+    producer = Producer(settings)
+    try:
+        producer.init_transactions()
+    except InvalidTxnTimeoutException as error:
+        producer.close()
+        raise InvalidTxnTimeoutException(
+            f"kafka.transaction.timeout.ms={settings.get('transaction.timeout.ms')} is longer than the broker allows: set it "
+            f"lower, or the broker's transaction.max.timeout.ms higher ({error})"
+        ) from error
+    except BaseException:
+        producer.close()
+        raise
+    return producer
+
+
+_known_abilities: Final = dict[str, Abilities]()
+
+
+def _abilities(options: SinkOptions) -> Abilities:
+    """What the cluster can do; asked once per process."""
+    bootstrap = options.client["bootstrap.servers"]
+    known = _known_abilities.get(bootstrap)
+    if known is None:
+        with BrokerTransactions(options.producer_config("any")) as transactions:
+            known = transactions.able
+        if len(_known_abilities) >= _ABILITIES_MAX:
+            _known_abilities.clear()
+        _known_abilities[bootstrap] = known
+    return known
