@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from semel.spark.java import JavaMissingError
+    from semel.spark.progress import Lag, lag
     from semel.spark.registration import register
     from semel.spark.spark_session import session
 
 _HOMES: Final = {
     "JavaMissingError": "semel.spark.java",
+    "Lag": "semel.spark.progress",
+    "lag": "semel.spark.progress",
     "register": "semel.spark.registration",
     "session": "semel.spark.spark_session",
 }
 
 __all__ = [
     "JavaMissingError",
+    "Lag",
+    "lag",
     "register",
     "session",
 ]

@@ -16,7 +16,7 @@ import concurrent.futures
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from semel.client.cluster import Cluster, PartitionView, TopicView, error_code, passes, refused, topic_view
@@ -29,7 +29,7 @@ from semel.core.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from semel.errors import DisconnectedError, ErrorCode, InvariantError, RefusedError
+from semel.errors import DisconnectedError, ErrorCode, InvariantError, RefusedError, UnreachableError
 from semel.runtime.bundle import real_runtime
 from semel.runtime.loop_thread import LoopThread
 from semel.spark.options import Assign, Strategy, Subscribe, SubscribePattern
@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 IDLE_SECONDS: Final = 300.0
 CLIENTS_MAX: Final = 16
+UNREACHABLE_PATIENCE_MS: Final = 20_000
+"""So long a cluster that has never answered this process is tried: it may be restarting."""
 _BY_NAME_VERSION: Final = 12  # Fetch 13 names topics by their ids.
 _CONSUMER: Final = -1
 _NO_NODE: Final = -1
@@ -190,7 +192,19 @@ class _Questions:
                 self._views = {name: view for name, view in self._views.items() if name in there}
             return tuple(missing)
 
-        return await self.cluster.patiently(look)
+        return await self._patiently(look)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """A broker may be restarting when a process asks its first question; a wrong address stays one."""
+        clock = self.cluster.runtime.clock
+        believes_until_ms = clock.monotonic_ms() + UNREACHABLE_PATIENCE_MS
+
+        def may_repeat(error: DisconnectedError | RefusedError) -> bool:
+            if isinstance(error, UnreachableError):
+                return clock.monotonic_ms() < believes_until_ms
+            return passes(error)
+
+        return await self.cluster.patiently(ask, may_repeat=may_repeat)
 
     async def _view(self, where: TopicPartition) -> PartitionView:
         if where.topic not in self._views:
@@ -220,7 +234,7 @@ class _Questions:
                     self._views.pop(where.topic, None)
                 raise
 
-        return await self.cluster.patiently(ask)
+        return await self._patiently(ask)
 
     async def _ask(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         unknown = {where.topic for where in asked} - self._views.keys()
