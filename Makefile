@@ -28,11 +28,12 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/uv.txt src/semel/_version
 	$(BIN)/python -m semel.runtime.kernel_cache
 	@touch $@
 
-peers: install ## Apache Kafka through Maven and franz-go through Go, for the tests beside them (skipped where these are missing)
+peers: install ## Apache Kafka and Spark's connector through Maven, franz-go through Go, for the tests beside them (skipped where these are missing)
 	$(BIN)/python -m semel.bench.kafka_peer install --if-possible $(KAFKA_VERSIONS)
+	$(BIN)/python -m semel.bench.spark_peer install --if-possible
 	$(BIN)/python tests/franz_go.py --if-possible
 
-demo: install ## a million records through a bad connection and two kills, each stored once
+demo: install ## a shop's orders through Spark, everything killed on the way, each order counted once
 	@$(BIN)/semel demo
 
 test: install peers ## the whole test suite
@@ -50,7 +51,7 @@ format: install
 
 bench: install peers ## measurements beside the peers, written to docs/benchmarks*.md
 	$(BIN)/python -m semel.bench --write docs/benchmarks.md
-	for what in broker groups cleaner transactions profile; do \
+	for what in broker groups cleaner transactions profile spark; do \
 	  $(BIN)/python -m semel.bench $$what --write docs/benchmarks-$$what.md || exit 1; done
 
 campaign: install ## long seeded runs, result written to docs/campaign.md

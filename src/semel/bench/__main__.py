@@ -19,7 +19,7 @@ from semel.errors import SemelError
 from semel.runtime.environment import environment
 
 NAMES: Final = ("codec", "kernels", "runtime", "log", "client")
-_OWN_PAGES: Final = ("broker", "cleaner", "groups", "profile", "transactions")
+_OWN_PAGES: Final = ("broker", "cleaner", "groups", "profile", "spark", "transactions")
 """Whole processes: measured in their own way, each on its page."""
 _QUICK_PAIRS: Final = 3
 _QUICK_ROUND_SECONDS: Final = 0.01
@@ -76,7 +76,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m semel.bench",
         description="Measure Semel beside its peers, in interleaved rounds.",
         epilog="Example: python -m semel.bench kernels --pairs 15 --write docs/benchmarks.md. "
-        "The broker, its cleaner, groups and transactions beside Apache Kafka have options of their own: python -m semel.bench broker --help",
+        "The broker, its cleaner, groups, transactions and Spark beside their peers have options of their own: python -m semel.bench broker --help",
     )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(NAMES)}; all if none given"
