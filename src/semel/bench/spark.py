@@ -1,0 +1,121 @@
+"""Spark with Semel beside Spark with its own Kafka connector: the same brokers, the same session, the same rows.
+
+Role.   `python -m semel.bench spark` starts both brokers and one Spark session that has both formats, and prints what each took;
+        `--write` makes the page, its figures as JSON and its plot.
+Flow.   brokers and session up -> each part (`spark_source`, …) fills its topics and measures in rounds -> page.
+Rules.  * One session, one JVM: what the JIT has learned serves both. Both have warmed up on a workload before its first round counts.
+        * Rounds are interleaved, every second one in the opposite order; ratios are taken inside a round.
+        * The connector runs at its stock settings, but for read_committed, which is our default and costs it nothing here.
+"""
+
+import contextlib
+import importlib
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from semel.bench import kafka_peer, spark_peer
+from semel.bench.beside_kafka import options_of, parser_of, write_page
+from semel.bench.broker_figures import Figure, summary, table
+from semel.bench.measure import PAIRS_DEFAULT
+from semel.bench.processes import BrokerProcess, SemelProcess
+from semel.errors import SemelError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTS: Final = ("spark_source",)
+"""Modules of this package with `measure(bench) -> Iterator[list[Figure]]`."""
+_QUICK_PAIRS: Final = 2
+_MASTER: Final = "local[2]"
+_SETTINGS: Final = {
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "2",
+}
+_HEADER: Final = """\
+# Spark beside Spark's own Kafka connector
+
+Written by `python -m semel.bench spark --write docs/benchmarks-spark.md`; do not edit. One Spark session with two cores runs
+`format("semel")` and `format("kafka")` in turn, every second round in the opposite order, on the same topics of the same broker
+(Semel, and Apache Kafka {version}). In the tables *Semel* is our format and *Kafka* is Spark's own connector. A figure is the median
+of the rounds, the brackets hold the true median with the probability below; the ratio is taken inside each round.
+
+![Semel beside Spark's own connector]({plot})
+
+"""
+_NOTES: Final = (
+    "Rows go to Spark's `noop` sink: what is measured is fetching, decoding, and handing rows to Spark.",
+    """Spark starts Python processes to plan a batch query of a source written in Python, and one per query for a stream; that time is
+  in the figures, and is why small reads are slower than with the connector.""",
+    """End-to-end latency is from a record's timestamp to the moment its micro-batch has been collected, with triggers one after the
+  other and 1,000 records a second.""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every part measures with."""
+
+    spark: "SparkSession"
+    brokers: dict[str, BrokerProcess]
+    root: Path
+    pairs: int
+    is_quick: bool
+
+
+def run_all(bench_root: Path, pairs: int, *, quick: bool, show: Callable[[str], object]) -> list[Figure]:
+    """Everything."""
+    from semel.spark import session
+
+    brokers: dict[str, BrokerProcess] = {
+        "Semel": SemelProcess(bench_root / "semel"),
+        "Apache Kafka": kafka_peer.KafkaBroker(kafka_peer.find(), bench_root / "kafka"),
+    }
+    made: list[Figure] = []
+    with contextlib.ExitStack() as stack:
+        for broker in brokers.values():
+            stack.callback(broker.kill)
+            broker.start()
+        config = {
+            **_SETTINGS,
+            "spark.driver.extraClassPath": spark_peer.connector_classpath(),
+            "spark.local.dir": str(bench_root / "local"),
+        }
+        spark = session("semel-bench", master=_MASTER, config=config)
+        stack.callback(spark.stop)
+        bench = Bench(spark, brokers, bench_root, pairs, quick)
+        for part in PARTS:
+            for fresh in importlib.import_module(f"semel.bench.{part}").measure(bench):
+                show(table(fresh))
+                made += fresh
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python -m semel.bench spark`."""
+    options = options_of(parser_of("spark", "Spark's source and sinks"), arguments)
+    pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
+    # A kill must end the brokers too, and remove what they wrote.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    root = Path(tempfile.mkdtemp(prefix="semel-bench-spark-", dir=options.directory))
+    try:
+        figures = run_all(root, pairs, quick=options.quick, show=lambda text: print(text, flush=True))
+    except SemelError as error:
+        print(f"semel.bench: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
+    print(summary(figures))
+    if options.write is not None:
+        write_page(
+            options.write, figures, f"python -m semel.bench spark --pairs {pairs}", _NOTES, header=_HEADER
+        )
+    return 0
