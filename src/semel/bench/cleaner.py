@@ -2,15 +2,17 @@
 
 Role.   `python -m semel.bench cleaner`: a page and its data of its own.
 Flow.   In each round each broker gets a compacted topic with records of many keys, several times over, that it may not
-        clean yet; then its dirty ratio is lowered, and the time until `cleaner-offset-checkpoint` tells that it is clean is
-        taken, with the CPU of the broker. The same again with a producer that sends one small record at a time to another
+        clean yet; then its dirty ratio is lowered, and the time is taken until `cleaner-offset-checkpoint` tells that it is
+        clean and the new segments are in their places, with the CPU of the broker. The same again with a producer that sends one small record at a time to another
         topic, whose latencies are set beside those without a cleaning.
 Rules.  * Both brokers look for dirty logs every 100 ms instead of every 15 s; everything else is what they ship with.
+        * What was written before is synced first: neither broker is timed while the disk works off the filling.
         * MB/s and CPU are per byte of log that was cleaned, however often it was read.
         * Kernels are compiled before: `semel.runtime.kernel_cache` has them.
 """
 
 import argparse
+import os
 import random
 import shutil
 import sys
@@ -118,7 +120,8 @@ def run_all(pairs: int, total_bytes: int, root: Path) -> list[Figure]:
                     wire.create_topic("quiet")
                     _p99(wire, 2_000)  # Warm both up: code is compiled, caches are filled.
                     _clean(broker, wire, directory / "data", "warm", total_bytes)
-                    quiet[name].append(_p99(wire, 2_000))
+                    os.sync()  # What was written before is on disk, and not in the way of what is timed.
+                    quiet[name].append(_p99(wire, 10_000))
                     alone[name].append(_clean(broker, wire, directory / "data", "alone", total_bytes))
                     loaded[name].append(
                         _clean(broker, wire, directory / "data", "loaded", total_bytes, load=True)
@@ -170,6 +173,7 @@ def _clean(
         {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1"},
     )
     written = _fill(wire, topic, total_bytes)
+    os.sync()
     pid = pid_of(broker)
     latencies: list[float] = []
     done = threading.Event()
@@ -180,7 +184,7 @@ def _clean(
     if load:
         loader.start()
     try:
-        while _checkpoint(data, topic) == before:
+        while _checkpoint(data, topic) == before or _is_swapping(data, topic):
             if time.perf_counter() - began > _TIMEOUT_SECONDS:
                 raise SemelError(f"{topic} was not cleaned within {_TIMEOUT_SECONDS:.0f} s")
             time.sleep(0.005)
@@ -241,6 +245,11 @@ def _checkpoint(data: Path, topic: str) -> str | None:
     except FileNotFoundError:
         return None
     return next((line for line in lines if line.startswith(f"{topic} ")), None)
+
+
+def _is_swapping(data: Path, topic: str) -> bool:
+    """Whether cleaned segments have not yet taken the place of the old ones."""
+    return any(path.suffix in (".cleaned", ".swap") for path in (data / f"{topic}-0").iterdir())
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
