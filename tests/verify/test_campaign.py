@@ -4,11 +4,13 @@ Method: a scenario that fails for chosen seeds, run through the same code as the
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from semel.log.partition_log import PartitionLog
-from semel.verify import campaign
+from semel.verify import campaign, campaign_page
+from semel.verify.campaign_page import Run
 from semel.verify.promise import PromiseBroken
 from semel.verify.scenarios import directory_crash, log_crash
 
@@ -23,14 +25,27 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
     assert campaign.play(("made_up", 3)) == (3, "PromiseBroken: seed 3: offset 7 is gone")
 
 
-def test_the_page_says_what_was_run_and_what_failed() -> None:
-    page = campaign.as_markdown(
-        [campaign.Outcome("log_crash", 5, 10, 1.5, ((7, "a story"),))], "make campaign"
-    )
-    assert "| `semel.verify.scenarios.log_crash` | 5 to 14 | 1 | 2 |" in page
-    assert "## log_crash, seed 7" in page
-    assert "a story" in page
-    assert "`make campaign`" in page
+def run(first: int, seeds: int, failures: tuple[tuple[int, str], ...] = (), commit: str = "c0ffee") -> Run:
+    return Run("log_crash", first, seeds, 1.5, failures, commit, "2026-01-01 00:00 UTC", "a machine")
+
+
+def test_the_page_adds_up_the_parts_of_a_campaign(tmp_path: Path) -> None:
+    page = tmp_path / "campaign.md"
+    for part in (run(10, 10), run(0, 10, ((7, "a story"),)), run(50, 10), run(0, 5, commit="decaf")):
+        campaign_page.add(page, [part])
+    text = page.read_text(encoding="utf-8")
+    assert "| `log_crash` | 30 | 0 to 19, 50 to 59 | 1 | c0ffee | 2026-01-01 00:00 UTC | 4 |" in text
+    assert "| `log_crash` | 5 | 0 to 4 | 0 | decaf |" in text
+    assert "## log_crash, seed 7, commit c0ffee\n\n```\na story\n```" in text
+
+
+def test_a_failure_leaves_the_page_when_its_seed_was_played_again(tmp_path: Path) -> None:
+    page = tmp_path / "campaign.md"
+    campaign_page.add(page, [run(0, 10, ((7, "a story"),))])
+    campaign_page.add(page, [run(0, 6, commit="decaf")])
+    assert "a story" in page.read_text(encoding="utf-8")
+    campaign_page.add(page, [run(0, 10, commit="decaf")])
+    assert "a story" not in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

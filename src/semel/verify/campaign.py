@@ -15,12 +15,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from semel.runtime.environment import environment
+from semel.verify import campaign_page
+from semel.verify.campaign_page import Run
 from semel.verify.scenarios import (
     compaction_crash,
     directory_crash,
@@ -49,17 +50,6 @@ _CHUNK: Final = 50
 _STORIES_MAX: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One scenario over its seeds."""
-
-    name: str
-    first: int
-    seeds: int
-    seconds: float
-    failures: tuple[tuple[int, str], ...]
-
-
 def play(task: tuple[str, int]) -> tuple[int, str] | None:
     """Run one seed; the seed and its story if a promise was broken."""
     name, seed = task
@@ -71,8 +61,9 @@ def play(task: tuple[str, int]) -> tuple[int, str] | None:
     return None
 
 
-def run(name: str, first: int, seeds: int, progress: Callable[[int], None]) -> Outcome:
+def run(name: str, first: int, seeds: int, progress: Callable[[int], None]) -> Run:
     """Play `seeds` seeds from `first` on, on every core."""
+    here = environment("")  # Now: the checkout may go on while this runs.
     started = time.monotonic()
     failures = []
     with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
@@ -82,34 +73,16 @@ def run(name: str, first: int, seeds: int, progress: Callable[[int], None]) -> O
                 failures.append(failure)
             if done % 1000 == 0 or done == seeds:
                 progress(done)
-    return Outcome(name, first, seeds, time.monotonic() - started, tuple(sorted(failures)))
-
-
-def as_markdown(outcomes: Sequence[Outcome], command: str) -> str:
-    """The page."""
-    here = environment(command)
-    lines = [
-        "# Campaign",
-        "",
-        "Seeded scenarios with faults, over many seeds. A scenario raises as soon as a promise is broken; the module of",
-        "each says which promises it checks.",
-        "",
-        f"{here.date}, commit {here.commit}, {here.python}, {here.cores} cores of {here.processor}. Reproduce with",
-        f"`{command}`.",
-        "",
-        "| scenario | seeds | failed | seconds |",
-        "| --- | ---: | ---: | ---: |",
-    ]
-    for outcome in outcomes:
-        last = outcome.first + outcome.seeds - 1
-        lines.append(
-            f"| `semel.verify.scenarios.{outcome.name}` | {outcome.first} to {last} | {len(outcome.failures)} "
-            f"| {outcome.seconds:.0f} |"
-        )
-    for outcome in outcomes:
-        for seed, story in outcome.failures[:_STORIES_MAX]:
-            lines += ["", f"## {outcome.name}, seed {seed}", "", "```", story, "```"]
-    return "\n".join(lines) + "\n"
+    return Run(
+        name=name,
+        first=first,
+        seeds=seeds,
+        seconds=time.monotonic() - started,
+        failures=tuple(sorted(failures)),
+        commit=here.commit,
+        date=here.date,
+        machine=f"{here.python}, {here.cores} cores of {here.processor}",
+    )
 
 
 def _chosen(text: str) -> tuple[str, int | None]:
@@ -140,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seeds", type=int, default=_SEEDS_DEFAULT, metavar="N", help="how many (default %(default)s)"
     )
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the outcome to this page")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="add the outcome to this page")
     options = parser.parse_args(arguments)
     outcomes = []
     for name, seeds in options.only or [(name, None) for name in sorted(SCENARIOS)]:
@@ -150,10 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"seed {seed}: {story}")
         outcomes.append(outcome)
     if options.write:
-        command = " ".join(
-            ["python -m semel.verify.campaign", *(sys.argv[1:] if arguments is None else arguments)]
-        )
-        options.write.write_text(as_markdown(outcomes, command), encoding="utf-8")
+        campaign_page.add(options.write, outcomes)
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 
