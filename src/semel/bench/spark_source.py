@@ -65,7 +65,7 @@ def _filled(bootstrap: str, count: int, size: int) -> str:
     topic = f"rows-{next(_numbers)}"
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(topic, num_partitions=_PARTITIONS)])
-    settings = {
+    settings: dict[str, str | int] = {
         "bootstrap.servers": bootstrap,
         "batch.size": 1 << 20,
         "max.request.size": 1 << 21,

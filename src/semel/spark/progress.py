@@ -14,7 +14,7 @@ from semel.spark.offsets import from_json
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True)

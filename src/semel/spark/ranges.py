@@ -73,10 +73,11 @@ def between(start: Offsets, end: Offsets, earliest_of_new: Offsets) -> Batch:
     if gone:
         losses.append(f"{_named(gone)} are gone")
     ranges: list[OffsetRange] = []
+    begins = {**earliest_of_new, **start}
     for where in sorted(end):
-        begin = start.get(where, earliest_of_new.get(where))
-        if begin is None:
+        if where not in begins:
             continue
+        begin = begins[where]
         if end[where] < begin:
             losses.append(
                 f"{where} ends at {end[where]}, before {begin}, where reading was to go on: it was truncated or made anew, "
