@@ -37,7 +37,7 @@ demo: install ## a shop's orders through Spark, everything killed on the way, ea
 	@$(BIN)/semel demo
 
 test: install peers ## the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3 $(TESTS)
 
 lint: install ## style, types, imports
 	$(BIN)/ruff format --check src tests tools examples
