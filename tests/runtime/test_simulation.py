@@ -205,3 +205,29 @@ def test_the_wall_clock_jumps_and_drifts_and_the_monotonic_one_does_not() -> Non
     assert clock.monotonic() == 2.5
     with pytest.raises(ValueError, match="does not run"):
         clock.drift(0)
+
+
+def test_a_frozen_process_does_later_what_it_would_have_done_meanwhile() -> None:
+    simulation = Simulation(3)
+    host = simulation.host("a")
+    beats: list[float] = []
+
+    async def beat(runtime: Runtime) -> None:
+        while True:
+            beats.append(simulation.loop.time())
+            await runtime.tasks.sleep(1)
+
+    async def story() -> None:
+        host.start(beat)
+        await asyncio.sleep(2.5)
+        host.freeze(10)
+        await asyncio.sleep(5)
+        host.freeze(1)  # Shorter than what is left: nothing changes.
+        await asyncio.sleep(6.5)
+        host.freeze(100)
+        await asyncio.sleep(1)
+        host.kill()
+        await asyncio.sleep(200)
+
+    simulation.run(story())
+    assert [round(at, 2) for at in beats] == [0.0, 1.0, 2.0, 12.5, 13.5], "and of a dead one nothing is done"

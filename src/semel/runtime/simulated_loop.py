@@ -11,7 +11,8 @@ Rules.  * Callbacks run in the order of `call_soon`, as asyncio promises; timers
         * Nothing ready, nothing scheduled and the main coroutine not done is a deadlock, and an error that
           names who waits where. Virtual time and steps are bounded.
         * A callback belongs to the process whose context it was scheduled in. Once that process is dead, its
-          callbacks never run again: no `finally`, no handler, as after kill -9.
+          callbacks never run again: no `finally`, no handler, as after kill -9. Those of a frozen process wait, in their
+          order, until it goes on; what is sent to it meanwhile waits too, as for a stopped process.
 """
 
 import asyncio
@@ -51,11 +52,14 @@ class SimulationLimitError(SimulationError):
 
 
 class SimulatedProcess:
-    """Something that can be killed: its callbacks stop at once and for good."""
+    """Something that can be killed: its callbacks stop at once and for good. Or frozen: they stop for a while."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
+        self.frozen_until = 0.0
+        self.held: list[asyncio.Handle] = []
+        """What it would have done while it was frozen."""
 
 
 PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
@@ -219,6 +223,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 del self._tasks[number]
                 self._buried.append(task)
 
+    def freeze(self, process: SimulatedProcess, seconds: float) -> None:
+        """Stop everything that runs in `process` for a while; it goes on with all that came due, as after SIGCONT."""
+        process.frozen_until = max(process.frozen_until, self._now + seconds)
+        self.call_at(process.frozen_until, self._thaw, process, context=contextvars.Context())
+
+    def _thaw(self, process: SimulatedProcess) -> None:
+        if self._now >= process.frozen_until:
+            held, process.held = process.held, []
+            self._ready.extend((process, handle) for handle in held)
+
     # Running.
 
     def run_forever(self) -> None:
@@ -273,7 +287,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._ready.append((process, timer))
         for _ in range(len(self._ready)):
             process, handle = self._ready.popleft()
-            if not handle.cancelled() and not _is_dead(process):
+            if handle.cancelled() or _is_dead(process):
+                continue
+            if process is not None and self._now < process.frozen_until:
+                process.held.append(handle)
+            else:
                 self._run_one(process, handle)
 
     def _run_one(self, process: SimulatedProcess | None, handle: asyncio.Handle) -> None:

@@ -136,6 +136,11 @@ class SimulatedHost:
         self.disk.crash()
         self._end_process("power cut")
 
+    def freeze(self, seconds: float) -> None:
+        """Stop the process for a while, as SIGSTOP does: connections stay, nothing is answered, then all of it is."""
+        if self._process is not None:
+            self._loop.freeze(self._process, seconds)
+
     async def until_dead(self) -> None:
         """Return once the process of this host has died, also by a crash planned on its disk."""
         if self._process is not None:

@@ -23,6 +23,7 @@ from semel.runtime.environment import environment
 from semel.verify import campaign_page
 from semel.verify.campaign_page import Run
 from semel.verify.scenarios import (
+    client_matrix,
     compaction_crash,
     directory_crash,
     groups,
@@ -35,6 +36,7 @@ from semel.verify.scenarios import (
 )
 
 SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
+    "client_matrix": client_matrix.run,
     "compaction_crash": compaction_crash.run,
     "directory_crash": directory_crash.run,
     "groups": groups.run,

@@ -68,6 +68,18 @@ class EndBrokerInWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class FreezeBroker:
+    """The broker's process stands still: connections stay, nothing is answered; then everything is."""
+
+    seconds: float
+
+    async def happen(self, world: World) -> None:
+        world.tell(f"the broker freezes for {self.seconds:.3f} s")
+        world.host(BROKER).freeze(self.seconds)
+        await asyncio.sleep(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
 class BreakConnections:
     """Connections of one host to the broker break, in one of the ways they do."""
 
