@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from semel.client.cluster import Cluster
-from semel.client.config import ClientConfig
+from semel.client.config import ReachConfig
 from semel.runtime.bundle import real_runtime
 from semel.runtime.loop_thread import LoopThread
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class BlockingCluster:
     """A cluster on a private loop's thread; to be closed, or used as a context."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ReachConfig) -> None:
         self._runtime = real_runtime(threads_max=1)
         self._loop = LoopThread("semel-client")
         self._cluster = Cluster(self._runtime, config)

@@ -98,6 +98,7 @@ def deliver(producer: TransactionalProducer, partition: TopicPartition, code: Er
 
 LEGAL = {
     "init": {S.UNINITIALIZED},
+    "join": {S.UNINITIALIZED},
     "begin": {S.READY},
     "enqueue": {S.IN_TRANSACTION},
     "send_offsets": {S.IN_TRANSACTION},
@@ -107,6 +108,7 @@ LEGAL = {
 }
 CALLS: dict[str, Callable[[TransactionalProducer], object]] = {
     "init": lambda one: one.init(),
+    "join": lambda one: one.join(Identity(8000, 3)),
     "begin": lambda one: one.begin(),
     "enqueue": lambda one: one.enqueue(T0, 99, 1),
     "send_offsets": lambda one: one.send_offsets(GROUP, {INPUT: 1}),
@@ -119,12 +121,9 @@ CALLS: dict[str, Callable[[TransactionalProducer], object]] = {
 def _ended(producer: TransactionalProducer, how: str) -> None:
     producer.begin()
     producer.enqueue(T0, 0, 1)
-    producer.answered(asked(producer), answer(Outgoing(_add())))
+    add = asked(producer)
+    producer.answered(add, answer(add))
     CALLS[how](producer)
-
-
-def _add() -> AddPartitionsToTxnRequest:
-    return AddPartitionsToTxnRequest()
 
 
 def _bumping(producer: TransactionalProducer) -> None:
@@ -223,6 +222,24 @@ def test_v1_adds_what_it_writes_to_before_it_writes_and_ends_with_its_epoch() ->
     assert (producer.state, producer.fate, producer.producer_epoch) == (S.READY, Fate.COMMITTED, 5)
 
 
+def test_v1_a_partition_that_comes_while_others_are_added_waits_for_its_own_turn() -> None:
+    producer = ready(v2=False)
+    producer.begin()
+    producer.enqueue(T0, 0, 1)
+    first = asked(producer)
+    producer.enqueue(T1, 1, 1)
+    producer.answered(first, answer(first))
+    assert producer.send(T0, 0) is not None
+    assert producer.send(T1, 0) is None, "the coordinator has not heard of it"
+    second = asked(producer)
+    assert isinstance(second.request, AddPartitionsToTxnRequest)
+    assert [(one.name, one.partitions) for one in second.request.v3_and_below_topics] == [
+        (T1.topic, [T1.partition])
+    ]
+    producer.answered(second, answer(second))
+    assert producer.send(T1, 0) is not None
+
+
 def test_v2_writes_at_once_and_its_end_gives_the_next_epoch() -> None:
     producer = ready(v2=True)
     producer.begin()
@@ -237,6 +254,31 @@ def test_v2_writes_at_once_and_its_end_gives_the_next_epoch() -> None:
     send = producer.send(T0, 0)
     assert send is not None
     assert (send.identity.producer_epoch, send.base_sequence) == (6, 0)
+
+
+def test_a_guest_writes_under_anothers_identity_and_ends_nothing() -> None:
+    guest = TransactionalProducer(ID, 60_000, v2=False)
+    guest.join(Identity(8000, 3))
+    assert guest.is_guest
+    guest.enqueue(T0, 0, 4)
+    guest.enqueue(T0, 1, 2)
+    assert guest.send(T0, 0) is None, "its partition is not part of the transaction yet"
+    add = asked(guest)
+    assert isinstance(add.request, AddPartitionsToTxnRequest)
+    assert (add.request.v3_and_below_producer_id, add.request.v3_and_below_producer_epoch) == (8000, 3)
+    guest.answered(add, answer(add))
+    for batch_id, sequence in ((0, 0), (1, 4)):
+        send = guest.send(T0, 0)
+        assert send is not None
+        assert (send.identity, send.base_sequence) == (Identity(8000, 3), sequence)
+        guest.handle(Answered(T0, batch_id, OK, 0), 0)
+    assert (guest.next_request(), list(guest.partitions())) == (None, [])
+    assert guest.state is S.IN_TRANSACTION
+
+
+def test_no_guest_under_v2() -> None:
+    with pytest.raises(InvariantError, match="v1"):
+        TransactionalProducer(ID, 60_000, v2=True).join(Identity(8000, 3))
 
 
 @pytest.mark.parametrize("v2", [False, True])

@@ -30,6 +30,7 @@ from semel.client.producer.transactions import Transactions, positions
 from semel.client.producer.transactions import group_metadata as group_of
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
+from semel.core.idempotence.delivery import Identity
 from semel.core.transactions.producer_states import ProducerState
 from semel.errors import SemelError
 from semel.exceptions import (
@@ -258,6 +259,14 @@ class AsyncProducer:
         with self._timed("txn-init"):
             await self._transactions().init(self._settings.max_block_ms, keep_prepared=keep_prepared_txn)
 
+    async def join_transaction(self, producer_id: int, producer_epoch: int) -> None:
+        """Take part in a transaction of this `transactional.id` that another process begins and ends under this identity.
+
+        Instead of `init_transactions`, and once. What is sent here is committed or aborted with the rest; `flush` before the
+        owner ends it. For each identity a partition has one producer that writes to it, because sequences begin at 0.
+        """
+        self._transactions().join(Identity(producer_id, producer_epoch))
+
     async def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
         self._transactions()
@@ -299,6 +308,15 @@ class AsyncProducer:
         """
         with self._timed("txn-prepare"):
             return PreparedTxnState(*await self._transactions().prepare(self._settings.max_block_ms))
+
+    async def leave_transaction_open(self) -> PreparedTxnState:
+        """Store what was sent and leave the transaction to whoever is told its name: it may be ended from another process.
+
+        Not in Java's client. Without two-phase commit the coordinator aborts it after `transaction.timeout.ms`.
+        """
+        return PreparedTxnState(
+            *await self._transactions().prepare(self._settings.max_block_ms, may_time_out=True)
+        )
 
     async def complete_transaction(self, prepared_txn_state: PreparedTxnState | str) -> None:
         """Commit the prepared transaction if it is this one, and abort it if it is another."""

@@ -53,6 +53,14 @@ def illegal(transactional_id: str, call: str, state: ProducerState) -> IllegalSt
     )
 
 
+def anothers(transactional_id: str, call: str) -> IllegalStateException:
+    """A guest tries to do what is its host's to do."""
+    return IllegalStateException(
+        f"TransactionalId {transactional_id}: {call} cannot be called by a producer that joined the transaction: only who "
+        "began it may end it"
+    )
+
+
 def aborted(transactional_id: str) -> KafkaException:
     """For records that had not left when their transaction was aborted."""
     return TransactionAbortedException(

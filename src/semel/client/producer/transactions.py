@@ -9,6 +9,7 @@ Rules.  * One request to a coordinator at a time, repeated until it has an answe
           closed and everything taken.
         * After an error the transaction can only be aborted, or, if the error is fatal, the producer only be closed.
         * v1 or v2 is decided once, by what the cluster says is switched on (`transaction.version`).
+        * A guest in another's transaction (`join`) speaks v1, and only sends: the owner ends it.
 Elsewhere. What is next and what answers mean: `core.transactions.producer`. Words for errors: `transaction_errors`.
 """
 
@@ -104,6 +105,21 @@ class Transactions:
             "init_transactions", lambda: producer.state is not _S.INITIALIZING, deadline_ms, timeout_ms
         )
         self._raise_if_failed(producer)
+
+    def join(self, identity: Identity) -> None:
+        """Take part in a transaction another process begins and ends under this identity."""
+        if self._producer is not None:
+            raise errors.illegal(self._id, "join_transaction", self._producer.state)
+        self._producer = TransactionalProducer(
+            self._id,
+            self._config.transaction_timeout_ms,
+            v2=False,
+            in_flight_max=self._config.max_in_flight_requests_per_connection,
+        )
+        self._sender.produce_version_max = PRODUCE_V1_MAX
+        self._sender.delivery = self._producer
+        self._producer.join(identity)
+        self._sync_gate()
 
     async def _introduced(self, deadline_ms: int, timeout_ms: int) -> TransactionalProducer:
         cluster = self._sender.cluster
@@ -215,16 +231,16 @@ class Transactions:
             self._outbox.fail(batch.batch_id, aborted)
         self._sender.carry_out(producer.abort())
 
-    async def prepare(self, timeout_ms: int) -> Identity:
-        """Store everything and leave the transaction open; which it is."""
+    async def prepare(self, timeout_ms: int, *, may_time_out: bool = False) -> Identity:
+        """Store everything and leave the transaction open; which it is. Only with two-phase commit it stays so for ever."""
         if self._waits_for == "prepare_transaction" and self._producer is not None:
             producer = self._producer
         else:
             producer = self._ready_for("prepare_transaction", _S.IN_TRANSACTION)
-            if not self._config.transaction_two_phase_commit_enable:
+            if not self._config.transaction_two_phase_commit_enable and not may_time_out:
                 raise errors.not_two_phase()
             self._hand_over(producer)
-            producer.prepare()
+            producer.leave_open()
         await self._until(
             "prepare_transaction",
             lambda: producer.state is not _S.PREPARING,
@@ -246,9 +262,9 @@ class Transactions:
             self._outbox.wake()
 
     async def close(self) -> None:
-        """Abort what is open, unless it is prepared: then its end is not ours to choose."""
+        """Abort what is open, unless it is prepared or another's: then its end is not ours to choose."""
         producer = self._producer
-        if producer is None:
+        if producer is None or producer.is_guest:
             return
         if producer.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
             _logger.info("%s is closed with a transaction open: it is aborted", self._id)
@@ -275,6 +291,8 @@ class Transactions:
             )
         if producer is None:
             raise errors.illegal(self._id, call, _S.UNINITIALIZED)
+        if producer.is_guest:
+            raise errors.anothers(self._id, call)
         if producer.state in states:
             return producer
         self._raise_if_failed(producer, again=True)

@@ -151,6 +151,14 @@ class Producer(Shell):
         """
         self._run(self._core.init_transactions(keep_prepared_txn))
 
+    def join_transaction(self, producer_id: int, producer_epoch: int) -> None:
+        """Take part in a transaction of this `transactional.id` that another process begins and ends under this identity.
+
+        Instead of `init_transactions`, and once. What is sent here is committed or aborted with the rest; `flush` before the
+        owner ends it. For each identity a partition has one producer that writes to it, because sequences begin at 0.
+        """
+        self._run(self._core.join_transaction(producer_id, producer_epoch))
+
     def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
         self._check()
@@ -178,6 +186,13 @@ class Producer(Shell):
         Keep what it returns with whatever else is to be decided together, and call `complete_transaction` with it.
         """
         return self._run(self._core.prepare_transaction())
+
+    def leave_transaction_open(self) -> PreparedTxnState:
+        """Store what was sent and leave the transaction to whoever is told its name: it may be ended from another process.
+
+        Not in Java's client. Without two-phase commit the coordinator aborts it after `transaction.timeout.ms`.
+        """
+        return self._run(self._core.leave_transaction_open())
 
     def complete_transaction(self, prepared_txn_state: PreparedTxnState | str) -> None:
         """Commit the prepared transaction if it is this one, and abort it if it is another."""

@@ -15,6 +15,8 @@ Rules.  * A request without an answer is sent again until it has one, and nothin
         * A group's offsets are sent a second time only if every answer to the first came: of two requests, a lost
           attempt of the first might arrive last. Otherwise the transaction must be aborted.
         * Nothing is ended before all that was sent is settled. A transaction that sent nothing ends without a request.
+        * A guest joins a transaction that another process began and will end, under that one's identity (v1). It is the
+          only one to write to its partitions in that epoch, from sequence 0; it never ends the transaction.
         * Two-phase commit (KIP-939): a prepared transaction is stored in full and stays open, whatever happens to the
           client. Whoever comes back and keeps it may only end it.
 Elsewhere. Sequences and what a batch's answer means: `core.idempotence.in_flight`. Back-off, connections, finding the
@@ -151,6 +153,8 @@ class TransactionalProducer:
         """Why it is in one of the error states."""
         self.prepared = NO_IDENTITY
         """Which transaction is prepared, by the identity it was written under."""
+        self.is_guest = False
+        """Whether the transaction is another's."""
         self._two_phase = two_phase
         self._keeps = False
         self._timeout_ms = timeout_ms
@@ -177,8 +181,18 @@ class TransactionalProducer:
         self._move(ProducerState.INITIALIZING)
         self._keeps = keep_prepared
 
+    def join(self, identity: Identity) -> None:
+        """Take part in a transaction of whoever has this identity. Its partitions join as batches come, by v1's requests."""
+        if self.v2:
+            raise InvariantError(f"{self.transactional_id}: a transaction is shared under v1 alone")
+        self._expect(ProducerState.UNINITIALIZED)
+        self._move(ProducerState.IN_TRANSACTION)
+        self._in_flight.use_identity(*identity)
+        self.is_guest = True
+
     def begin(self) -> None:
         """Begin a transaction; nothing is sent yet."""
+        self._expect(ProducerState.READY)
         self._move(ProducerState.IN_TRANSACTION)
         self._progress = _Progress()
         self.fate = Fate.OPEN
@@ -215,6 +229,10 @@ class TransactionalProducer:
         """Store everything, then leave the transaction open until it is committed or aborted."""
         if not self._two_phase:
             raise InvariantError(f"{self.transactional_id}: it was made without two-phase commit")
+        self.leave_open()
+
+    def leave_open(self) -> None:
+        """The same without two-phase commit: whoever knows its identity may end it, as long as it has not timed out."""
         self._move(ProducerState.PREPARING)
         self._prepare_if_stored()
 
@@ -458,8 +476,14 @@ class TransactionalProducer:
                 else:
                     self._keep(kept)
             case AddPartitionsToTxnResponse():
-                progress.added |= progress.to_add
-                progress.to_add = {}
+                assert isinstance(request, AddPartitionsToTxnRequest)
+                for topic in request.v3_and_below_topics:
+                    for (
+                        partition
+                    ) in topic.partitions:  # Not all that wait: some came after the request had left.
+                        where = TopicPartition(topic.name, partition)
+                        progress.added[where] = None
+                        progress.to_add.pop(where, None)
                 progress.begun = True
             case AddOffsetsToTxnResponse():
                 assert isinstance(request, AddOffsetsToTxnRequest)

@@ -44,7 +44,7 @@ _S = ProducerState
 
 # Every legal move. What is not listed here cannot happen.
 MOVES: Final[Mapping[ProducerState, frozenset[ProducerState]]] = {
-    _S.UNINITIALIZED: frozenset({_S.INITIALIZING}),
+    _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.IN_TRANSACTION}),  # The second: by joining another's.
     _S.INITIALIZING: frozenset({_S.READY, _S.PREPARED, _S.FATAL_ERROR}),
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
     _S.IN_TRANSACTION: frozenset(
