@@ -1,15 +1,14 @@
 """Spark's own Kafka connector as a peer: install its jars through Maven.
 
 Role.   Tests compare `format("semel")` with `format("kafka")` and benchmarks measure beside it. Nothing here is needed to use Semel.
-        Needs Java 17+, PySpark and, to install, Maven.
-Rules.  * Jars live where Kafka's do (`kafka_peer`), one folder per version of Spark, complete or not there.
+        Needs Java 17+ and, to install, Maven.
+Rules.  * Jars live where Kafka's do (`kafka_peer`), one folder per version, complete or not there.
         * Only the connector's own jars are kept; what Spark brings itself is Spark's.
 
 Usage.  python -m semel.bench.spark_peer install [--if-possible]
 """
 
 import argparse
-import importlib.metadata
 import shutil
 import subprocess
 import sys
@@ -20,38 +19,31 @@ from typing import Final
 
 from semel.bench.kafka_peer import PeerMissingError, java, peers_directory
 
+CONNECTOR_VERSION: Final = "4.2.0"
+"""The newest that Maven has; it runs on PySpark 4.2 and 4.3."""
 _ARTIFACTS: Final = (
-    "spark-sql-kafka-0-10_2.13",
-    "spark-token-provider-kafka-0-10_2.13",
-    "kafka-clients",
-    "commons-pool2",
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR_VERSION),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
-
-
-def spark_version() -> str:
-    """The version of PySpark that is installed."""
-    try:
-        return importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError:
-        raise PeerMissingError(
-            "PySpark is not installed: run 'make install', or pip install semel[spark]"
-        ) from None
+"""Each alone: what they bring along is Spark's, and the repositories their parents name are not ours to trust."""
 
 
 def connector_classpath() -> str:
     """The connector's jars, for `spark.driver.extraClassPath`; raises `PeerMissingError` if they are not there."""
     java()
-    home = _home(spark_version())
+    home = _home()
     if not (home / "lib" / ".complete").exists():
         raise PeerMissingError(
-            f"Spark's Kafka connector {spark_version()} is not installed: run 'make peers' (needs Java 17+ and Maven)"
+            f"Spark's Kafka connector {CONNECTOR_VERSION} is not installed: run 'make peers' (needs Java 17+ and Maven)"
         )
     return f"{home / 'lib'}/*"
 
 
 def install() -> Path:
-    """Fetch the connector of the installed PySpark unless it is there."""
-    target = _home(spark_version())
+    """Fetch the connector unless it is there."""
+    target = _home()
     if (target / "lib" / ".complete").exists():
         return target
     java()
@@ -68,7 +60,7 @@ def install() -> Path:
 
 def _fetch(home: Path) -> None:
     home.mkdir()
-    (home / "pom.xml").write_text(_pom(spark_version()), encoding="utf-8")
+    (home / "pom.xml").write_text(_pom(), encoding="utf-8")
     subprocess.run(
         [
             "mvn",
@@ -77,7 +69,6 @@ def _fetch(home: Path) -> None:
             "-Dstyle.color=never",
             "dependency:copy-dependencies",
             "-DincludeScope=runtime",
-            f"-DincludeArtifactIds={','.join(_ARTIFACTS)}",
             "-DoutputDirectory=lib",
         ],
         cwd=home,
@@ -87,15 +78,20 @@ def _fetch(home: Path) -> None:
     (home / "lib" / ".complete").touch()
 
 
-def _home(version: str) -> Path:
-    return peers_directory() / f"spark-kafka-{version}"
+def _home() -> Path:
+    return peers_directory() / f"spark-kafka-{CONNECTOR_VERSION}"
 
 
-def _pom(version: str) -> str:
+def _pom() -> str:
+    alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"{alone}</dependency>\n"
+        for group, artifact, version in _ARTIFACTS
+    )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>semel</groupId><artifactId>peer-spark-kafka</artifactId>"
-        "<version>1</version><packaging>pom</packaging>\n<dependencies><dependency><groupId>org.apache.spark</groupId>"
-        f"<artifactId>{_ARTIFACTS[0]}</artifactId><version>{version}</version></dependency></dependencies></project>\n"
+        f"<version>1</version><packaging>pom</packaging>\n<dependencies>\n{dependencies}</dependencies></project>\n"
     )
 
 
@@ -111,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        print(f"Spark's Kafka connector {spark_version()}: {install()}")
+        print(f"Spark's Kafka connector {CONNECTOR_VERSION}: {install()}")
     except PeerMissingError as missing:
         print(f"Spark's Kafka connector is left out: {missing}", file=sys.stderr)
         return 0 if options.if_possible else 1
