@@ -21,12 +21,14 @@ from typing import IO, TYPE_CHECKING, Final
 import pyarrow as pa
 
 from semel import Admin, Consumer, NewTopic, TopicPartition
+from semel.bench import spark_peer
+from semel.bench.kafka_peer import PeerMissingError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
-PATIENCE_SECONDS: Final = 120.0
+PATIENCE_SECONDS: Final = 240.0
 _POLL_MS: Final = 200
 _TESTS: Final = Path(__file__).parent
 _SOURCES: Final = _TESTS.parent / "src"
@@ -53,6 +55,14 @@ def small_config(scratch: Path, *, memory: str = "640m") -> dict[str, str]:
     }
 
 
+def connector_config() -> dict[str, str]:
+    """Spark's own Kafka connector on the class path, where it is installed: for tests beside it."""
+    try:
+        return {"spark.driver.extraClassPath": spark_peer.connector_classpath()}
+    except PeerMissingError:
+        return {}
+
+
 class _Shared:
     session: "SparkSession | None" = None
     scratch: Path | None = None
@@ -64,7 +74,8 @@ def shared_session() -> "SparkSession":
         from semel.spark.spark_session import session
 
         _Shared.scratch = Path(tempfile.mkdtemp(prefix="semel-spark-"))
-        _Shared.session = session("semel-tests", master="local[2]", config=small_config(_Shared.scratch))
+        config = {**small_config(_Shared.scratch), **connector_config()}
+        _Shared.session = session("semel-tests", master="local[2]", config=config)
         atexit.register(stop_shared_session)
     return _Shared.session
 
@@ -79,9 +90,9 @@ def stop_shared_session() -> None:
     for query in session.streams.active:
         query.stop()
     session.stop()
-    gateway = SparkContext._gateway  # type: ignore[attr-defined]  # set by PySpark when it starts its JVM
-    SparkContext._gateway = None  # type: ignore[attr-defined]
-    SparkContext._jvm = None  # type: ignore[attr-defined]
+    gateway = SparkContext._gateway
+    SparkContext._gateway = None
+    SparkContext._jvm = None
     if gateway is not None:
         gateway.shutdown()
         process = gateway.proc
