@@ -8,6 +8,8 @@ WORKERS ?= auto
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 # Caches of compiled kernels stay inside the project's own environment.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
+# Tests and benchmarks start hundreds of processes: none of them should compile the libraries anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install peers demo test lint format bench campaign mission lock clean
 
