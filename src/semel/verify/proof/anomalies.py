@@ -1,0 +1,92 @@
+"""What may be found in a history, and how a finding is told.
+
+Role.   `Anomaly` is the list a proof prints, one line each; a `Finding` is one instance with the events that show it.
+Rules.  * A finding names events by their place in the history, fewest first: what a reader needs to see that it is wrong.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from semel.verify.proof.events import Event, Fault, Polled
+
+_NEAR_RECORDS: Final = 1
+_FAULTS_SHOWN_MAX: Final = 3
+_FAULT_NEAR_SECONDS: Final = 5.0
+
+
+class Anomaly(StrEnum):
+    """What must not be, in the words of the report."""
+
+    LOST = "acknowledged write lost"
+    DUPLICATE = "record stored twice"
+    REORDERED = "records of a producer out of order"
+    PHANTOM = "refused write stored"
+    ABORTED_READ = "aborted record read"
+    TORN = "transaction torn"
+    INCONSISTENT = "offset with two values"
+    NON_MONOTONIC = "poll went back"
+    SKIPPED = "poll passed over a record"
+    OFFSET_WITHOUT_OUTPUT = "position stored, output missing"
+    OUTPUT_WITHOUT_OFFSET = "output stored, position not"
+    ZOMBIE = "fenced producer still wrote"
+    STUCK = "last stable offset stuck"
+    UNAVAILABLE = "unavailable too long"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong."""
+
+    anomaly: Anomaly
+    why: str
+    events: tuple[int, ...] = ()
+    """Places in the history."""
+    offsets: tuple[int, ...] = ()
+    """Which records of a poll it is about."""
+
+
+def story_of(finding: Finding, history: Sequence[Event]) -> list[str]:
+    """The smallest part of the history that shows the finding, in order, with the faults around it."""
+    shown = sorted(set(finding.events))
+    if not shown:
+        return [finding.why]
+    first, last = history[shown[0]].at, history[shown[-1]].at
+    near = [
+        place
+        for place, event in enumerate(history)
+        if isinstance(event, Fault)
+        and event.at <= last + _FAULT_NEAR_SECONDS
+        and event.until >= first - _FAULT_NEAR_SECONDS
+    ]
+    lines = [
+        finding.why,
+        *(
+            f"  {history[place].at:9.3f} s  {_told(history[place], finding.offsets)}"
+            for place in sorted({*shown, *near[:_FAULTS_SHOWN_MAX]})
+        ),
+    ]
+    if len(near) > _FAULTS_SHOWN_MAX:
+        lines.append(f"  and {len(near) - _FAULTS_SHOWN_MAX} more faults around it")
+    return lines
+
+
+def _told(event: Event, offsets: tuple[int, ...]) -> str:
+    if isinstance(event, Polled) and offsets:
+        concerned = [place for place, (offset, _) in enumerate(event.records) if offset in offsets]
+        kept = sorted(
+            {
+                near
+                for place in concerned
+                for near in range(place - _NEAR_RECORDS, place + _NEAR_RECORDS + 1)
+                if 0 <= near < len(event.records)
+            }
+        )
+        records = ", ".join(f"{event.records[place][0]}={event.records[place][1]}" for place in kept)
+        return (
+            f"{event.process} polled {event.topic}-{event.partition} ({event.isolation}): … {records} … "
+            f"of {len(event.records)}"
+        )
+    values = {name: getattr(event, name) for name in type(event).__dataclass_fields__ if name != "at"}
+    return f"{type(event).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"

@@ -1,0 +1,154 @@
+"""A history, arranged for judging: what was sent and told of each value, and what the logs hold in the end.
+
+Role.   `Index.of` reads a history once; the judges ask it.
+Rules.  * Pure. The content of a log is what the readers that drained it were handed; without such a reader nothing is said
+          about what is missing in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from semel.verify.proof.events import (
+    COMMITTED,
+    UNCOMMITTED,
+    Acked,
+    Committing,
+    Drained,
+    Ended,
+    Event,
+    Failed,
+    Polled,
+    Sent,
+    Took,
+)
+
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+Transaction: TypeAlias = tuple[str, int]
+"""Process and its number of the transaction."""
+
+
+@dataclass(slots=True)
+class Log:
+    """A partition as readers of one isolation were handed it at the end."""
+
+    values: dict[int, str] = field(default_factory=dict)
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(slots=True)
+class Index:
+    """What there is to know about each value, transaction and log. Integers are places in the history."""
+
+    history: Sequence[Event]
+    sent: dict[str, int] = field(default_factory=dict)
+    acked: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    parts: dict[Transaction, list[str]] = field(default_factory=dict)
+    """The values of each transaction."""
+    committing: dict[Transaction, int] = field(default_factory=dict)
+    ended: dict[Transaction, int] = field(default_factory=dict)
+    took: dict[str, list[int]] = field(default_factory=dict)
+    """Transactional id -> who had it, one after the other."""
+    polls: list[int] = field(default_factory=list)
+    logs: dict[str, dict[Place, Log]] = field(default_factory=dict)
+    """Isolation -> partition -> what it holds."""
+    offsets: dict[str, list[tuple[Place, int]]] = field(default_factory=dict)
+    """Value -> where it lies, committed or not."""
+    handed: dict[tuple[str, Place], list[int]] = field(default_factory=dict)
+    """Reader and partition -> the polls that were handed to it."""
+
+    @classmethod
+    def of(cls, history: Sequence[Event]) -> "Index":
+        index = cls(history)
+        for place, event in enumerate(history):
+            index._add(place, event)
+        for isolation in (UNCOMMITTED, COMMITTED):
+            for where, log in index.logs.get(isolation, {}).items():
+                for offset, value in log.values.items():
+                    places = index.offsets.setdefault(value, [])
+                    if (where, offset) not in places:
+                        places.append((where, offset))
+        return index
+
+    def _add(self, place: int, event: Event) -> None:
+        match event:
+            case Sent():
+                self.sent[event.value] = place
+                if event.transaction is not None:
+                    self.parts.setdefault((event.process, event.transaction), []).append(event.value)
+            case Acked():
+                self.acked[event.value] = place
+            case Failed():
+                self.failed[event.value] = place
+            case Committing():
+                self.committing[event.process, event.transaction] = place
+            case Ended():
+                self.ended[event.process, event.transaction] = place
+            case Took():
+                self.took.setdefault(event.transactional_id, []).append(place)
+            case Polled():
+                self.polls.append(place)
+                reader = event.process, (event.topic, event.partition)
+                self.handed.setdefault(reader, []).append(place)
+            case Drained():
+                self._fill(event)
+            case _:
+                pass
+
+    def _fill(self, drained: Drained) -> None:
+        where = drained.topic, drained.partition
+        log = self.logs.setdefault(drained.isolation, {}).setdefault(where, Log(start=drained.start))
+        log.end = max(log.end, drained.end)
+        for place in self.handed.get((drained.process, where), ()):
+            poll = self.history[place]
+            if isinstance(poll, Polled) and poll.isolation == drained.isolation:
+                log.values.update(poll.records)
+
+    @property
+    def visible(self) -> dict[str, tuple[Place, int]]:
+        """Value -> where readers of committed records find it."""
+        return {
+            value: (where, offset)
+            for where, log in self.logs.get(COMMITTED, {}).items()
+            for offset, value in log.values.items()
+        }
+
+    def sent_as(self, value: str) -> Sent | None:
+        place = self.sent.get(value)
+        event = None if place is None else self.history[place]
+        return event if isinstance(event, Sent) else None
+
+    def outcome(self, transaction: Transaction) -> str:
+        """What its application knows: committed, aborted, or unknown once it has asked to commit."""
+        place = self.ended.get(transaction)
+        ended = None if place is None else self.history[place]
+        if isinstance(ended, Ended) and ended.outcome != "unknown":
+            return ended.outcome
+        return "unknown" if transaction in self.committing else "aborted"
+
+    def events_of(self, value: str) -> tuple[int, ...]:
+        """Where a record was sent and what was said of it and of its transaction."""
+        sent = self.sent_as(value)
+        places = [self.sent.get(value), self.acked.get(value), self.failed.get(value)]
+        if sent is not None and sent.transaction is not None:
+            places += [self.events_of_end((sent.process, sent.transaction))]
+        return tuple(place for place in places if place is not None)
+
+    def events_of_end(self, transaction: Transaction) -> int | None:
+        return self.ended.get(transaction, self.committing.get(transaction))
+
+    def polls_of(self, where: Place, offset: int) -> list[int]:
+        """The polls in which somebody was handed this offset."""
+        found = []
+        for place in self.polls:
+            poll = self.history[place]
+            if (
+                isinstance(poll, Polled)
+                and (poll.topic, poll.partition) == where
+                and any(one == offset for one, _ in poll.records)
+            ):
+                found.append(place)
+        return found
