@@ -57,23 +57,36 @@ class _RangeReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in batches that are worth a call."""
         options = self._options
-        maker = RowMaker(self._where, include_headers=options.include_headers)
         held: list[pa.RecordBatch] = []
         rows = size = 0
-        for piece in self._pieces():
-            whole = maker.rows_of(piece)
-            for start in range(0, whole.num_rows, options.batch_rows):
-                batch = whole.slice(start, options.batch_rows)
-                if held and (
-                    rows + batch.num_rows > options.batch_rows or size + batch.nbytes > options.batch_bytes
-                ):
-                    yield combined(held)
-                    held, rows, size = [], 0, 0
-                held.append(batch)
-                rows += batch.num_rows
-                size += batch.nbytes
+        for batch in self._rows():
+            if held and (
+                rows + batch.num_rows > options.batch_rows or size + batch.nbytes > options.batch_bytes
+            ):
+                yield combined(held)
+                held, rows, size = [], 0, 0
+            held.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
         if held:
             yield combined(held)
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        """Rows as they come, none of it larger than a batch."""
+        options = self._options
+        maker = RowMaker(self._where, include_headers=options.include_headers)
+        for piece in self._pieces():
+            left: Piece | None = piece
+            while left is not None:
+                part, left = (
+                    left.split(options.batch_rows) if left.count > options.batch_rows else (left, None)
+                )
+                rows = maker.rows_of(part)
+                step = rows.num_rows
+                if rows.nbytes > options.batch_bytes:
+                    step = max(1, step * options.batch_bytes // rows.nbytes)
+                for start in range(0, rows.num_rows, step):
+                    yield rows.slice(start, step)
 
     def _pieces(self) -> Iterator[Piece]:
         """The records of the range, as they come."""
