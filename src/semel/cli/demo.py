@@ -1,59 +1,58 @@
-"""`semel demo`: a million records, a bad connection, two kills, and a count."""
+"""`semel demo`: the whole story of a shop on Spark, or a million records through the broker alone."""
 
-import asyncio
-import sys
+from pathlib import Path
 
 import click
 
-from semel.errors import SemelError
 
-_BAR_WIDTH = 30
-
-
-@click.command(name="demo", epilog="Example: semel demo --records 200000")
-@click.option("--records", type=click.IntRange(1000, 100_000_000), default=1_000_000, show_default=True)
+@click.command(name="demo", epilog="Example: semel demo --story records --records 200000")
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Which answers are lost, delayed and repeated."
+    "--story",
+    type=click.Choice(["shop", "records"]),
+    default="shop",
+    show_default=True,
+    help="shop: a pipeline on Spark, all of it killed on the way. records: producer and broker alone, without Spark.",
 )
-def command(records: int, seed: int) -> None:
-    """Produce through a connection that loses, delays and repeats acknowledgements, kill -9 the broker twice, read
-    everything back and count.
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Decides what is sent and harmed.",
+)
+@click.option(
+    "--orders",
+    type=click.IntRange(1000, 10_000_000),
+    default=60_000,
+    show_default=True,
+    help="Of the shop; each of them is two or three events.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default=Path("semel-demo.html"),
+    show_default=True,
+    help="Where the shop's picture goes: .html or .svg.",
+)
+@click.option(
+    "--records",
+    type=click.IntRange(1000, 100_000_000),
+    default=1_000_000,
+    show_default=True,
+    help="Of the story of that name.",
+)
+def command(story: str, seed: int, orders: int, picture: Path, records: int) -> None:
+    """Show that everything counts exactly once, whatever is done to it.
+
+    shop: a till sends orders in transactions through a connection that is cut again and again, a PySpark pipeline cleans,
+    enriches and sums them up and writes tables back, and broker, driver and till are killed on the way. Then every topic is
+    read and compared with what the seed says must be there. The exit code is 0 only if nothing is lost, duplicated or torn.
     """
-    from semel.runtime.kernel_cache import use_kernel_cache
-    from semel.verify.demo.story import Outcome, play
+    if story == "records":
+        from semel.cli.demo_records import show_records
 
-    use_kernel_cache()
-    shown = [""]
+        show_records(records, seed)
+    else:
+        from semel.cli.demo_shop import show_shop
 
-    def progress(stored: int, what: str) -> None:
-        filled = _BAR_WIDTH * stored // records
-        line = f"[{'█' * filled}{'·' * (_BAR_WIDTH - filled)}] {stored:>{len(f'{records:,}')},} of {records:,}  {what}"
-        if not sys.stderr.isatty():
-            line = what
-        if line != shown[0]:
-            shown[0] = line
-            click.echo(
-                f"\r\x1b[2K{line}" if sys.stderr.isatty() else line, err=True, nl=not sys.stderr.isatty()
-            )
-
-    outcome: Outcome = asyncio.run(play(records, seed, progress))
-    if sys.stderr.isatty():
-        click.echo("", err=True)
-    rows = [
-        ("sent", outcome.sent),
-        ("stored", outcome.stored),
-        ("duplicated", outcome.duplicated),
-        ("lost", outcome.lost),
-        ("out of order", outcome.reordered),
-    ]
-    for name, value in rows:
-        click.echo(f"{name:>13} {value:>12,}")
-    harm = outcome.harm
-    click.echo(
-        f"\nOn the way: {outcome.kills} times kill -9, {harm.answers_lost} acknowledgements lost, "
-        f"{harm.answers_delayed} delayed, {harm.requests_repeated} requests delivered twice, "
-        f"{outcome.sent_again} batches sent again over {outcome.connections} connections. "
-        f"{outcome.seconds:.1f} s."
-    )
-    if outcome.duplicated or outcome.lost or outcome.reordered:
-        raise SemelError("the log is not what was sent")
+        show_shop(orders, seed, picture)

@@ -17,7 +17,7 @@ from semel.errors import SemelError
 
 # name -> (module, one line for the list). The line stands here so that the list imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "demo": ("semel.cli.demo", "A million records, a bad connection, two kills, and a count."),
+    "demo": ("semel.cli.demo", "A shop on Spark, everything killed on the way, each order counted once."),
     "broker": ("semel.cli.broker", "Run a broker in the foreground."),
     "configs": ("semel.cli.configs", "See and change the settings of topics and brokers."),
     "consume": ("semel.cli.consume", "Print a topic's records."),

@@ -1,1 +1,1 @@
-"""The demonstration: a million records through a bad connection and two kills, each stored once."""
+"""The demonstrations: `shop`, the whole pipeline on Spark, and `records`, the producer and the broker alone."""

@@ -1,10 +1,9 @@
-"""The demonstration counts what is there, and would say so if something were missing or there twice.
+"""The story of the records counts what is there, and would say so if something were missing or there twice.
 
 Method: the counting by hand-made findings; the proxy and the writer against a broker in this process.
 """
 
 import asyncio
-import random
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,10 @@ from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.net.connection import connect
 from semel.runtime.bundle import real_runtime
-from semel.verify.demo import story
-from semel.verify.demo.proxy import FaultyProxy
-from semel.verify.demo.reader import read_ids
-from semel.verify.demo.writer import Writer
+from semel.verify.demo.records import story
+from semel.verify.demo.records.reader import read_ids
+from semel.verify.demo.records.writer import Writer
+from semel.verify.fault_proxy import Fate, FaultProxy
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_the_count_is_of_what_was_read(found: list[list[int]], expected: dict[st
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_lossy_connection_leaves_each_record_once_and_in_order(seed: int, tmp_path: Path) -> None:
-    async def main() -> tuple[dict[str, int], FaultyProxy, Writer]:
+    async def main() -> tuple[dict[str, int], FaultProxy, Writer]:
         runtime = real_runtime()
         settings: dict[str, str | int | bool] = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -44,23 +43,22 @@ def test_a_lossy_connection_leaves_each_record_once_and_in_order(seed: int, tmp_
         }
         broker = Broker(BrokerConfig.of(settings), runtime)
         await broker.start()
-        proxy = FaultyProxy(random.Random(seed), lose=0.15, delay=0.1, repeat=0.2)
-        address = await proxy.start()
-        proxy.aim(broker.context.host, broker.context.port)
-        await story._create_topic(runtime, (broker.context.host, broker.context.port))
+        host, port = broker.context.host, broker.context.port
+        await story._create_topic(runtime, (host, port))
         stored: list[int] = []
-        writer = Writer(runtime, address, story.TOPIC, story._batches(50_000), stored.append)
-        await writer.run()
-        connection = await connect(runtime, broker.context.host, broker.context.port)
+        harm = {Fate.CUT_AFTER: 0.15, Fate.DELAY: 0.1, Fate.REPEAT: 0.2}
+        with story.bad_connection(f"{host}:{port}", seed, harm) as proxy:
+            writer = Writer(runtime, proxy.address, story.TOPIC, story._batches(50_000), stored.append)
+            await writer.run()
+        connection = await connect(runtime, host, port)
         found = [await read_ids(connection, story.TOPIC, partition) for partition in range(story.PARTITIONS)]
         connection.close()
-        await proxy.stop()
         await broker.stop()
         assert sum(stored) == 50_000
         return story._count(found, 50_000), proxy, writer
 
     counts, proxy, writer = asyncio.run(main())
     assert counts == {"stored": 50_000, "duplicated": 0, "lost": 0, "reordered": 0}
-    assert proxy.harm.answers_lost > 0
-    assert proxy.harm.requests_repeated > 0
+    assert proxy.tally[Fate.CUT_AFTER] > 0
+    assert proxy.tally[Fate.REPEAT] > 0
     assert writer.sent_again > 0

@@ -1,6 +1,6 @@
-"""The demonstration as a story: a broker, a bad connection, two kills, and a count at the end.
+"""Records alone: a broker, a bad connection, two kills, and a count at the end.
 
-Role.   Behind `semel demo` and `make demo`. Everything is real: a broker process that is really killed, a proxy that
+Role.   Behind `semel demo --story records`. Everything is real: a broker process that is really killed, a proxy that
         really loses answers, a producer that does not know what happened.
 Flow.   start the broker -> produce through the proxy, killing the broker at a third and at two thirds -> read everything
         back -> count.
@@ -8,10 +8,6 @@ Rules.  The outcome is counted from what was read, never from what was meant: ea
 """
 
 import asyncio
-import contextlib
-import random
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -24,25 +20,22 @@ import pyarrow as pa
 
 from semel.core.records.arrow_encode import encode_batch
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from semel.errors import SemelError
 from semel.net.connection import connect
 from semel.runtime.bundle import Runtime, real_runtime
-from semel.verify.demo.proxy import FaultyProxy, Harm
-from semel.verify.demo.reader import read_ids
-from semel.verify.demo.writer import Writer
+from semel.verify.demo.processes import BrokerProcess, DemoFailedError
+from semel.verify.demo.records.reader import read_ids
+from semel.verify.demo.records.writer import Writer
+from semel.verify.fault_proxy import Fate, FaultProxy, at_random
 
 TOPIC: Final = "demo"
 PARTITIONS: Final = 4
 VALUE_BYTES: Final = 100
 _BATCH_RECORDS: Final = 500
 _KILLS: Final = (1 / 3, 2 / 3)
+_FAULTS_MAX: Final = 1_000_000
+_DELAY_SECONDS_MAX: Final = 0.02
+_HARM: Final = {Fate.CUT_AFTER: 0.02, Fate.DELAY: 0.05, Fate.REPEAT: 0.05}
 _METADATA_VERSION: Final = 9
-_START_SECONDS: Final = 30.0
-_READY: Final = "ready on "
-
-
-class DemoFailedError(SemelError):
-    """The demonstration could not be carried out; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,55 +50,8 @@ class Outcome:
     kills: int
     sent_again: int
     connections: int
-    harm: Harm
+    harm: Mapping[Fate, int]
     seconds: float
-
-
-class BrokerProcess:
-    """A broker in a process of its own, on a directory that outlives it."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
-        self._process: asyncio.subprocess.Process | None = None
-        self.address = ("127.0.0.1", 0)
-
-    async def start(self) -> None:
-        """Start and wait until it serves."""
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "semel", "broker"),
-            *("--listen", "127.0.0.1:0", "--data-dir", str(self._data_dir)),
-            *("-X", f"num.partitions={PARTITIONS}"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=(self._data_dir.parent / "broker.log").open("ab"),
-        )
-        if self._process.stdout is None:
-            raise DemoFailedError("the broker's output cannot be read")
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                line = (await self._process.stdout.readline()).decode()
-        except TimeoutError:
-            line = ""
-        if _READY not in line:
-            log = (self._data_dir.parent / "broker.log").read_text(errors="replace")
-            raise DemoFailedError(
-                f"the broker did not start within {_START_SECONDS:.0f} s: {line}{log[-2000:]}"
-            )
-        host, _colon, port = line.rpartition(_READY)[2].strip().rpartition(":")
-        self.address = (host, int(port))
-
-    async def kill(self) -> None:
-        """kill -9."""
-        await self._end(signal.SIGKILL)
-
-    async def stop(self) -> None:
-        await self._end(signal.SIGTERM)
-
-    async def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
-            await self._process.wait()
-            self._process = None
 
 
 async def play(records: int, seed: int, progress: Callable[[int, str], None]) -> Outcome:
@@ -113,25 +59,22 @@ async def play(records: int, seed: int, progress: Callable[[int, str], None]) ->
     started = time.monotonic()
     runtime = real_runtime()
     with tempfile.TemporaryDirectory(prefix="semel-demo-") as folder:
-        broker = BrokerProcess(Path(folder) / "data")
-        proxy = FaultyProxy(random.Random(seed))
+        broker = BrokerProcess(Path(folder) / "data", {"num.partitions": str(PARTITIONS)})
         try:
             progress(0, "starting a broker")
-            await broker.start()
-            address = await proxy.start()
-            proxy.aim(*broker.address)
+            broker.start()
             await _create_topic(runtime, broker.address)
             batches = _batches(records)
             stored = _Counter(records, progress)
-            writer = Writer(runtime, address, TOPIC, batches, stored.add)
-            async with asyncio.TaskGroup() as group:
-                writing = group.create_task(writer.run())
-                group.create_task(_kill_on_the_way(broker, proxy, stored, writing))
+            with bad_connection(broker.bootstrap, seed) as proxy:
+                writer = Writer(runtime, proxy.address, TOPIC, batches, stored.add)
+                async with asyncio.TaskGroup() as group:
+                    writing = group.create_task(writer.run())
+                    group.create_task(_kill_on_the_way(broker, proxy, stored, writing))
             progress(records, "reading everything back")
             found = await _read_back(runtime, broker.address)
         finally:
-            await proxy.stop()
-            await broker.stop()
+            broker.stop()
             await runtime.tasks.close()
     return Outcome(
         sent=records,
@@ -139,9 +82,15 @@ async def play(records: int, seed: int, progress: Callable[[int, str], None]) ->
         kills=len(_KILLS),
         sent_again=writer.sent_again,
         connections=writer.connections,
-        harm=proxy.harm,
+        harm=dict(proxy.tally),
         seconds=time.monotonic() - started,
     )
+
+
+def bad_connection(bootstrap: str, seed: int, harm: Mapping[Fate, float] = _HARM) -> FaultProxy:
+    """A link that harms a share of the Produce requests that pass: it loses, delays and repeats."""
+    plan = at_random(seed, harm, faults_max=_FAULTS_MAX, delay_max_seconds=_DELAY_SECONDS_MAX)
+    return FaultProxy(bootstrap, plan, exchanges_max=0)
 
 
 class _Counter:
@@ -166,16 +115,16 @@ class _Counter:
 
 
 async def _kill_on_the_way(
-    broker: BrokerProcess, proxy: FaultyProxy, stored: _Counter, writing: asyncio.Task[None]
+    broker: BrokerProcess, proxy: FaultProxy, stored: _Counter, writing: asyncio.Task[None]
 ) -> None:
     for number, share in enumerate(_KILLS, start=1):
         await stored.until(share)
         if writing.done():
             return
         stored.what = f"kill -9 number {number}: the broker recovers, the producer goes on"
-        await broker.kill()
-        await broker.start()
-        proxy.aim(*broker.address)
+        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(broker.start)
+        proxy.point_to(broker.bootstrap)
 
 
 async def _create_topic(runtime: Runtime, address: tuple[str, int]) -> None:

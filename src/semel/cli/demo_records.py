@@ -1,0 +1,54 @@
+"""`semel demo --story records`: a million records, a bad connection, two kills, and a count."""
+
+import asyncio
+import sys
+
+import click
+
+from semel.errors import SemelError
+from semel.runtime.kernel_cache import use_kernel_cache
+from semel.verify.demo.records.story import Outcome, play
+from semel.verify.fault_proxy import Fate
+
+_BAR_WIDTH = 30
+
+
+def show_records(records: int, seed: int) -> None:
+    """Produce through a connection that loses, delays and repeats acknowledgements, kill -9 the broker twice, read
+    everything back and count.
+    """
+    use_kernel_cache()
+    shown = [""]
+
+    def progress(stored: int, what: str) -> None:
+        filled = _BAR_WIDTH * stored // records
+        line = f"[{'█' * filled}{'·' * (_BAR_WIDTH - filled)}] {stored:>{len(f'{records:,}')},} of {records:,}  {what}"
+        if not sys.stderr.isatty():
+            line = what
+        if line != shown[0]:
+            shown[0] = line
+            click.echo(
+                f"\r\x1b[2K{line}" if sys.stderr.isatty() else line, err=True, nl=not sys.stderr.isatty()
+            )
+
+    outcome: Outcome = asyncio.run(play(records, seed, progress))
+    if sys.stderr.isatty():
+        click.echo("", err=True)
+    rows = [
+        ("sent", outcome.sent),
+        ("stored", outcome.stored),
+        ("duplicated", outcome.duplicated),
+        ("lost", outcome.lost),
+        ("out of order", outcome.reordered),
+    ]
+    for name, value in rows:
+        click.echo(f"{name:>13} {value:>12,}")
+    harm = outcome.harm
+    click.echo(
+        f"\nOn the way: {outcome.kills} times kill -9, {harm.get(Fate.CUT_AFTER, 0)} acknowledgements lost, "
+        f"{harm.get(Fate.DELAY, 0)} delayed, {harm.get(Fate.REPEAT, 0)} requests delivered twice, "
+        f"{outcome.sent_again} batches sent again over {outcome.connections} connections. "
+        f"{outcome.seconds:.1f} s."
+    )
+    if outcome.duplicated or outcome.lost or outcome.reordered:
+        raise SemelError("the log is not what was sent")

@@ -1,0 +1,1 @@
+"""A million records through a bad connection and two kills, each stored once."""
