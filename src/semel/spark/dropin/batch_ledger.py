@@ -29,8 +29,9 @@ TASKS_MAX: Final = 20_000
 """How many transactions a batch may have: its row is one record."""
 
 _ABORTED_STATES: Final = frozenset({"PrepareAbort", "CompleteAbort"})
-# How far the epoch moves when a coordinator aborts by itself: once for the fence, and with v2 once for the end.
-_ABORT_BUMPS: Final = {1: 1, 2: 2}
+# How far an abort moves the epoch: once at most, to fence who is late, or because with v2 every end does.
+_ABORT_BUMPS: Final = 1
+_PASSING_STATES: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareEpochFence"})
 _DENIED: Final = frozenset(
     {
         ErrorCode.INVALID_TXN_STATE,
@@ -55,6 +56,13 @@ class TaskTransaction(NamedTuple):
     producer_epoch: int
     rows: int
     digest: str
+    start_ms: int = -1
+    """When it began, by its coordinator's clock: that tells it from others of the same id. The driver fills it in."""
+
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """By which brokers know it."""
+        return self.transactional_id, self.producer_id, self.producer_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +95,8 @@ class LedgerRow:
                     f"a row of the ledger has version {found['version']}, this Semel reads {FORMAT_VERSION}: use a newer one"
                 )
             tasks = tuple(
-                TaskTransaction(int(a), str(b), int(c), int(d), int(e), str(f))
-                for a, b, c, d, e, f in found["tasks"]
+                TaskTransaction(int(a), str(b), int(c), int(d), int(e), str(f), int(g))
+                for a, b, c, d, e, f, g in found["tasks"]
             )
             return cls(str(found["query_id"]), int(found["batch_id"]), tasks)
         except (ValueError, KeyError, TypeError) as error:
@@ -159,28 +167,43 @@ class Described(NamedTuple):
     state: str
     producer_id: int
     producer_epoch: int
+    start_ms: int
 
 
-def standing(
-    task: TaskTransaction, end_code: ErrorCode, described: Described | None, *, protocol: int
-) -> Standing:
-    """What the answer to a commit means; `described` is asked for only when the commit was denied.
-
-    `protocol` is 1 or 2, the version of transactions the cluster speaks.
-    """
+def standing(task: TaskTransaction, end_code: ErrorCode, described: Described | None) -> Standing:
+    """What the answer to a commit means; `described` is asked for only when the commit was denied."""
     if end_code is ErrorCode.NONE:
         return Standing.COMMITTED
     if end_code not in _DENIED or described is None:
         return Standing.UNKNOWN
     moved = described.producer_epoch - task.producer_epoch
-    # The epoch says which transaction was aborted: one more life of the id would have moved it further.
-    is_this_one = described.producer_id == task.producer_id and 0 <= moved <= _ABORT_BUMPS[protocol]
+    # With v1 a commit leaves the epoch alone, so the next life of the id could be taken for this one, but for its start.
+    is_this_one = (
+        described.producer_id == task.producer_id
+        and 0 <= moved <= _ABORT_BUMPS
+        and described.start_ms == task.start_ms
+    )
     return Standing.LOST if is_this_one and described.state in _ABORTED_STATES else Standing.UNKNOWN
+
+
+def is_passing(described: Described | None) -> bool:
+    """Whether a coordinator is about to say more: it fences, or waits for partitions."""
+    return described is not None and described.state in _PASSING_STATES
 
 
 def is_open(task: TaskTransaction, described: Described | None) -> bool:
     """Whether a transaction can still be committed."""
-    return described == Described("Ongoing", task.producer_id, task.producer_epoch)
+    return described is not None and described[:3] == ("Ongoing", task.producer_id, task.producer_epoch)
+
+
+def with_starts(
+    tasks: Sequence[TaskTransaction], described: Mapping[str, Described]
+) -> tuple[TaskTransaction, ...]:
+    """The transactions that are open, with the time they began."""
+    found = [(one, described.get(one.transactional_id)) for one in tasks]
+    return tuple(
+        one._replace(start_ms=seen.start_ms) for one, seen in found if seen is not None and is_open(one, seen)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ Rules.  * Killed before RECORDED, nothing is seen, and the batch is written agai
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
@@ -36,6 +37,7 @@ from semel.spark.dropin.batch_ledger import (
     decide,
     lost_tasks,
     unknown_tasks,
+    with_starts,
 )
 from semel.spark.dropin.settling import BrokerTransactions
 from semel.spark.dropin.sink_ledger import SinkLedger, unfinished_writes
@@ -57,7 +59,6 @@ class Step(Enum):
 
 
 OnStep: TypeAlias = Callable[[Step], object]
-Gone: TypeAlias = Sequence[tuple[TaskTransaction, Described | None]]
 
 
 class Ledger(Protocol):
@@ -70,7 +71,7 @@ class Ledger(Protocol):
 class Transactions(Protocol):
     """The transactions of tasks; `settling` has the real ones."""
 
-    def not_open(self, tasks: Sequence[TaskTransaction]) -> Gone: ...
+    def describe(self, tasks: Sequence[TaskTransaction]) -> Mapping[str, Described]: ...
     def commit(self, tasks: Sequence[TaskTransaction]) -> Mapping[int, Standing]: ...
     def abort(self, tasks: Sequence[TaskTransaction]) -> None: ...
     def sweep(self, prefix: str, keep: Collection[TaskTransaction]) -> int: ...
@@ -138,11 +139,12 @@ class Committer:
         """Abort these, unless the batch counts already: Spark calls this after a commit that failed half-way, too."""
         row = self._ledger.take()
         counted = () if row is None else row.tasks
-        if set(counted) & set(tasks):
+        identities = {one.identity for one in counted}
+        if identities & {one.identity for one in tasks}:
             logger.warning("sink %s: the batch that is given up was decided; it is completed", self._name)
             if set(self._transactions.commit(counted).values()) == {Standing.COMMITTED} and self._is_write:
                 self._ledger.put(None)
-        self._transactions.abort([one for one in tasks if one not in counted])
+        self._transactions.abort([one for one in tasks if one.identity not in identities])
         self._transactions.sweep(prefix_of(self._name), counted)
 
     def finish(self) -> None:
@@ -160,14 +162,11 @@ class Committer:
         self._ledger.put(None)
 
     def _begin(self, now: LedgerRow) -> None:
-        gone = self._transactions.not_open(now.tasks)
-        if gone:
-            self._transactions.abort(now.tasks)
-            raise SinkIncompleteError(self._too_late(now, gone))
+        row = self._opened(now)
         self._reached(Step.CHECKED)
-        self._ledger.put(now)
+        self._ledger.put(row)
         self._reached(Step.RECORDED)
-        self._check(now, self._transactions.commit(now.tasks))
+        self._check(row, self._transactions.commit(row.tasks))
         self._reached(Step.ENDED)
 
     def _resume(self, row: LedgerRow, now: LedgerRow) -> None:
@@ -176,20 +175,18 @@ class Committer:
         self._check(row, {task: one for task, one in standings.items() if task not in lost})
         added: tuple[TaskTransaction, ...] = ()
         if lost:
-            amendment = amended(row, lost, now)
+            amendment = amended(row, lost, self._opened(now))
             if isinstance(amendment, Refuse):
                 self._transactions.abort(now.tasks)
                 raise SinkRefusedError(f"sink {self._name}, {amendment.reason}")
             added = amendment.added
-            gone = self._transactions.not_open(added)
-            if gone:
-                raise SinkIncompleteError(self._too_late(now, gone))
             self._reached(Step.CHECKED)
             self._ledger.put(amendment.row)
             self._reached(Step.RECORDED)
             self._check(amendment.row, self._transactions.commit(added))
         self._reached(Step.ENDED)
-        self._transactions.abort([one for one in now.tasks if one not in added and one not in row.tasks])
+        counted = {one.identity for one in (*row.tasks, *added)}
+        self._transactions.abort([one for one in now.tasks if one.identity not in counted])
 
     def _check(self, row: LedgerRow, standings: Mapping[int, Standing]) -> None:
         """Raise unless all of it is committed."""
@@ -206,12 +203,20 @@ class Committer:
                 "give the same rows again. A higher kafka.transaction.timeout.ms, or a broker with two-phase commit, avoids this"
             )
 
-    def _too_late(self, now: LedgerRow, gone: Gone) -> str:
-        states = sorted({"unknown" if seen is None else seen.state for _task, seen in gone})
-        tasks = _shown(sorted(one.task for one, _seen in gone))
-        return (
-            f"sink {self._name}, batch {now.batch_id}: the transactions of tasks {tasks} are not open any more "
-            f"({', '.join(states)}), so the batch was not written. If writing it took longer than "
+    def _opened(self, now: LedgerRow) -> LedgerRow:
+        """The batch with the starts of its transactions; raises if one of them cannot be committed any more."""
+        described = self._transactions.describe(now.tasks)
+        tasks = with_starts(now.tasks, described)
+        if len(tasks) == len(now.tasks):
+            return replace(now, tasks=tasks)
+        still_open = {one.identity for one in tasks}
+        gone = [one for one in now.tasks if one.identity not in still_open]
+        seen = [described.get(one.transactional_id) for one in gone]
+        states = sorted({"unknown" if one is None else one.state for one in seen})
+        self._transactions.abort(now.tasks)
+        raise SinkIncompleteError(
+            f"sink {self._name}, batch {now.batch_id}: the transactions of tasks {_shown([one.task for one in gone])} are not "
+            f"open any more ({', '.join(states)}), so the batch was not written. If writing it took longer than "
             "kafka.transaction.timeout.ms, set that higher (and the broker's transaction.max.timeout.ms), or make batches "
             "smaller; otherwise another driver or task took over"
         )

@@ -8,7 +8,7 @@ Rules.  * Columns are those of Spark's own Kafka sink: value (text or bytes, mus
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import crc32c
 import numpy as np
@@ -126,8 +126,8 @@ class Digest:
             first, last = int(places[0]), int(places[-1])
         self._note(name, memoryview(data)[first:last])
 
-    def _note(self, name: str, values: "np.ndarray[tuple[int], np.dtype[np.generic]] | memoryview") -> None:
-        self._sums[name] = crc32c.crc32c(values, self._sums.get(name, 0))
+    def _note(self, name: str, values: "np.ndarray[Any, Any] | memoryview") -> None:
+        self._sums[name] = crc32c.crc32c(memoryview(values), self._sums.get(name, 0))
 
 
 def _dense(cells: pa.Array) -> tuple[pa.Buffer, int, int]:

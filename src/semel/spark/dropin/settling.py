@@ -1,6 +1,6 @@
 """Ending the transactions of tasks from the driver: what is open, what is committed, what is left over.
 
-Role.   `BrokerTransactions`: `not_open` before a batch is decided, `commit` after it, `abort` and `sweep` for what does not count.
+Role.   `BrokerTransactions`: `describe` before a batch is decided, `commit` after it, `abort` and `sweep` for what does not count.
 Flow.   `committing` calls these; they run on a client's own loop. A task's transaction is named by its id, producer id and epoch; whoever knows
         them may end it, which is how Kafka's own two-phase commit works too.
 Rules.  * Ending again what is ended is harmless: a coordinator answers a repeated commit as the first.
@@ -24,7 +24,13 @@ from semel.core.wire.messages.end_txn import EndTxnRequest
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
-from semel.spark.dropin.batch_ledger import Described, Standing, TaskTransaction, is_open, standing
+from semel.spark.dropin.batch_ledger import (
+    Described,
+    Standing,
+    TaskTransaction,
+    is_passing,
+    standing,
+)
 
 _TRANSACTION: Final = 1
 _ONE_KEY_VERSION: Final = 3
@@ -35,6 +41,8 @@ _V2: Final = 2
 _TWO_PHASE_INIT: Final = 6
 _ONGOING: Final = "Ongoing"
 _KEYS_MAX: Final = 1000
+_LOOKS_MAX: Final = 100
+_LOOK_SECONDS: Final = 0.1
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -62,11 +70,9 @@ class BrokerTransactions:
             self._known = self._cluster.run(abilities)
         return self._known
 
-    def not_open(self, tasks: Sequence[TaskTransaction]) -> list[tuple[TaskTransaction, Described | None]]:
-        """Those that cannot be committed any more, and what their coordinators say of them."""
-        described = self._cluster.run(describe, [one.transactional_id for one in tasks])
-        seen = [(one, described.get(one.transactional_id)) for one in tasks]
-        return [(one, state) for one, state in seen if not is_open(one, state)]
+    def describe(self, tasks: Sequence[TaskTransaction]) -> dict[str, Described]:
+        """What coordinators say of the transactional ids; those nobody knows are left out."""
+        return self._cluster.run(describe, [one.transactional_id for one in tasks])
 
     def commit(self, tasks: Sequence[TaskTransaction]) -> dict[int, Standing]:
         """Commit each, and tell what became of it, by task."""
@@ -129,7 +135,10 @@ async def describe(cluster: Cluster, transactional_ids: Sequence[str]) -> dict[s
                     if one.error_code:
                         raise refused(one.error_code, f"to describe {one.transactional_id}", by=cluster.where)
                     found[one.transactional_id] = Described(
-                        one.transaction_state, one.producer_id, one.producer_epoch
+                        one.transaction_state,
+                        one.producer_id,
+                        one.producer_epoch,
+                        one.transaction_start_time_ms,
                     )
         return found
 
@@ -144,11 +153,22 @@ async def commit_all(
     denied = [
         one.transactional_id for one, code in zip(tasks, codes, strict=True) if code is not ErrorCode.NONE
     ]
-    described = await describe(cluster, denied) if denied else {}
+    described = await _settled(cluster, denied)
     return {
-        one.task: standing(one, code, described.get(one.transactional_id), protocol=protocol)
+        one.task: standing(one, code, described.get(one.transactional_id))
         for one, code in zip(tasks, codes, strict=True)
     }
+
+
+async def _settled(cluster: Cluster, transactional_ids: Sequence[str]) -> dict[str, Described]:
+    """What coordinators say of ids whose end they denied, once they are done with what they were at."""
+    looks = 0
+    while True:
+        described = await describe(cluster, transactional_ids) if transactional_ids else {}
+        looks += 1
+        if looks == _LOOKS_MAX or not any(map(is_passing, described.values())):
+            return described
+        await cluster.runtime.tasks.sleep(_LOOK_SECONDS)
 
 
 async def abort_all(cluster: Cluster, tasks: Sequence[TaskTransaction], *, protocol: int) -> None:
@@ -158,7 +178,7 @@ async def abort_all(cluster: Cluster, tasks: Sequence[TaskTransaction], *, proto
 
 async def sweep(cluster: Cluster, prefix: str, keep: Collection[TaskTransaction], *, protocol: int) -> int:
     """Abort what is open under ids that begin so and is not to be kept; how many there were."""
-    kept = {(one.transactional_id, one.producer_id, one.producer_epoch) for one in keep}
+    kept = {one.identity for one in keep}
     listed = await admin_transactions.list_transactions(
         cluster, states=[_ONGOING], pattern=await _pattern(cluster, prefix)
     )

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from semel.client.admin_client.values import NewTopic
+from semel.client.producer.producer import Offsets
 from semel.client.sync.admin import Admin
 from semel.client.sync.consumer import Consumer
 from semel.client.sync.producer import Producer
@@ -79,7 +80,7 @@ class SinkLedger:
             )
             self._producer.flush()
             if self._is_pointed:
-                pointer = {self._where: stored.result(_PATIENCE_SECONDS).offset}
+                pointer: Offsets = {self._where: stored.result(_PATIENCE_SECONDS).offset}
                 self._producer.send_offsets_to_transaction(pointer, self._id)
 
     def _read(self) -> LedgerRow | None:

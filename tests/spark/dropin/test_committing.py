@@ -1,0 +1,174 @@
+"""The driver's protocol counts every batch once, wherever drivers die, and says so where it cannot.
+
+Method: the real `Committer` on a world in memory (`dropin_world`). Drivers are killed before or after any effect, transactions
+time out, attempts of tasks are left open, and a second driver does the same batch in the middle of a step. At the end each task of
+each batch that Spark has noted must be seen exactly once; at no time may one be seen twice.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dropin_world import NAME, QUERY, Interruption, KilledError, Life, World
+from semel.exceptions import ProducerFencedException
+from semel.spark.dropin.batch_ledger import LedgerRow
+from semel.spark.dropin.committing import Committer, SinkIncompleteError, SinkRefusedError, Step
+
+BATCHES = 3
+LIVES_MAX = 60
+STEPS = list(Step)
+
+
+def live(world: World, tasks_count: int, *, kills: bool = True, interruptions: bool = False) -> bool:
+    """Drivers come and go until the batches are done; False if they are refused in the end."""
+    dice = world.dice
+    refusals = 0
+    for number in range(LIVES_MAX):
+        calm = number > LIVES_MAX // 2
+        life = Life(world, None if calm or not kills else dice.randrange(60))
+        if calm:
+            world.timeout_chance = world.late_chance = 0.0
+        try:
+            while world.logged < BATCHES:
+                other = None
+                if interruptions and not calm and dice.random() < 0.5:
+                    left = dice.choice([None, dice.randrange(40)])
+                    other = Interruption(world, dice.choice(STEPS), tasks_count, left)
+                life.batch(tasks_count, at_step=other)
+        except (KilledError, ProducerFencedException):
+            pass
+        except (SinkIncompleteError, SinkRefusedError):
+            refusals += calm
+            if refusals > 3:
+                return False
+        counted = Counter((batch, task) for batch, task, _content in world.seen)
+        assert max(counted.values(), default=0) <= 1, world.seen
+        if world.logged == BATCHES:
+            return True
+    return False
+
+
+def every_task_once(world: World, tasks_count: int) -> None:
+    wanted = [(batch, task) for batch in range(BATCHES) for task in range(tasks_count)]
+    assert sorted((batch, task) for batch, task, _content in world.seen) == wanted
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
+@settings(max_examples=400)
+def test_drivers_that_die_anywhere(seed: int, protocol: int, tasks_count: int) -> None:
+    world = World(random.Random(seed), protocol)
+    assert live(world, tasks_count)
+    every_task_once(world, tasks_count)
+    assert not world.open_ids(), "what does not count was swept"
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
+@settings(max_examples=400)
+def test_transactions_that_time_out(seed: int, protocol: int, tasks_count: int) -> None:
+    """The same rows take the place of those that were lost."""
+    world = World(random.Random(seed), protocol, timeout_chance=0.02)
+    assert live(world, tasks_count)
+    every_task_once(world, tasks_count)
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 3))
+@settings(max_examples=400)
+def test_a_second_driver_in_the_middle(seed: int, protocol: int, tasks_count: int) -> None:
+    world = World(random.Random(seed), protocol, timeout_chance=0.01)
+    assert live(world, tasks_count, interruptions=True)
+    every_task_once(world, tasks_count)
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
+@settings(max_examples=400)
+def test_rows_that_differ_each_time(seed: int, protocol: int, tasks_count: int) -> None:
+    """A batch is of one run, whole. Where a transaction of it timed out after the decision, the sink stops instead of guessing."""
+    world = World(random.Random(seed), protocol, timeout_chance=0.02, is_deterministic=False)
+    is_done = live(world, tasks_count)
+    for batch in range(BATCHES):
+        runs = {content for number, _task, content in world.seen if number == batch}
+        assert len(runs) <= 1, world.seen
+    if is_done:
+        every_task_once(world, tasks_count)
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
+@settings(max_examples=200)
+def test_two_phase_commit_needs_no_luck(seed: int, protocol: int, tasks_count: int) -> None:
+    """Prepared transactions never time out: even rows that differ each time are written once, and no batch is ever stuck."""
+    world = World(random.Random(seed), protocol, two_phase=True, timeout_chance=0.5, is_deterministic=False)
+    assert live(world, tasks_count)
+    every_task_once(world, tasks_count)
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 3))
+@settings(max_examples=400)
+def test_attempts_that_wake_up_late(seed: int, protocol: int, tasks_count: int) -> None:
+    """They fence what took their place. Then it cannot be told whether that was committed, and nothing is done on a guess."""
+    world = World(random.Random(seed), protocol, late_chance=0.05, timeout_chance=0.01)
+    if live(world, tasks_count):
+        every_task_once(world, tasks_count)
+    assert all(batch >= 0 for batch, _task, _content in world.seen)
+
+
+def test_a_driver_that_was_replaced_decides_nothing() -> None:
+    """Its tasks are done, its row is not written; then another driver takes the ledger."""
+    world = World(random.Random(1))
+    old, new = Life(world), Life(world)
+    tasks = old.tasks(0, 2)
+    world_of_old = Committer(
+        NAME, old, old, on_step=lambda step: new.take() if step is Step.CHECKED else None
+    )
+    with pytest.raises(ProducerFencedException):
+        world_of_old.commit_batch(LedgerRow(QUERY, 0, tasks))
+    assert world.row is None
+    assert not world.seen
+
+
+def test_a_batch_given_up_after_it_was_decided_is_completed() -> None:
+    """Spark aborts a batch whose commit raised, though its row may be durable: then it counts."""
+    world = World(random.Random(1))
+    life = Life(world)
+    tasks = life.tasks(0, 3)
+    life.take()
+    life.put(LedgerRow(QUERY, 0, tasks))
+    Committer(NAME, life, life).abort_batch(tasks)
+    assert len(world.seen) == 3
+    assert not world.open_ids()
+
+
+def test_a_batch_given_up_before_is_gone() -> None:
+    world = World(random.Random(1))
+    life = Life(world)
+    Committer(NAME, life, life).abort_batch(life.tasks(0, 3))
+    assert not world.seen
+    assert not world.open_ids()
+
+
+def test_a_job_of_the_same_name_finishes_its_predecessor() -> None:
+    """A batch job decided and died; the next one of that name ends what it left, then writes its own."""
+    world = World(random.Random(1))
+    dead = Life(world)
+    rows = dead.tasks(0, 2)
+    dead.take()
+    dead.put(LedgerRow("job-1", 0, rows))
+    life = Life(world)
+    mine = life.tasks(1, 2)
+    Committer(NAME, life, life, is_write=True).commit_batch(LedgerRow("job-2", 0, mine))
+    assert sorted(world.seen) == [(batch, task, "rows") for batch in range(2) for task in range(2)]
+    assert world.row is None, "a job that is done leaves no row"
+
+
+def test_a_batch_whose_transactions_ran_out_is_not_begun() -> None:
+    world = World(random.Random(1), timeout_chance=1.0)
+    life = Life(world)
+    world.timeout_chance = 0.0
+    tasks = life.tasks(0, 2)
+    world.timeout_chance = 1.0
+    with pytest.raises(SinkIncompleteError, match=r"kafka\.transaction\.timeout\.ms"):
+        Committer(NAME, life, life).commit_batch(LedgerRow(QUERY, 0, tasks))
+    assert world.row is None
+    assert not world.seen

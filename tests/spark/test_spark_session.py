@@ -1,0 +1,61 @@
+"""A session's settings: what suits one machine, what suits a cluster, and that what others say wins.
+
+Method: the pure parts by value; the shared session for what Spark made of them.
+"""
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from semel.spark import register
+from semel.spark.spark_session import _has_master, defaults
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_one_machine_has_as_many_shuffle_partitions_as_cores() -> None:
+    assert defaults("local[3]")["spark.sql.shuffle.partitions"] == "3"
+    assert defaults("local[2, 4]")["spark.sql.shuffle.partitions"] == "2"
+    assert defaults("local")["spark.sql.shuffle.partitions"] == "1"
+    assert int(defaults("local[*]")["spark.sql.shuffle.partitions"]) >= 1
+
+
+def test_a_cluster_keeps_its_own_addresses() -> None:
+    for master in ("spark://host:7077", None):
+        found = defaults(master)
+        assert "spark.driver.host" not in found
+        assert "spark.sql.shuffle.partitions" not in found
+
+
+def test_who_says_where_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    assert not _has_master()
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf a=b pyspark-shell")
+    assert not _has_master()
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master 'spark://h:1' pyspark-shell")
+    assert _has_master()
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1234")
+    assert _has_master()
+
+
+def test_the_session_runs_this_python_and_keeps_state_by_changelog(spark: "SparkSession") -> None:
+    executable = spark.range(1).rdd.map(lambda _: __import__("sys").executable).first()
+    assert executable == sys.executable
+    assert "RocksDB" in (spark.conf.get("spark.sql.streaming.stateStore.providerClass") or "")
+    assert spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled") == "true"
+
+
+def test_registering_twice_is_harmless(spark: "SparkSession") -> None:
+    register(spark)
+    register(spark)
+
+
+def test_spark_finds_the_source_by_itself(spark: "SparkSession") -> None:
+    """A new session of the same JVM, which nobody registered anything with."""
+    other = spark.newSession()
+    with pytest.raises(Exception, match="subscribe, subscribePattern and assign"):
+        other.read.format("semel").option("kafka.bootstrap.servers", "localhost:1").load().schema  # noqa: B018 - loading is it.
