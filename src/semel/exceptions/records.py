@@ -3,6 +3,10 @@
 Role.   What `send` can fail of besides its producer's state, and what a fetch can.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from semel.errors import ErrorCode
 from semel.exceptions.cluster import TimeoutException
 from semel.exceptions.tree import (
@@ -11,6 +15,7 @@ from semel.exceptions.tree import (
     InvalidOffsetException,
     RetriableException,
 )
+from semel.types import TopicPartition
 
 
 class CorruptRecordException(RetriableException):
@@ -90,6 +95,9 @@ class OffsetOutOfRangeException(InvalidOffsetException):
 
 class LogTruncationException(OffsetOutOfRangeException):
     """A log that lost records this consumer has read."""
+
+    divergent_offsets: Mapping[TopicPartition, Any] = MappingProxyType({})
+    """Up to where the log is the one that was read, as an `OffsetAndMetadata`; missing where nothing of it is."""
 
 
 class OffsetNotAvailableException(RetriableException):

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.client.reset import EARLIEST, LATEST
-from semel.core.client.subscription import Mode, NotAssignedError, Subscription, SubscriptionClashError
+from semel.core.client.subscription import (
+    NO_EPOCH,
+    Mode,
+    NotAssignedError,
+    Subscription,
+    SubscriptionClashError,
+)
 from semel.types import TopicPartition
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
@@ -133,3 +139,43 @@ def test_an_answer_to_an_old_question_never_moves_the_consumer(steps: list[tuple
             case _:
                 pass
         assert subscription.state(A).position == wanted
+
+
+def test_a_position_is_checked_under_every_new_leader_and_only_then() -> None:
+    subscription = Subscription()
+    subscription.assign([A])
+    state = subscription.state(A)
+    assert subscription.led_under(A, 3), "without a position there is nothing to check"
+    subscription.seek(A, 5)
+    assert subscription.led_under(A, 3)
+    subscription.consumed(A, 7, 3)
+    assert subscription.led_under(A, 3), "the same leader"
+    assert subscription.led_under(A, NO_EPOCH), "a broker that does not say"
+    assert set(subscription.all_consumed()) == {A}
+
+    turn = state.turn
+    assert not subscription.led_under(A, 4)
+    assert not subscription.led_under(A, 4)
+    assert (state.position, state.fetch_offset, state.is_fetchable) == (7, 7, False)
+    assert state.turn > turn, "what the leader before sent does not count"
+    assert set(subscription.unchecked()) == {A}
+    assert not subscription.all_consumed()
+
+    subscription.checked(A, turn, 4)
+    assert state.is_unchecked, "an answer of an earlier turn"
+    subscription.checked(A, state.turn, 4)
+    assert state.is_fetchable
+    assert subscription.led_under(A, 4)
+    assert not subscription.led_under(A, 6)
+    subscription.reset(A, EARLIEST)
+    assert not subscription.unchecked()
+
+
+def test_a_position_that_is_sought_with_its_epoch_is_checked_first() -> None:
+    subscription = Subscription()
+    subscription.assign([A, B])
+    subscription.seek(A, 5, 2)
+    subscription.seek(B, 5)
+    assert set(subscription.unchecked()) == {A}
+    subscription.leave([A])
+    assert not subscription.unchecked(), "nobody will read it"

@@ -27,6 +27,7 @@ from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
 from semel.client.consumer.positions import Positions
 from semel.client.consumer.topics import Topics
+from semel.client.consumer.validation import Validation
 from semel.client.consumer.values import (
     CommitCallback,
     ConsumerGroupMetadata,
@@ -122,6 +123,14 @@ class Engine:
             on_news=self._found,
             on_failure=self.waiting.fail,
         )
+        self._validation = Validation(
+            self._cluster,
+            self.topics,
+            self.subscription,
+            reset,
+            on_news=self._found,
+            on_failure=self.waiting.fail,
+        )
         self._fetcher = Fetcher(
             self._fetching,
             self.topics,
@@ -129,6 +138,7 @@ class Engine:
             self._buffer,
             config,
             reset,
+            check=self._validation.kick,
             on_news=self._found,
             on_failure=self.waiting.fail,
             metrics=self.metrics,
@@ -422,15 +432,16 @@ class Engine:
         while True:
             self.waiting.begin()
             self.waiting.check()
-            position = self.state(where).position
-            if position is not None:
-                return position
+            state = self.state(where)
+            if state.position is not None and state.has_position:
+                return state.position
             left_ms = deadline_ms - self._now_ms()
             if left_ms <= 0:
                 raise TimeoutException(
                     f"Timeout of {limit_ms}ms expired before the position for partition {where} could be determined"
                 )
             self.positions.kick()
+            self._validation.kick()
             await self._wait(left_ms)
 
     def state(self, where: TopicPartition) -> PartitionState:

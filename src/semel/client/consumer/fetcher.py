@@ -9,8 +9,10 @@ Rules.  * One fetch to a broker at a time; it may wait there for `fetch.max.wait
           hold up the next fetch of the first.
         * A broker that does not answer, and a partition that cannot be read for a while, rest before they are asked again.
         * What arrives for a position that is no longer the consumer's is dropped (`FetchBuffer.add` says why).
+        * A position is checked before it is fetched from a new leader (`validation`).
         * An offset out of range starts a reset, or with `auto.offset.reset=none` is the user's to hear about.
-        * Where the leader names a replica that is nearer to `client.rack`, that one is asked for a while.
+        * Where the leader names a replica that is nearer to `client.rack`, that one is asked for a while; one that does not
+          answer, or does not have the offset, sends the consumer back to the leader.
 """
 
 import asyncio
@@ -90,11 +92,13 @@ class Fetcher:
         config: ConsumerConfig,
         reset: Reset,
         *,
+        check: Callable[[], None],
         on_news: Callable[[], None],
         on_failure: Callable[[KafkaException], None],
         metrics: ConsumerMetrics,
     ) -> None:
         self._metrics = metrics
+        self._check = check
         self._cluster = cluster
         self._topics = topics
         self._subscription = subscription
@@ -124,6 +128,7 @@ class Fetcher:
             node_id, asked = self._asked(where, state, now_ms)
             if asked is not None:
                 by_node.setdefault(node_id, {})[where] = asked
+        self._check()
         # A broker that has more of what there is enough of is not asked to wait for the rest: that would hold up both.
         for where in wants.full:
             by_node.pop(self._node_of(where, now_ms), None)
@@ -162,7 +167,7 @@ class Fetcher:
 
     def _asked(self, where: TopicPartition, state: PartitionState, now_ms: int) -> tuple[int, _Asked | None]:
         view = self._topics.partition(where)
-        if view is None:
+        if view is None or not self._subscription.led_under(where, view.leader_epoch):
             return _NO_REPLICA, None
         wanted = Wanted(self._topics.topic_id(where.topic), state.fetch_offset, view.leader_epoch)
         return self._node_of(where, now_ms), _Asked(state.turn, wanted)
@@ -196,6 +201,8 @@ class Fetcher:
         except (DisconnectedError, RefusedError) as error:
             session.failed()
             if node_id not in self._ended:
+                for where in asked:
+                    self._nearer.pop(where, None)
                 self._rest(node_id)
                 self._topics.wanted()
                 _logger.debug("fetch from broker %d: %s", node_id, error)
@@ -272,9 +279,9 @@ class Fetcher:
             for data in topic.partitions:
                 where = TopicPartition(name, data.partition_index)
                 if where in asked:
-                    self._take(where, asked[where], data)
+                    self._take(node_id, where, asked[where], data)
 
-    def _take(self, where: TopicPartition, asked: _Asked, data: PartitionData) -> None:
+    def _take(self, node_id: int, where: TopicPartition, asked: _Asked, data: PartitionData) -> None:
         state = self._subscription.partitions.get(where)
         if state is None or state.turn != asked.turn:
             return
@@ -282,7 +289,12 @@ class Fetcher:
         offset = asked.wanted.fetch_offset
         if code:
             self._nearer.pop(where, None)
-            self._refused(where, state, code, offset, data)
+            view = self._topics.partition(where)
+            is_leader = view is None or view.leader == node_id
+            if (
+                is_leader or code is not ErrorCode.OFFSET_OUT_OF_RANGE
+            ):  # A follower may be behind: ask the leader.
+                self._refused(where, state, code, offset, data)
             return
         if data.preferred_read_replica != _NO_REPLICA:
             until_ms = self._now_ms() + self._config.metadata_max_age_ms

@@ -121,7 +121,9 @@ class Positions:
         asked = {where: reset.timestamp(now_ms) for where, reset in resets.items()}
         if asked:
             for where, begin in (await self._offsets_or_end(asked)).items():
-                found |= self._subscription.found(where, missing[where][0], begin.offset, begin.leader_epoch)
+                found |= self._subscription.found(
+                    where, missing[where][0], begin.offset
+                )  # Just heard: it stands.
         return found
 
     def _is_missing(self, where: TopicPartition, turn: int) -> bool:

@@ -3,6 +3,7 @@
 Role.   `Topics` keeps a view of the topics the consumer has to do with, and renews it when it is old or was wrong.
 Flow.   whoever meets an error that a new view may cure calls `wanted`; `run` asks the cluster and tells `on_change`.
 Rules.  * A topic that is not there, or a partition without a leader, is asked for again, with a growing pause.
+        * What a broker says of a partition that has fallen behind is not taken: leader epochs only grow, within one topic.
         * A name no topic can have, and a topic one may not see, are the user's to hear about.
 """
 
@@ -102,7 +103,7 @@ class Topics:
             if code:
                 known.pop(name, None)
             else:
-                known[name] = topic_view(topic)
+                known[name] = _newest(self.views.get(name), topic_view(topic))
         self.views = known
         if asked is None:
             self.names = tuple(
@@ -136,3 +137,18 @@ class Topics:
             name in self.views and all(one.leader != NO_LEADER for one in self.views[name].partitions)
             for name in interest
         )
+
+
+def _newest(before: TopicView | None, now: TopicView) -> TopicView:
+    """A topic as it is told now, but for partitions whose newer leader is known already. Without ids nobody can know."""
+    if before is None or before.topic_id != now.topic_id or not now.topic_id.int:
+        return now
+    newest = {one.partition: one for one in before.partitions}
+    return now._replace(
+        partitions=tuple(
+            newest[one.partition]
+            if one.partition in newest and one.leader_epoch < newest[one.partition].leader_epoch
+            else one
+            for one in now.partitions
+        )
+    )

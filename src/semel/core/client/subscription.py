@@ -8,6 +8,8 @@ Rules.  * Topics, a pattern and partitions exclude each other, as in Kafka; `uns
         * A position is the offset of the next record to hand out. Seeking starts a new `turn`: what was asked for in an
           earlier one is not used when it arrives.
         * A partition is fetched if it has a position, is not paused, and nobody is about to take it away.
+        * A position with an epoch is unchecked until the partition's leader has said that its log still has what is before it,
+          and again when there is another leader. It is not fetched from or committed until then.
         * Nothing here depends on the order of a set: partitions are kept in the order they came.
 """
 
@@ -21,6 +23,7 @@ from semel.core.client.reset import Reset
 from semel.types import TopicPartition
 
 NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 
 
 class Mode(Enum):
@@ -52,6 +55,10 @@ class PartitionState:
     position: int | None = None
     leader_epoch: int | None = None
     """Of the record before the position, if a record or a commit told."""
+    is_unchecked: bool = False
+    """Whether the log may have lost what is before the position."""
+    checked_under: int = NO_EPOCH
+    """The leader's epoch under which the position is in the log."""
     reset: Reset | None = None
     """How to find a position; without one, what is committed is looked for first."""
     paused: bool = False
@@ -68,7 +75,12 @@ class PartitionState:
 
     @property
     def is_fetchable(self) -> bool:
-        return self.position is not None and not (self.paused or self.leaving or self.arriving)
+        return self.has_position and not (self.paused or self.leaving or self.arriving)
+
+    @property
+    def has_position(self) -> bool:
+        """Whether there is one to go on from."""
+        return self.position is not None and not self.is_unchecked
 
 
 class Subscription:
@@ -164,11 +176,13 @@ class Subscription:
         return found
 
     def seek(self, where: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-        """Go on at this offset."""
+        """Go on at this offset; with the epoch of the record before it, once that was checked."""
         state = self.state(where)
         self._begin_turn(state)
         state.position = state.fetch_offset = offset
         state.leader_epoch = leader_epoch
+        state.is_unchecked = leader_epoch is not None
+        state.checked_under = NO_EPOCH
 
     def reset(self, where: TopicPartition, how: Reset) -> None:
         """Forget the position; it is found anew in this way."""
@@ -176,6 +190,8 @@ class Subscription:
         self._begin_turn(state)
         state.position = None
         state.leader_epoch = None
+        state.is_unchecked = False
+        state.checked_under = NO_EPOCH
         state.fetch_offset = NO_OFFSET
         state.reset = how
 
@@ -194,6 +210,39 @@ class Subscription:
         if leader_epoch is not None:
             state.leader_epoch = leader_epoch
 
+    def led_under(self, where: TopicPartition, leader_epoch: int) -> bool:
+        """The partition is led under this epoch; whether the position stands, or is to be checked first."""
+        state = self.state(where)
+        if state.is_unchecked or state.position is None or leader_epoch in (NO_EPOCH, state.checked_under):
+            return not state.is_unchecked
+        if state.checked_under == NO_EPOCH or state.leader_epoch is None:
+            state.checked_under = leader_epoch
+            return True
+        self._begin_turn(state)  # What the leader before has sent may be what the log has lost.
+        state.fetch_offset = state.position
+        state.is_unchecked = True
+        return False
+
+    def unchecked(self) -> dict[TopicPartition, PartitionState]:
+        """Partitions whose position is to be checked."""
+        return {
+            where: state
+            for where, state in self.partitions.items()
+            if state.is_unchecked and not state.leaving and not state.arriving
+        }
+
+    def is_unchecked(self, where: TopicPartition, turn: int) -> bool:
+        """Whether what was asked in this turn still matters."""
+        state = self.partitions.get(where)
+        return state is not None and state.turn == turn and state.is_unchecked
+
+    def checked(self, where: TopicPartition, turn: int, leader_epoch: int) -> None:
+        """The leader of this epoch has what is before the position of this turn."""
+        if self.is_unchecked(where, turn):
+            state = self.partitions[where]
+            state.is_unchecked = False
+            state.checked_under = leader_epoch
+
     def without_position(self) -> dict[TopicPartition, PartitionState]:
         """Partitions whose position is to be found."""
         return {
@@ -204,7 +253,7 @@ class Subscription:
 
     def all_consumed(self) -> dict[TopicPartition, PartitionState]:
         """Partitions with a position: what a commit without arguments stores."""
-        return {where: state for where, state in self.partitions.items() if state.position is not None}
+        return {where: state for where, state in self.partitions.items() if state.has_position}
 
     def lags(self, *, committed_only: bool) -> Mapping[TopicPartition, int]:
         """How many offsets there are between the positions and the ends that were last heard of."""
