@@ -8,7 +8,7 @@ Rules.  * Columns are those of Spark's own Kafka sink: value (text or bytes, mus
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import crc32c
 import numpy as np
@@ -98,26 +98,26 @@ class Digest:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if pa.types.is_null(column.type):
-            self._note(f"{name}.null", np.full(len(column), _NULL_LENGTH, np.int64))
+            self._note(f"{name}.null", np.full(len(column), _NULL_LENGTH, np.int64).data)
         elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             lengths = pc.fill_null(pc.list_value_length(column), _NULL_LENGTH)
-            self._note(f"{name}.count", np.asarray(lengths).astype(np.int64))
+            self._note(f"{name}.count", np.asarray(lengths).astype(np.int64).data)
             pairs = pc.list_flatten(column)
             for index, field in enumerate(pairs.type):
                 self._column(f"{name}.{field.name}", pc.struct_field(pairs, index))
         elif pa.types.is_primitive(column.type):
             numbers = column.view(pa.int64()) if column.type.bit_width == 64 else column.cast(pa.int64())
-            self._note(f"{name}.valid", np.asarray(numbers.is_valid()).astype(np.int8))
-            self._note(name, np.asarray(numbers.fill_null(0)))
+            self._note(f"{name}.valid", np.asarray(numbers.is_valid()).astype(np.int8).data)
+            self._note(name, np.asarray(numbers.fill_null(0)).data)
         else:
             self._cells(name, column.cast(pa.large_binary()))
 
     def _cells(self, name: str, cells: pa.Array) -> None:
         lengths = pc.fill_null(pc.binary_length(cells), _NULL_LENGTH)
-        self._note(f"{name}.length", np.asarray(lengths).astype(np.int64))
+        self._note(f"{name}.length", np.asarray(lengths).astype(np.int64).data)
         _validity, offsets, data = cells.buffers()
         if data is None or len(cells) == 0:
-            self._note(name, np.empty(0, np.int8))
+            self._note(name, memoryview(b""))
             return
         places = np.frombuffer(offsets, np.int64)[cells.offset : cells.offset + len(cells) + 1]
         if cells.null_count:  # What lies behind a null is nobody's business.
@@ -126,8 +126,8 @@ class Digest:
             first, last = int(places[0]), int(places[-1])
         self._note(name, memoryview(data)[first:last])
 
-    def _note(self, name: str, values: "np.ndarray[Any, Any] | memoryview") -> None:
-        self._sums[name] = crc32c.crc32c(memoryview(values), self._sums.get(name, 0))
+    def _note(self, name: str, data: memoryview) -> None:
+        self._sums[name] = crc32c.crc32c(data, self._sums.get(name, 0))
 
 
 def _dense(cells: pa.Array) -> tuple[pa.Buffer, int, int]:
