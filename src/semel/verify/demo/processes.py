@@ -65,11 +65,11 @@ class Child:
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send the signal to the process and what it started, and wait until it is gone; at last it is killed."""
-        self._signal(number)
+        self.signal(number)
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
+            self.signal(signal.SIGKILL)
             self._process.wait()
         with contextlib.suppress(BrokenPipeError):
             _pipe(self._process.stdin).close()
@@ -77,7 +77,8 @@ class Child:
             _LAST_LINES_SECONDS
         )  # What it started may have its pipe a little longer than it lives.
 
-    def _signal(self, number: signal.Signals) -> None:
+    def signal(self, number: signal.Signals) -> None:
+        """To the process and what it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
@@ -148,6 +149,16 @@ class BrokerProcess:
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """SIGSTOP: it is there, and does nothing."""
+        if self._child is not None:
+            self._child.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on, and knows nothing of the pause."""
+        if self._child is not None:
+            self._child.signal(signal.SIGCONT)
 
     def _end(self, number: signal.Signals) -> None:
         if self._child is not None:
