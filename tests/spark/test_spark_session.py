@@ -3,12 +3,15 @@
 Method: the pure parts by value; the shared session for what Spark made of them.
 """
 
+import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from semel.spark import register
+from semel.spark.python_path import use_python
 from semel.spark.spark_session import _has_master, defaults
 
 if TYPE_CHECKING:
@@ -40,6 +43,36 @@ def test_who_says_where_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1234")
     assert _has_master()
+
+
+def test_workers_do_not_import_pyspark_from_a_zip(tmp_path: Path) -> None:
+    """The script in front of the interpreter takes Spark's own entries off the path, and only those."""
+    environment = {"SEMEL_KERNEL_CACHE": str(tmp_path / "kernels")}
+    python = use_python(is_local=True, environment=environment)
+    assert environment["PYSPARK_DRIVER_PYTHON"] == python
+    program = "import os, sys; print(sys.executable, os.environ.get('PYTHONPATH'), sys.argv[1:])"
+
+    def said(path: str) -> str:
+        done = subprocess.run(
+            [python, "-c", program, "a b", ""],
+            env={"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    spark = "/x y/python/lib/pyspark.zip:/x y/python/lib/py4j-0.10.9.9-src.zip"
+    assert said(f"{spark}:/mine:/other place") == f"{sys.executable} /mine:/other place ['a b', '']"
+    assert said(spark) == f"{sys.executable} None ['a b', '']"
+
+
+def test_another_python_is_left_alone(tmp_path: Path) -> None:
+    environment = {"PYSPARK_PYTHON": "./environment/bin/python"}
+    assert use_python(is_local=True, environment=environment) == "./environment/bin/python"
+    assert use_python(is_local=False, environment={}) == sys.executable
+    elsewhere = {"SPARK_HOME": str(tmp_path), "SEMEL_KERNEL_CACHE": str(tmp_path / "kernels")}
+    assert use_python(is_local=True, environment=elsewhere) == sys.executable
 
 
 def test_the_session_runs_this_python_and_keeps_state_by_changelog(spark: "SparkSession") -> None:

