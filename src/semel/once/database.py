@@ -98,14 +98,15 @@ claims = sa.Table(
 )
 
 
-def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table) -> sa.Engine:
-    """The engine of a URL, or the one given, with these tables in it."""
+def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table, pooled: bool = True) -> sa.Engine:
+    """The engine of a URL, or the one given, with these tables in it. Not `pooled`: a connection for each transaction."""
     if isinstance(database, sa.Engine):
         engine = database
     else:
         url = sa.make_url(database)
         sqlite_only = {"timeout": _SQLITE_TIMEOUT_SECONDS} if url.get_backend_name() == "sqlite" else {}
-        engine = sa.create_engine(url, connect_args=sqlite_only)
+        pool = {} if pooled else {"poolclass": sa.NullPool}
+        engine = sa.create_engine(url, connect_args=sqlite_only, **pool)
     if engine.dialect.name not in DIALECTS:
         raise ConfigError(
             f"the database is {engine.dialect.name}: counting once is served on {' and '.join(DIALECTS)} only"

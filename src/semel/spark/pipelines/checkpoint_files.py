@@ -1,0 +1,71 @@
+"""Files of a checkpoint, wherever Spark keeps it: this machine, HDFS, an object store.
+
+Role.   Reads and writes small texts through Spark's own file systems, so that nothing works in local mode only.
+Flow.   `rebuilding` reads what a micro-batch was planned to read, and keeps a note of where a table went on.
+Rules.  * A note is written under another name and renamed: it is there, or it is not.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.spark.offsets import from_json
+from semel.spark.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VERSION: Final = "v1"
+
+
+class CheckpointFiles:
+    """The files below one checkpoint."""
+
+    def __init__(self, spark: "SparkSession", location: str) -> None:
+        context: Any = spark.sparkContext
+        self.location: Final = location.rstrip("/")
+        self._jvm: Final = context._jvm
+        self._system: Final = self._path("").getFileSystem(context._jsc.hadoopConfiguration())
+
+    def exists(self, name: str) -> bool:
+        return bool(self._system.exists(self._path(name)))
+
+    def read(self, name: str) -> str:
+        stream = self._system.open(self._path(name))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        unfinished = self._path(f"{name}.unfinished")
+        stream = self._system.create(unfinished, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        if not self._system.rename(unfinished, self._path(name)):
+            raise PipelineError(
+                f"{self.location}/{name} could not be written: a file of that name is in the way"
+            )
+
+    def delete(self, name: str) -> None:
+        self._system.delete(self._path(name), True)
+
+    def planned(self, batch_id: int) -> dict[str, dict[int, int]]:
+        """Where a micro-batch ends in the topics it reads: Spark notes it before the batch begins."""
+        name = f"offsets/{batch_id}"
+        version, _, *sources = self.read(name).splitlines()
+        if version != _VERSION:
+            raise PipelineError(
+                f"{self.location}/{name} has version {version}, {_VERSION} is known: this Spark keeps its offsets in another way"
+            )
+        ends: dict[str, dict[int, int]] = {}
+        for line in sources:
+            offsets = json.loads(line) if line != "-" else None  # "-": a source that has no offset yet.
+            if isinstance(offsets, dict) and all(isinstance(one, dict) for one in offsets.values()):
+                for (topic, partition), offset in from_json(offsets).items():
+                    ends.setdefault(topic, {})[partition] = offset
+        return ends
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}".rstrip("/"))
