@@ -18,7 +18,7 @@ from semel.bench.report import Section, as_json, as_markdown, comparison_lines, 
 from semel.errors import SemelError
 from semel.runtime.environment import environment
 
-NAMES: Final = ("codec", "kernels", "runtime", "log", "client")
+NAMES: Final = ("codec", "kernels", "runtime", "log", "client", "tables")
 _OWN_PAGES: Final = ("broker", "cleaner", "groups", "profile", "spark", "transactions")
 """Whole processes: measured in their own way, each on its page."""
 _QUICK_PAIRS: Final = 3
