@@ -121,7 +121,7 @@ class LocalFold:
             old = changes[record.key] if record.key in changes else self.table.store.get(record.key)
             changes[record.key] = self._update(old, record)
             home[record.key] = record.partition
-        offsets: dict[TopicPartition | tuple[str, int], Any] = {**records.next_offsets()}
+        offsets: dict[TopicPartition | tuple[str, int], Any] = dict(records.next_offsets().items())
         with self._producer.transaction():
             sent = [
                 self._producer.send(self.changelog, value, key=key, partition=home[key])
