@@ -17,7 +17,8 @@ import argparse
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,8 @@ _CLEAN: Final = (
 )
 _PRODUCT: Final = "product int, name string, price_cents long"
 _TRIGGER: Final = "300 milliseconds"
+_INITIALIZING: Final = "Initializing sources"
+_LOOK_SECONDS: Final = 0.1
 
 
 class ShopPipeline:
@@ -46,13 +49,13 @@ class ShopPipeline:
         self._checkpoints = checkpoints
         self._batch_rows_max = batch_rows_max
 
-    def start(self) -> "list[StreamingQuery]":
-        """Start the queries, in the order of the data."""
-        return [
-            self._query(CLEAN_QUERY, self._cleaned(), "append", self._clean_rows),
-            self._query(REVENUE_QUERY, self._revenue(), "update", self._revenue_rows),
-            self._query(STATES_QUERY, self._states(), "update", self._state_rows),
-        ]
+    def start(self) -> "Iterator[StreamingQuery]":
+        """Start the queries, in the order of the data, and one after the other: Spark gives up a source whose process does
+        not answer within ten seconds, and several of them start at once otherwise.
+        """
+        yield self._query(CLEAN_QUERY, self._cleaned(), "append", self._clean_rows)
+        yield self._query(REVENUE_QUERY, self._revenue(), "update", self._revenue_rows)
+        yield self._query(STATES_QUERY, self._states(), "update", self._state_rows)
 
     # orders -> orders-clean, orders-rejected
 
@@ -177,7 +180,10 @@ class ShopPipeline:
                 rows.unpersist()
 
         writer = frame.writeStream.queryName(name).outputMode(mode).trigger(processingTime=_TRIGGER)
-        return writer.option("checkpointLocation", str(self._checkpoints / name)).foreachBatch(write).start()
+        query = writer.option("checkpointLocation", str(self._checkpoints / name)).foreachBatch(write).start()
+        while query.isActive and query.status["message"] == _INITIALIZING:
+            time.sleep(_LOOK_SECONDS)
+        return query
 
     def _clean_events(self) -> "DataFrame":
         from pyspark.sql import functions as f
@@ -239,9 +245,11 @@ def main() -> None:
     orders = _Orders()
 
     from semel import spark as semel_spark
+    from semel.spark.worker_python import without_zips
 
     scratch = given.directory / "spark"
     scratch.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("PYSPARK_PYTHON", str(without_zips(scratch)))
     config = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
@@ -252,11 +260,10 @@ def main() -> None:
     }
     spark = semel_spark.session("shop", master=given.master, config=config)
     spark.sparkContext.setLogLevel("ERROR")
-    queries = ShopPipeline(
-        spark, given.bootstrap, given.directory / "checkpoints", given.batch_rows_max
-    ).start()
+    pipeline = ShopPipeline(spark, given.bootstrap, given.directory / "checkpoints", given.batch_rows_max)
+    queries = list(pipeline.start())
     print("ready", flush=True)
-    while not orders.finish.wait(0.2):
+    while not orders.finish.wait(_LOOK_SECONDS):
         for query in queries:
             if (error := query.exception()) is not None:
                 raise error
