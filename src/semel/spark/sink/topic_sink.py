@@ -6,6 +6,7 @@ Flow.   Spark calls the sink with a frame and a batch's number. The ledger says 
         committed together.
 Rules.  * A batch that failed on the way is aborted, and written again under another epoch, `attempts_max` times in all.
           What would fail again is raised at once: rows that cannot be written, a sink that belongs to another query.
+        * A batch that is stored already is evaluated and thrown away: a query with state needs it to go on.
         * A commit without an answer is settled by asking: the ledger has the batch, or it has not.
         * Whoever takes the sink's transactional id later has won: this driver stops with an error, and writes nothing more.
         * The ledger is read again only where somebody else may have written it: at the start, and after a failure.
@@ -150,13 +151,16 @@ class TopicSink:
             self._begin(run_id, batch_id)
             records = frames.records_of(df, shape, self._value_format)
             try:
-                self.last = self._stored(driver, records, shape, Entry(query_id, batch_id))
+                stored = self._stored(driver, records, shape, Entry(query_id, batch_id))
             except SemelError as error:
                 public = as_exception(error)
                 if public is error:
                     raise
                 raise public from error
-            self._done = run_id, batch_id
+            if stored.skipped:
+                # Spark's state stores want the batch: one that is not evaluated would be missing in them.
+                records.write.format("noop").mode("overwrite").save()
+            self.last, self._done = stored, (run_id, batch_id)
 
     def close(self) -> None:
         """End the sink's connections; the next batch opens new ones."""
