@@ -131,9 +131,10 @@ class KafkaBroker:
         return self.directory / "data"
 
     def start(self) -> None:
-        """Format the directory if it is new, start, and return once the broker serves."""
+        """Format the directory if it is new, start, and return once the broker serves; again at the port it had."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.port, controller_port = _free_ports(2)
+        port, controller_port = _free_ports(2)
+        self.port = self.port or port
         properties = self.directory / "server.properties"
         properties.write_text(
             "".join(f"{key}={value}\n" for key, value in self._properties(controller_port).items()),
