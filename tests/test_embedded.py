@@ -14,30 +14,27 @@ from pathlib import Path
 import pytest
 
 import semel
-from semel import Broker
-from semel.client import reader
-from semel.client.blocking import BlockingCluster
-from semel.client.cluster import Cluster
-from semel.client.config import ClientConfig
-from semel.client.writer import Writer
-from semel.core.records.build import RecordInput
+from semel import Broker, Consumer, Producer
 from semel.embedded import EmbeddedError
 from semel.errors import ConfigError, LogDirLockedError
 
 
-async def _send(cluster: Cluster, *values: bytes) -> list[int]:
-    topic = await cluster.topic("orders", create=True)
-    stored = await Writer(cluster, topic).send([RecordInput(None, value) for value in values])
-    return [one.base_offset for one in stored]
+def sent(bootstrap: str, *values: bytes) -> list[int]:
+    """The offsets at which they lie."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        futures = [producer.send("orders", value) for value in values]
+    return [one.result().offset for one in futures]
 
 
-async def _read(cluster: Cluster) -> list[bytes | None]:
-    topic = await cluster.topic("orders")
-    return [one.record.value async for one in reader.read(cluster, topic, {0: 0})]
-
-
-def client(bootstrap: str) -> BlockingCluster:
-    return BlockingCluster(ClientConfig.of({"bootstrap.servers": bootstrap}))
+def read(bootstrap: str, count: int) -> list[bytes]:
+    """The first records there are."""
+    found: list[bytes] = []
+    with Consumer(bootstrap_servers=bootstrap) as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.seek_to_beginning()
+        while len(found) < count:
+            found += [record.value for record in consumer.poll(500)]
+    return found
 
 
 @pytest.fixture
@@ -51,9 +48,8 @@ def test_it_serves_inside_the_with_and_leaves_nothing(temporary: Path) -> None:
     with Broker() as broker:
         assert Path(broker.data_dir).parent == temporary
         assert broker.bootstrap == f"127.0.0.1:{broker.port}"
-        with client(broker.bootstrap) as connected:
-            assert connected.run(_send, b"one", b"two") == [0]
-            assert connected.run(_read) == [b"one", b"two"]
+        assert sent(broker.bootstrap, b"one", b"two") == [0, 1]
+        assert read(broker.bootstrap, 2) == [b"one", b"two"]
         port = broker.port
     assert list(temporary.iterdir()) == []
     with pytest.raises(ConnectionRefusedError):
@@ -63,26 +59,22 @@ def test_it_serves_inside_the_with_and_leaves_nothing(temporary: Path) -> None:
 def test_given_data_stays_and_is_found_again(tmp_path: Path) -> None:
     broker = Broker(data_dir=tmp_path / "data")
     for expected in (0, 1):
-        with broker, client(broker.bootstrap) as connected:
-            assert connected.run(_send, b"x") == [expected]
+        with broker:
+            assert sent(broker.bootstrap, b"x") == [expected]
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 def test_many_run_in_one_process_each_with_its_own_topics() -> None:
-    with Broker() as one, Broker() as two, client(one.bootstrap) as first, client(two.bootstrap) as second:
+    with Broker() as one, Broker() as two:
         assert one.port != two.port
-        first.run(_send, b"first")
-        second.run(_send, b"second")
-        assert first.run(_read) == [b"first"]
-        assert second.run(_read) == [b"second"]
+        assert sent(one.bootstrap, b"first") == sent(two.bootstrap, b"second") == [0]
+        assert read(one.bootstrap, 1) == [b"first"]
+        assert read(two.bootstrap, 1) == [b"second"]
 
 
 def test_settings_are_kafkas_with_underscores_for_dots() -> None:
-    async def partitions(cluster: Cluster) -> int:
-        return len((await cluster.topic("orders", create=True)).partitions)
-
-    with Broker(num_partitions=3) as broker, client(broker.bootstrap) as connected:
-        assert connected.run(partitions) == 3
+    with Broker(num_partitions=3) as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
+        assert len(producer.partitions_for("orders")) == 3
 
 
 def test_a_wrong_setting_is_said_before_anything_starts() -> None:
@@ -145,8 +137,7 @@ def test_a_forked_child_may_connect_but_neither_stop_nor_start(temporary: Path) 
         assert "only its own process can stop it; make a new Broker here" in told[0]
         assert "can start it" in told[1]
         assert told[2] == "connected"
-        with client(broker.bootstrap) as connected:
-            assert connected.run(_send, b"still here") == [0]
+        assert sent(broker.bootstrap, b"still here") == [0]
 
 
 def run_python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -13,10 +13,7 @@ from typing import Protocol
 import pytest
 
 from broker_process import PATIENCE_SECONDS, command, running_broker
-from semel.client.blocking import BlockingCluster
-from semel.client.config import ClientConfig
-from semel.client.writer import Stored, Writer
-from semel.core.records.build import RecordInput
+from semel import Producer
 
 
 class Failed(Protocol):
@@ -50,15 +47,11 @@ def _one_line(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr.strip()
 
 
-def stored(bootstrap: str, *values: bytes) -> list[Stored]:
-    from semel.client.cluster import Cluster
-
-    async def send(cluster: Cluster) -> list[Stored]:
-        topic = await cluster.topic("orders", create=True)
-        return await Writer(cluster, topic).send([RecordInput(None, value) for value in values])
-
-    with BlockingCluster(ClientConfig.of({"bootstrap.servers": bootstrap})) as client:
-        return client.run(send)
+def stored(bootstrap: str, *values: bytes) -> list[int]:
+    """The offsets at which they lie."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        sent = [producer.send("orders", value) for value in values]
+    return [one.result().offset for one in sent]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -67,7 +60,7 @@ def test_it_says_once_that_it_is_ready_and_a_signal_ends_it_in_order(
 ) -> None:
     with running_broker(tmp_path / "data", "--broker-id", "7") as broker:
         assert re.fullmatch(r"semel broker 7 ready on 127\.0\.0\.1:[1-9]\d*", broker.ready_line)
-        assert stored(broker.bootstrap, b"one") == [Stored(0, 0, 1)]
+        assert stored(broker.bootstrap, b"one") == [0]
         code, out, err = broker.stop(number)
     assert (code, out) == (0, "")
     assert "Traceback" not in err
@@ -76,27 +69,27 @@ def test_it_says_once_that_it_is_ready_and_a_signal_ends_it_in_order(
 
 def test_compiled_kernels_come_once_it_serves(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
-        assert stored(broker.bootstrap, b"checked in Python, or not any more") == [Stored(0, 0, 1)]
+        assert stored(broker.bootstrap, b"checked in Python, or not any more") == [0]
         assert broker.process.stderr is not None
         assert any("compiled kernels are in use" in line for line in broker.process.stderr)
-        assert stored(broker.bootstrap, b"checked by a kernel") == [Stored(0, 1, 1)]
+        assert stored(broker.bootstrap, b"checked by a kernel") == [1]
         assert broker.stop()[0] == 0
 
 
 def test_what_it_stored_is_there_after_a_restart(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
-        assert stored(broker.bootstrap, b"one", b"two") == [Stored(0, 0, 2)]
+        assert stored(broker.bootstrap, b"one", b"two") == [0, 1]
         broker.stop()
     with running_broker(tmp_path) as broker:
-        assert stored(broker.bootstrap, b"three") == [Stored(0, 2, 1)]
+        assert stored(broker.bootstrap, b"three") == [2]
 
 
 def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
-        assert stored(broker.bootstrap, b"one", b"two") == [Stored(0, 0, 2)]
+        assert stored(broker.bootstrap, b"one", b"two") == [0, 1]
         broker.stop(signal.SIGKILL)
     with running_broker(tmp_path) as broker:
-        assert stored(broker.bootstrap, b"three") == [Stored(0, 2, 1)]
+        assert stored(broker.bootstrap, b"three") == [2]
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:

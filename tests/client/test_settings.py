@@ -230,7 +230,7 @@ def test_idempotence_nobody_asked_for_yields_with_a_warning(
     assert next(iter(against)).replace("_", ".") in said
 
 
-@pytest.mark.mission("CFG-08", "CFG-09", "CFG-31", "R-09")
+@pytest.mark.mission("CFG-08", "CFG-09", "CFG-31", "TXN-16", "R-09")
 def test_four_combinations_of_idempotence_and_transactional_id() -> None:
     alone, both, neither = (
         producer(enable_idempotence=True),

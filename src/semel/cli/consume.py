@@ -1,21 +1,31 @@
-"""`semel consume`: a topic's records on standard output."""
+"""`semel consume`: a topic's records on standard output.
+
+Flow.   a `_Reading` says what the public consumer reads and when that is all; what it gives is printed, and in a group what was
+        printed is committed.
+"""
 
 import base64
 import json
 import sys
-from contextlib import aclosing
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from semel.cli.options import connected, connection_options
+from semel.cli.options import PATIENCE, connection_options, partitions_of
 from semel.cli.output import Json, time_text
 from semel.cli.times import OFFSET_MAX, timestamp_ms
+from semel.exceptions import KafkaException, OffsetOutOfRangeException
+from semel.types import TopicPartition
 
 if TYPE_CHECKING:
-    from semel.client.cluster import Cluster, TopicView
-    from semel.client.group_reader import GroupReader
-    from semel.client.reader import Fetched
+    from semel.client.consumer.values import ConsumerRecord
+    from semel.client.sync.consumer import Consumer
+
+_POLL_MS: Final = 500
+_COMMIT_MS: Final = 5_000
+"""How long what was printed is tried to be committed when partitions go, or at the end."""
 
 
 def _start(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, int]:
@@ -85,68 +95,171 @@ def command(
         raise click.UsageError(
             "With --group the group decides what is read: leave --partition out, and --offset is earliest or latest."
         )
+    from semel.client.sync.consumer import Consumer
+
+    partitions = partitions_of(topic, bootstrap, settings, partition)
+    given: dict[str, str | bool] = {"bootstrap.servers": bootstrap, **PATIENCE}
+    given["auto.offset.reset"] = "none" if group is None else start[0]
+    given |= settings
+    if group is not None:
+        given |= {"group.id": group, "enable.auto.commit": False}
     printer = _Printer(sys.stdout.buffer, output, key_separator)
-    member: GroupReader | None = None
-
-    async def read_all(cluster: "Cluster") -> None:
-        from semel.client import reader
-        from semel.client.group_reader import GroupReader
-
-        nonlocal member
-        view = await cluster.topic(topic)
+    with Consumer(given) as consumer:
+        reading: _Places | _Member
         if group is None:
-            starts = await _starts(cluster, view, partition, start)
-            records = reader.read(cluster, view, starts, follow=follow)
+            reading = _Places(
+                consumer, [TopicPartition(topic, index) for index in partitions], start, bootstrap
+            )
         else:
-            begins = reader.LATEST if start[0] == "latest" else reader.EARLIEST
-            member = GroupReader(cluster, view, group, start=begins)
-            records = member.records(follow=follow)
-        left = max_messages
-        if output == "table":
-            printer.line(b"PARTITION  OFFSET  TIME  KEY  VALUE")
-        async with aclosing(records):
-            async for fetched in records:
-                printer.show(topic, fetched)
-                if follow or member is not None:
-                    printer.flush()  # Somebody is waiting for it, or it is about to be committed.
-                if member is not None:
-                    member.done(fetched)
-                if left is not None and (left := left - 1) == 0:
-                    return
-
-    with connected(bootstrap, settings) as client:
+            reading = _Member(consumer, topic)
         try:
-            client.run(read_all)
+            _print_all(consumer, reading, printer, follow=follow, max_messages=max_messages)
         except KeyboardInterrupt:
-            if member is not None:
-                client.run(_left, member)
             if not follow:
                 raise
         finally:
             printer.flush()
+            reading.end()
 
 
-async def _left(_cluster: "Cluster", member: "GroupReader") -> None:
-    """Let an interrupted member commit and leave."""
-    await member.has_left.wait()
+def _print_all(
+    consumer: "Consumer",
+    reading: "_Places | _Member",
+    printer: "_Printer",
+    *,
+    follow: bool,
+    max_messages: int | None,
+) -> None:
+    if printer.output == "table":
+        printer.line(b"PARTITION  OFFSET  TIME  KEY  VALUE")
+    left = max_messages
+    while follow or not reading.is_over():
+        records = consumer.poll(_POLL_MS, left)
+        for record in records:
+            if not follow and record.offset >= reading.ends[record.topic_partition]:
+                continue  # It came after the command.
+            printer.show(record)
+            reading.printed(record)
+            if left is not None:
+                left -= 1
+        if records and (follow or reading.commits):
+            printer.flush()  # Somebody is waiting for it, or it is about to be committed.
+        reading.all_printed(records.partitions())
+        if left == 0:
+            return
 
 
-async def _starts(
-    cluster: "Cluster", topic: "TopicView", partition: int | None, start: tuple[str, int]
-) -> dict[int, int]:
-    from semel.client import reader
+class _Places:
+    """Partitions of a topic from some offset on."""
 
-    count = len(topic.partitions)
-    if partition is not None and partition >= count:
-        raise click.BadParameter(
-            f"{topic.name} has the partitions 0 to {count - 1}.", param_hint="--partition"
+    commits = False
+
+    def __init__(
+        self, consumer: "Consumer", places: Sequence[TopicPartition], start: tuple[str, int], bootstrap: str
+    ) -> None:
+        self._consumer = consumer
+        self.ends = consumer.end_offsets(places)
+        """Where the partitions end now."""
+        begins = consumer.beginning_offsets(places)
+        kind, value = start
+        starts = {"earliest": begins, "latest": self.ends}.get(kind) or dict.fromkeys(places, value)
+        if kind == "time":
+            found = consumer.offsets_for_times(dict.fromkeys(places, value))
+            starts = {where: self.ends[where] if at is None else at.offset for where, at in found.items()}
+        consumer.assign(places)
+        for where, offset in starts.items():
+            if not begins[where] <= offset <= self.ends[where]:
+                is_early = offset < begins[where]
+                limit = f"begins at {begins[where]}" if is_early else f"ends at {self.ends[where]}"
+                raise OffsetOutOfRangeException(
+                    f"{where} at {bootstrap} has no offset {offset}: it {limit}; ask for earliest or latest"
+                )
+            consumer.seek(where, offset)
+
+    def is_over(self) -> bool:
+        """Whether everything was handed out that there was."""
+        return all(self._consumer.position(where) >= end for where, end in self.ends.items())
+
+    def printed(self, record: "ConsumerRecord") -> None:
+        """Nothing to remember."""
+
+    def all_printed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nothing to remember."""
+
+    def end(self) -> None:
+        """Nothing to commit."""
+
+
+class _Member:
+    """What a group gives; commits what was printed."""
+
+    commits = True
+
+    def __init__(self, consumer: "Consumer", topic: str) -> None:
+        self._consumer = consumer
+        self.ends: dict[TopicPartition, int] = {}
+        """Where partitions ended when the group gave them."""
+        self._is_joined = False
+        self._done: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._interval_s = int(consumer.config["auto.commit.interval.ms"]) / 1000
+        self._commit_at = 0.0
+        consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._forget)
+
+    def is_over(self) -> bool:
+        """Whether everything was handed out that there was when the group gave it."""
+        return self._is_joined and all(
+            where in self.ends and self._consumer.position(where) >= self.ends[where]
+            for where in self._consumer.assignment()
         )
-    wanted = list(range(count)) if partition is None else [partition]
-    kind, value = start
-    if kind == "offset":
-        return dict.fromkeys(wanted, value)
-    timestamp = {"earliest": reader.EARLIEST, "latest": reader.LATEST}.get(kind, value)
-    return await reader.offsets_at(cluster, topic, wanted, timestamp)
+
+    def printed(self, record: "ConsumerRecord") -> None:
+        """This may be committed."""
+        self._done[record.topic_partition] = record.offset + 1
+
+    def all_printed(self, partitions: Iterable[TopicPartition]) -> None:
+        """So may what is hidden behind the last record of these; from time to time it is."""
+        for where in partitions:
+            self._done[where] = self._consumer.position(where)
+        now = monotonic()
+        if now >= self._commit_at:
+            self._commit_at = now + self._interval_s
+            if news := self._news(self._done):
+                self._committed |= news
+                self._consumer.commit_async(news)
+
+    def end(self) -> None:
+        """Commit."""
+        self._commit(self._done)
+
+    def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.ends |= self._consumer.end_offsets(partitions)
+        self._is_joined = True
+
+    def _revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._commit(partitions)
+        self._forget(partitions)
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        for where in partitions:
+            for kept in (self.ends, self._done, self._committed):
+                kept.pop(where, None)
+
+    def _news(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {
+            where: self._done[where]
+            for where in partitions
+            if where in self._done and self._done[where] != self._committed.get(where)
+        }
+
+    def _commit(self, partitions: Iterable[TopicPartition]) -> None:
+        news = {where: self._done[where] for where in partitions if where in self._done}
+        if not news:
+            return
+        try:
+            self._consumer.commit(news, timeout_ms=_COMMIT_MS)
+        except KafkaException as error:
+            click.echo(f"semel: what was printed last is not committed: {error}", err=True)
 
 
 class _Printer:
@@ -154,24 +267,23 @@ class _Printer:
 
     def __init__(self, stream: BinaryIO, output: str, key_separator: str | None) -> None:
         self._stream = stream
-        self._output = output
+        self.output = output
         self._separator = None if key_separator is None else key_separator.encode()
 
-    def show(self, topic: str, fetched: "Fetched") -> None:
-        record = fetched.record
-        if self._output == "json":
+    def show(self, record: "ConsumerRecord") -> None:
+        if self.output == "json":
             document: dict[str, Json] = {
-                "topic": topic,
-                "partition": fetched.partition,
+                "topic": record.topic,
+                "partition": record.partition,
                 "offset": record.offset,
-                "timestamp": record.timestamp_ms,
+                "timestamp": record.timestamp,
                 **_text("key", record.key),
                 **_text("value", record.value),
                 "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
             }
             self.line(json.dumps(document, ensure_ascii=False).encode())
-        elif self._output == "table":
-            place = f"{fetched.partition}  {record.offset}  {time_text(record.timestamp_ms) or '-'}  "
+        elif self.output == "table":
+            place = f"{record.partition}  {record.offset}  {time_text(record.timestamp) or '-'}  "
             self.line(place.encode() + _shown(record.key) + b"  " + _shown(record.value))
         elif self._separator is None:
             self.line(record.value or b"")

@@ -174,14 +174,14 @@ async def _disks(cluster: "Cluster") -> list[Sentence]:
 
 
 async def _clocks(cluster: "Cluster") -> list[Sentence]:
-    from semel.client import reader
+    from semel.client.list_offsets import MAX_TIMESTAMP, list_offsets
 
     now_ms = cluster.runtime.clock.now_ms()
     ahead: list[str] = []
     latest_ms = -1
     for topic in await _led_topics(cluster):
-        answers = await reader.list_offsets(
-            cluster, topic, [one.partition for one in topic.partitions], reader.MAX_TIMESTAMP
+        answers = await list_offsets(
+            cluster, topic, [one.partition for one in topic.partitions], MAX_TIMESTAMP
         )
         for index, answer in answers.items():
             latest_ms = max(latest_ms, answer.timestamp)

@@ -61,7 +61,8 @@ async def carry_out(
 async def _facts(
     cluster: "Cluster", group: str, targets: "Mapping[TopicPartition, Target]"
 ) -> "dict[TopicPartition, Facts]":
-    from semel.client import admin_offsets, reader
+    from semel.client import admin_offsets
+    from semel.client.list_offsets import EARLIEST, LATEST, list_offsets, offsets_at
     from semel.core.groups.resetting import Facts, Kind
     from semel.types import UNKNOWN_OFFSET, TopicPartition
 
@@ -70,14 +71,14 @@ async def _facts(
     for topic in dict.fromkeys(one.topic for one in targets):
         view = await cluster.topic(topic)
         indexes = [one.partition for one in targets if one.topic == topic]
-        earliest = await reader.offsets_at(cluster, view, indexes, reader.EARLIEST)
-        latest = await reader.offsets_at(cluster, view, indexes, reader.LATEST)
+        earliest = await offsets_at(cluster, view, indexes, EARLIEST)
+        latest = await offsets_at(cluster, view, indexes, LATEST)
         times = {
             one.value for where, one in targets.items() if where.topic == topic and one.kind is Kind.TIME
         }
         at_time: dict[int, int] = {}
         for moment in times:
-            answers = await reader.list_offsets(cluster, view, indexes, moment)
+            answers = await list_offsets(cluster, view, indexes, moment)
             at_time |= {index: one.offset for index, one in answers.items() if one.offset != UNKNOWN_OFFSET}
         for index in indexes:
             where = TopicPartition(topic, index)

@@ -1,7 +1,7 @@
 """Options that many commands share, and what they become.
 
 Role.   `-b/--bootstrap`, `-X key=value` and `-o` look and mean the same everywhere; `connected` turns the first two into
-        a client.
+        a client. `partitions_of` looks at a topic before records of it are written or read.
 Rules.  Nothing heavy is imported here: help and completion come by.
 """
 
@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     from semel.client.blocking import BlockingCluster
 
 # A person is waiting: Kafka's default is a minute.
-_PATIENCE: Final = {"default.api.timeout.ms": "10000"}
+PATIENCE: Final = {"default.api.timeout.ms": "10000"}
+# What decides how a cluster is reached, whatever is done there.
+_REACH: Final = frozenset(
+    {
+        "client.id",
+        "default.api.timeout.ms",
+        "request.timeout.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "socket.connection.setup.timeout.ms",
+    }
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,15 +55,19 @@ def connection_options(command: F) -> F:
         metavar="HOST:PORT[,…]",
         help="Brokers to ask first.",
     )
-    settings = click.option(
+    return bootstrap(settings_option(command))
+
+
+def settings_option(command: F) -> F:
+    """`-X`: settings of the clients."""
+    return click.option(
         "-X",
         "settings",
         multiple=True,
         metavar="KEY=VALUE",
         callback=pairs,
         help="A client setting by Kafka's name; may be repeated.",
-    )
-    return bootstrap(settings(command))
+    )(command)
 
 
 def output_option(command: F) -> F:
@@ -72,4 +87,21 @@ def connected(bootstrap: str, settings: dict[str, str]) -> "BlockingCluster":
     from semel.client.blocking import BlockingCluster
     from semel.client.config import ClientConfig
 
-    return BlockingCluster(ClientConfig.of({"bootstrap.servers": bootstrap, **_PATIENCE, **settings}))
+    return BlockingCluster(ClientConfig.of({"bootstrap.servers": bootstrap, **PATIENCE, **settings}))
+
+
+def partitions_of(
+    topic: str,
+    bootstrap: str,
+    settings: dict[str, str],
+    partition: int | None = None,
+    *,
+    create: bool = False,
+) -> list[int]:
+    """The partitions a command has to do with: this one, or all of the topic's; what is not there is said at once."""
+    with connected(bootstrap, {key: value for key, value in settings.items() if key in _REACH}) as client:
+        view = client.run(lambda cluster: cluster.topic(topic, create=create))
+    count = len(view.partitions)
+    if partition is not None and partition >= count:
+        raise click.BadParameter(f"{topic} has the partitions 0 to {count - 1}.", param_hint="--partition")
+    return list(range(count)) if partition is None else [partition]

@@ -1,26 +1,30 @@
 """`semel produce`: lines from standard input become records, each stored once.
 
-Flow.   whatever standard input has at a moment is one call of `client.writer`: a file goes in large batches, a person's
-        line at once.
+Flow.   whatever standard input has at a moment is given to the public producer and waited for: a file goes in large batches, a
+        person's line at once.
 """
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import click
 
-from semel.cli.options import connected, connection_options, output_option
+from semel.cli.options import connection_options, output_option, partitions_of
 from semel.cli.output import print_json
 from semel.errors import InvalidRecordError
 
-if TYPE_CHECKING:
-    from semel.client.cluster import Cluster
-    from semel.client.writer import Stored, Writer
-    from semel.core.records.build import RecordInput
-
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+_PATIENCE: Final = {"max.block.ms": "10000"}  # A person is waiting: Kafka's default is a minute.
+
+
+class Stored(NamedTuple):
+    """A run of offsets; `base_offset` is -1 where nobody says it (acks=0)."""
+
+    partition: int
+    base_offset: int
+    records: int
 
 
 @click.command(
@@ -56,35 +60,24 @@ def command(
 
     A retry after a lost answer never stores a record twice.
     """
-    from semel.client.writer import Writer
+    from semel.client.sync.producer import Producer
 
     if key_separator == "":
         raise click.BadParameter("it must not be empty.", param_hint="--key-separator")
     if settings.get("acks", acks) != acks:
         raise click.UsageError(f"--acks {acks} and -X acks={settings['acks']} name one thing: keep one.")
-
-    async def open_writer(cluster: "Cluster") -> Writer:
-        view = await cluster.topic(topic, create=True)
-        if partition is not None and partition >= len(view.partitions):
-            raise click.BadParameter(
-                f"{topic} has the partitions 0 to {len(view.partitions) - 1}.", param_hint="--partition"
-            )
-        return Writer(cluster, view)
-
+    partitions_of(topic, bootstrap, settings, partition, create=True)
     stored: list[Stored] = []
-    with connected(bootstrap, {**settings, "acks": acks}) as client:
-        writer = client.run(open_writer)
+    given = {"bootstrap.servers": bootstrap, **_PATIENCE, **settings, "acks": acks}
+    with Producer(given) as producer:
         for lines in line_groups(sys.stdin.buffer):
             records = list(_records(lines, key_separator))
-            for one in client.run(_send, writer, records, partition):
-                _merge(stored, one)
+            sent = [producer.send(topic, value, key, partition) for key, value in records]
+            producer.flush()
+            for one in sent:
+                place = one.result()
+                _add(stored, place.partition, place.offset)
     _report(topic, stored, acks, output)
-
-
-async def _send(
-    _cluster: "Cluster", writer: "Writer", records: "list[RecordInput]", partition: int | None
-) -> "list[Stored]":
-    return await writer.send(records, partition=partition)
 
 
 def line_groups(stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -103,37 +96,33 @@ def line_groups(stream: BinaryIO) -> Iterator[list[bytes]]:
         yield [rest.removesuffix(b"\r")]
 
 
-def _records(lines: Iterable[bytes], key_separator: str | None) -> "Iterator[RecordInput]":
-    from semel.core.records.build import RecordInput
-    from semel.runtime.clock import RealClock
-
-    now_ms = RealClock().now_ms()
+def _records(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
+    """Keys and values."""
     separator = None if key_separator is None else key_separator.encode()
     for line in lines:
-        key, value = None, line
-        if separator is not None:
-            key, found, value = line.partition(separator)
-            if not found:
-                shown = line[:60].decode(errors="replace")
-                raise InvalidRecordError(
-                    f"the line {shown!r} has no {key_separator!r} between key and value (--key-separator); "
-                    "the lines before it are stored as far as they were sent"
-                )
-        yield RecordInput(key, value, now_ms)
+        if separator is None:
+            yield None, line
+            continue
+        key, found, value = line.partition(separator)
+        if not found:
+            shown = line[:60].decode(errors="replace")
+            raise InvalidRecordError(
+                f"the line {shown!r} has no {key_separator!r} between key and value (--key-separator); "
+                "the lines before it are stored as far as they were sent"
+            )
+        yield key, value
 
 
-def _merge(stored: "list[Stored]", new: "Stored") -> None:
+def _add(stored: list[Stored], partition: int, offset: int) -> None:
     """Keep one entry per run of offsets."""
     for at, one in enumerate(stored):
-        if one.partition == new.partition and (
-            one.base_offset < 0 or one.base_offset + one.records == new.base_offset
-        ):
-            stored[at] = one._replace(records=one.records + new.records)
+        if one.partition == partition and (one.base_offset < 0 or one.base_offset + one.records == offset):
+            stored[at] = one._replace(records=one.records + 1)
             return
-    stored.append(new)
+    stored.append(Stored(partition, offset, 1))
 
 
-def _report(topic: str, stored: "list[Stored]", acks: str, output: str) -> None:
+def _report(topic: str, stored: list[Stored], acks: str, output: str) -> None:
     stored.sort()
     total = sum(one.records for one in stored)
     if output == "json":

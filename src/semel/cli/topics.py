@@ -159,12 +159,13 @@ def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], out
 
 
 async def _describe(cluster: "Cluster", name: str) -> _Description:
-    from semel.client import admin, reader
+    from semel.client import admin
+    from semel.client.list_offsets import EARLIEST, LATEST, offsets_at
 
     topic = await cluster.topic(name)
     partitions = [one.partition for one in topic.partitions]
-    starts = await reader.offsets_at(cluster, topic, partitions, reader.EARLIEST)
-    ends = await reader.offsets_at(cluster, topic, partitions, reader.LATEST)
+    starts = await offsets_at(cluster, topic, partitions, EARLIEST)
+    ends = await offsets_at(cluster, topic, partitions, LATEST)
     own = [
         one
         for one in await admin.describe_configs(cluster, admin.Resource.TOPIC, name)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from semel.client.admin_groups import at_coordinator, group_refusal, order_coordinator
 from semel.client.cluster import Cluster, TopicView, refused
-from semel.client.reader import LATEST, offsets_at
+from semel.client.list_offsets import LATEST, offsets_at
 from semel.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -2,7 +2,7 @@
 
 Role.   `Cluster` finds a broker from `bootstrap.servers`, agrees on versions with ApiVersions, knows which broker leads
         which partition, and sends requests to the right one.
-Flow.   `admin`, `writer` and `reader` build requests and judge answers; they send through here. `blocking` runs all of
+Flow.   `producer`, `consumer` and `admin` build requests and judge answers; they send through here. `blocking` runs all of
         it for callers without a loop.
 Rules.  * The newest version both sides have is used; an API the broker does not have raises before anything is sent.
         * `send` is one attempt. `patiently` repeats what may be repeated, for `default.api.timeout.ms` at most, with a

@@ -23,7 +23,6 @@ _PORT_MAX: Final = 65535
 _RESPONSE_MAX: Final = 100 * 1024 * 1024
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-_ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
 class Address(NamedTuple):
@@ -71,25 +70,10 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = 10_000
     default_api_timeout_ms: int = 60_000
     """How long a call is tried again, all attempts together."""
-    delivery_timeout_ms: int = 120_000
-    """The same for records on their way."""
     retries: int = _INT_MAX
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    acks: int = -1
-    compression_type: str = "none"
     isolation_level: str = "read_committed"
-    fetch_max_bytes: int = 50 * 1024 * 1024
-    max_partition_fetch_bytes: int = 1024 * 1024
-    fetch_max_wait_ms: int = 500
-    partition_assignment_strategy: str = "range,cooperative-sticky"
-    """Assignors of a classic group's members, by preference."""
-    group_instance_id: str = ""
-    client_rack: str = ""
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    auto_commit_interval_ms: int = 5_000
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "ClientConfig":
@@ -105,16 +89,12 @@ class ClientConfig:
                 logger.warning("%s=%s changes nothing in this command", dotted, value)
         if "bootstrap_servers" in values:
             values["bootstrap_servers"] = parse_addresses(",".join(values["bootstrap_servers"]))
-        if "acks" in values:
-            values["acks"] = _ACKS[values["acks"]]
-        if "partition_assignment_strategy" in values:
-            values["partition_assignment_strategy"] = ",".join(values["partition_assignment_strategy"])
         return cls(**values)
 
     @property
     def response_max_bytes(self) -> int:
         """A longer answer closes its connection."""
-        return max(2 * self.fetch_max_bytes, _RESPONSE_MAX)
+        return _RESPONSE_MAX
 
 
 def command_config(config: ReachConfig) -> ClientConfig:

@@ -238,6 +238,20 @@ def test_without_a_reset_a_missing_position_and_one_out_of_range_are_errors() ->
     told(story)
 
 
+def test_nothing_is_looked_for_while_the_user_may_still_seek() -> None:
+    async def story(world: ReadingWorld) -> None:
+        await world.topic("t")
+        world.write("t", [b"0", b"1", b"2"])
+        async with world.consumer(auto_offset_reset="none") as consumer:
+            consumer.assign([T0])
+            await consumer.end_offsets([T0])
+            await world.runtime.tasks.sleep(5)  # Long enough to be found missing.
+            consumer.seek(T0, 2)
+            assert values(await take(consumer, 1)) == [b"2"]
+
+    told(story)
+
+
 def test_an_offset_out_of_range_is_reset() -> None:
     async def story(world: ReadingWorld) -> None:
         await world.topic("t")

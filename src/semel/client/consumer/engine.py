@@ -197,6 +197,7 @@ class Engine:
             self.subscription.assign(partitions)
         except SubscriptionClashError as clash:
             raise IllegalStateException(str(clash)) from None
+        self.positions.is_awaited = False
         self.metrics.assigned(len(self.subscription.partitions))
         self.topics.wanted()
 
@@ -260,6 +261,7 @@ class Engine:
         if self.subscription.mode is Mode.NOTHING:
             raise IllegalStateException("Consumer is not subscribed to any topics or assigned any partitions")
         membership = self._membership if self._is_member else None
+        self.positions.is_awaited = True
         while True:
             self.waiting.begin()
             self.waiting.check()
@@ -429,6 +431,7 @@ class Engine:
         self._check()
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._now_ms() + limit_ms
+        self.positions.is_awaited = True
         while True:
             self.waiting.begin()
             self.waiting.check()

@@ -6,7 +6,8 @@ Flow.   `kick` -> OffsetFetch for those nothing is known of -> what has nothing 
         ListOffsets to every leader -> `Subscription.found`.
 Rules.  * What cannot be found now is looked for again, with a growing pause, for as long as the partition is assigned.
         * `auto.offset.reset=none` and nothing stored is the user's to hear about.
-        * A position that was sought meanwhile stands.
+        * A position that was sought meanwhile stands; nothing is looked for before the user waits for it, because he may still
+          seek.
 """
 
 import asyncio
@@ -67,10 +68,16 @@ class Positions:
         self._on_news = on_news
         self._on_failure = on_failure
         self._task: asyncio.Task[None] | None = None
+        self.is_awaited = False
+        """Whether the user has polled since he assigned partitions."""
 
     def kick(self) -> None:
         """Look for what is missing, unless somebody does already."""
-        if self._subscription.without_position() and (self._task is None or self._task.done()):
+        if (
+            self.is_awaited
+            and self._subscription.without_position()
+            and (self._task is None or self._task.done())
+        ):
             self._task = self._cluster.runtime.tasks.spawn(self._find(), name="find positions")
 
     async def _find(self) -> None:
