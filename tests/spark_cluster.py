@@ -13,7 +13,7 @@ from typing import Final
 from semel.spark.java import use_java
 
 PATIENCE_SECONDS: Final = 240.0
-_DAEMON_OPTIONS: Final = "-Xmx256m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_DAEMON_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
 

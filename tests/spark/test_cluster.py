@@ -19,11 +19,11 @@ from spark_cluster import spark_home, standalone_cluster
 from spark_kit import PATIENCE_SECONDS, new_topic, values
 
 PIPELINE = Path(__file__).parents[1] / "cluster_pipeline.py"
-ROWS = 150
+ROWS = 120
 
 
 @pytest.mark.mission("MIS-03")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_pipeline_on_a_cluster(java_installed: None, spark_bootstrap: str, tmp_path: Path) -> None:
     source = new_topic(spark_bootstrap, "in", 2)
     target, atomic_target = new_topic(spark_bootstrap, "out", 3), new_topic(spark_bootstrap, "atomic", 3)

