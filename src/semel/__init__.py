@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from semel.client.metrics import MetricName
     from semel.client.producer.future import BatchMetadata, RecordMetadata
-    from semel.client.producer.prepared import PreparedTxnState
+    from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
     from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
     from semel.client.sync.admin import Admin
     from semel.client.sync.consumer import Consumer
@@ -84,6 +84,7 @@ _HOMES: Final = {
     "PreparedTxnState": "semel.client.producer.prepared",
     "Producer": "semel.client.sync.producer",
     "ProducerConfig": _SETTINGS,
+    "ProducerIdAndEpoch": "semel.client.producer.prepared",
     "QuotaEntry": _ADMIN_VALUES,
     "RecordMetadata": "semel.client.producer.future",
     "ResourceType": _ADMIN_VALUES,
@@ -125,6 +126,7 @@ __all__ = [
     "PreparedTxnState",
     "Producer",
     "ProducerConfig",
+    "ProducerIdAndEpoch",
     "QuotaEntry",
     "RecordMetadata",
     "ResourceType",

@@ -42,8 +42,13 @@ class RequestMetrics:
         self._requests = registry.sensor(group).meter("request")
         self._responses = registry.sensor(group).meter("response")
         self._connections = registry.sensor(group).meter("connection-creation")
+        self._group = group
         self._open = 0
-        registry.gauge("connection-count", group, lambda: self._open)
+        self.watch_connections(lambda: self._open)
+
+    def watch_connections(self, connections: Callable[[], float]) -> None:
+        """Where the number of open connections is, if nobody tells of each."""
+        self.registry.gauge("connection-count", self._group, connections)
 
     def requested(self) -> None:
         """A request went out."""
@@ -317,7 +322,3 @@ class AdminMetrics(RequestMetrics):
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         super().__init__(_registry(settings, now_ms), _ADMIN)
-
-    def watch(self, connections: Callable[[], float]) -> None:
-        """Where the number of open connections is."""
-        self.registry.gauge("connection-count", _ADMIN, connections)

@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 _INT_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535
 _RESPONSE_MAX: Final = 100 * 1024 * 1024
-ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+READ_COMMITTED: Final = "read_committed"
+ISOLATION_LEVELS: Final = ("read_uncommitted", READ_COMMITTED)
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 

@@ -41,6 +41,11 @@ def test_what_is_read_committed_and_rebalanced_is_counted(protocol: str) -> None
             assert metrics["assigned-partitions"] == 1
             assert metrics["rebalance-total"] == 1
             assert metrics["heartbeat-total"] >= 1
+            assert metrics["connection-count"] == 3, (
+                "for answers, for records that are waited for, for the group"
+            )
+            assert metrics["connection-creation-total"] == 3
+            assert metrics["request-total"] >= metrics["response-total"] > metrics["fetch-total"]
             assert 0 <= metrics["last-poll-seconds-ago"] < world.runtime.clock.monotonic() - consumer_began
             assert 0 < metrics["poll-idle-ratio-avg"] <= 1
             tags = (("partition", "0"), ("topic", "t"))

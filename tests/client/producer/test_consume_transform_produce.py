@@ -93,6 +93,7 @@ class Worker:
         self._consumer.close()
 
 
+@pytest.mark.mission("TXN-03")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_every_input_has_one_output_however_often_the_worker_dies(
     broker: ThreadBroker, protocol: str

@@ -40,7 +40,7 @@ class AdminCore:
         self._settings = settings
         self._metrics = AdminMetrics(settings, runtime.clock.monotonic_ms)
         self._cluster = Cluster(runtime, settings, observer=self._metrics)
-        self._metrics.watch(lambda: self._cluster.connections)
+        self._metrics.watch_connections(lambda: self._cluster.connections)
         self._is_closed = False
         self._reporting: asyncio.Task[None] | None = None
 

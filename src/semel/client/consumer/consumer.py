@@ -69,7 +69,7 @@ class AsyncConsumer:
     @property
     def config(self) -> dict[str, Any]:
         """Every setting, as it holds."""
-        return self._config.effective()
+        return self._engine.config.effective()
 
     def __repr__(self) -> str:
         return f"<semel.aio.Consumer {self._config.client_id} of {','.join(map(str, self._config.bootstrap_servers))}>"
@@ -193,6 +193,21 @@ class AsyncConsumer:
         """Go on with what comes next; read_committed: at the last stable offset."""
         self._settle()
         self._questions.reset(arguments.partitions(partitions), LATEST)
+
+    def seek_to_committed(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
+        """Go on where the group has committed, as after an aborted transaction; of all partitions without an argument."""
+        self._settle()
+        self._questions.reset(arguments.partitions(partitions), None)
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions behind what was handed out: what a commit without arguments stores."""
+        self._settle()
+        return self._engine.consumed()
+
+    def read_committed(self) -> None:
+        """From now on hand out only what is committed, whatever `isolation.level` was."""
+        self._settle()
+        self._engine.read_committed()
 
     async def position(self, partition: tuple[str, int], timeout_ms: int | None = None) -> int:
         """The offset of the next record."""

@@ -15,10 +15,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
+from semel.client.chain import Chain
 from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster
+from semel.client.config import READ_COMMITTED
 from semel.client.consumer.calls import Call
 from semel.client.consumer.commits import Commits
 from semel.client.consumer.coordinator import GroupOffsets
@@ -33,6 +36,7 @@ from semel.client.consumer.values import (
     ConsumerGroupMetadata,
     ConsumerRebalanceListener,
     OffsetAndMetadata,
+    OwnGroupMetadata,
     SubscriptionPattern,
 )
 from semel.client.consumer.waiting import Waiting, in_time
@@ -84,8 +88,10 @@ class Engine:
         self._regex: str | None = None
         self.metrics = ConsumerMetrics(config, runtime.clock.monotonic_ms)
         reset = parse_reset(config.auto_offset_reset)
-        self._cluster = Cluster(runtime, config)
-        self._fetching = Cluster(runtime, config)
+        self._cluster = Cluster(runtime, config, observer=self.metrics)
+        self._fetching = Cluster(runtime, config, observer=self.metrics)
+        self._coordinating: Cluster | None = None
+        self.metrics.watch_connections(self._connections)
         self._buffer = FetchBuffer(
             self.subscription,
             fetch_max_bytes=max(1, config.fetch_max_bytes),
@@ -142,6 +148,11 @@ class Engine:
             on_news=self._found,
             on_failure=self.waiting.fail,
             metrics=self.metrics,
+        )
+        self.chain = Chain(
+            config.group_id or "",
+            auto_commits=config.enable_auto_commit,
+            reads_committed=config.isolation_level == READ_COMMITTED,
         )
         self._membership: Membership | None = None
         self._decoding = Decoding.PLAIN_WHILE_SMALL
@@ -212,8 +223,9 @@ class Engine:
             )
         else:
             member = Member(settings)
+        self._coordinating = Cluster(self.runtime, self.config, observer=self.metrics)
         return Membership(
-            Cluster(self.runtime, self.config),
+            self._coordinating,
             self.topics,
             self.subscription,
             member,
@@ -221,6 +233,10 @@ class Engine:
             on_dropped=self._buffer.drop,
             metrics=self.metrics,
         )
+
+    def _connections(self) -> int:
+        coordinating = 0 if self._coordinating is None else self._coordinating.connections
+        return self._cluster.connections + self._fetching.connections + coordinating
 
     def _want_topics(self) -> None:
         """Tell the member what the user wants now."""
@@ -296,7 +312,7 @@ class Engine:
         """A poll is over."""
         idle_ms, self._idle_ms = self._idle_ms, 0
         self.metrics.polled(idle_ms=idle_ms)
-        committed_only = self.config.isolation_level == "read_committed"
+        committed_only = self.config.isolation_level == READ_COMMITTED
         lags = self.subscription.lags(committed_only=committed_only)
         for piece in pieces:
             self.metrics.consumed(piece.count)
@@ -349,6 +365,18 @@ class Engine:
         self.commits()
         return cast("GroupOffsets", self._offsets)
 
+    def read_committed(self) -> None:
+        """From now on hand out only what is committed; what was fetched otherwise is fetched again."""
+        if self.config.isolation_level == READ_COMMITTED:
+            return
+        values = {**self.config.values, "isolation.level": READ_COMMITTED}
+        self.config = replace(self.config, isolation_level=READ_COMMITTED, values=values)
+        self.positions.config = self._fetcher.config = self.config
+        self.chain.reads_committed = True
+        for where, state in self.subscription.all_consumed().items():
+            if state.position is not None:
+                self.subscription.seek(where, state.position, state.leader_epoch)
+
     def enforce_rebalance(self, reason: str | None) -> None:
         """Have the group's partitions divided anew, where clients divide them."""
         if not self._is_member or self._membership is None:
@@ -372,7 +400,9 @@ class Engine:
     ) -> None:
         """Store positions beside everything else."""
         self._check()
-        self.commits().begin(self.consumed() if offsets is None else offsets, callback)
+        commits = self.commits()
+        self.chain.committing()
+        commits.begin(self.consumed() if offsets is None else offsets, callback)
 
     def _auto_commit(self) -> None:
         if not self.config.enable_auto_commit or self._commits is None:
@@ -405,7 +435,8 @@ class Engine:
         """Who this consumer is in its group."""
         self._check()
         identity = self.commits().identity
-        return ConsumerGroupMetadata(
+        return OwnGroupMetadata.of(
+            self.chain,
             identity.group_id,
             identity.generation_id,
             identity.member_id,

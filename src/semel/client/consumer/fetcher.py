@@ -103,7 +103,7 @@ class Fetcher:
         self._topics = topics
         self._subscription = subscription
         self._buffer = buffer
-        self._config = config
+        self.config = config
         self._reset = reset
         self._on_news = on_news
         self._on_failure = on_failure
@@ -185,7 +185,7 @@ class Fetcher:
 
     async def _fetch(self, node_id: int, asked: Mapping[TopicPartition, _Asked]) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
-        config, clock = self._config, self._cluster.runtime.clock
+        config, clock = self.config, self._cluster.runtime.clock
         try:
             served = (await self._cluster.served(node_id)).get(_API_KEY, (0, 0))
             ids = {where.topic: one.wanted.topic_id for where, one in asked.items()}
@@ -223,7 +223,7 @@ class Fetcher:
         self._on_news()
 
     def _request(self, plan: FetchPlan) -> FetchRequest:
-        config = self._config
+        config = self.config
         topics: dict[tuple[str, bytes], FetchTopic] = {}
         for where, wanted in plan.say.items():
             topic_id = wanted.topic_id if plan.by_id else _NO_ID
@@ -297,14 +297,14 @@ class Fetcher:
                 self._refused(where, state, code, offset, data)
             return
         if data.preferred_read_replica != _NO_REPLICA:
-            until_ms = self._now_ms() + self._config.metadata_max_age_ms
+            until_ms = self._now_ms() + self.config.metadata_max_age_ms
             self._nearer[where] = (data.preferred_read_replica, until_ms)
         if data.high_watermark >= 0:
             state.high_watermark = data.high_watermark
             state.last_stable_offset = data.last_stable_offset
             state.log_start_offset = data.log_start_offset
         aborted = None
-        if self._config.isolation_level == "read_committed":
+        if self.config.isolation_level == "read_committed":
             aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
         self._buffer.add(where, asked.turn, offset, data.records or b"", aborted)
 
@@ -336,7 +336,7 @@ class Fetcher:
 
     def _rest(self, who: int | TopicPartition) -> None:
         """Leave a broker or a partition alone for a moment."""
-        pause_ms = self._config.retry_backoff_ms
+        pause_ms = self.config.retry_backoff_ms
         self._resting[who] = self._now_ms() + pause_ms
         self._cluster.runtime.tasks.call_later(pause_ms / 1000, self._rested, who)
 

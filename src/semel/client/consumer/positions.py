@@ -61,13 +61,15 @@ class Positions:
         self._cluster = cluster
         self._topics = topics
         self._subscription = subscription
-        self._config = config
+        self.config = config
         self._reset = reset
         self._offsets = offsets
         self._identity = identity
         self._on_news = on_news
         self._on_failure = on_failure
         self._task: asyncio.Task[None] | None = None
+        self._refused: set[str] = set()
+        """Topics of which a leader refused an answer: they are looked up anew, also where this consumer reads others."""
         self.is_awaited = False
         """Whether the user has polled since he assigned partitions."""
 
@@ -146,9 +148,11 @@ class Positions:
 
     async def offsets_at(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """The offsets at these timestamps, as the leaders say; raises if a leader is not known or does not answer."""
+        topics = {where.topic for where in asked}
         unknown = {where.topic for where in asked if self._topics.partition(where) is None}
-        if unknown:
-            await self._topics.refresh(sorted(unknown | {where.topic for where in asked}))
+        if unknown or self._refused & topics:
+            await self._topics.refresh(sorted(topics))
+            self._refused -= topics
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for where, timestamp in asked.items():
             view = self._topics.partition(where)
@@ -174,9 +178,9 @@ class Positions:
             )
         request = ListOffsetsRequest(
             replica_id=_CONSUMER,
-            isolation_level=ISOLATION_LEVELS.index(self._config.isolation_level),
+            isolation_level=ISOLATION_LEVELS.index(self.config.isolation_level),
             topics=list(topics.values()),
-            timeout_ms=self._config.request_timeout_ms,
+            timeout_ms=self.config.request_timeout_ms,
         )
         answer = await self._cluster.send(request, node_id=leader)
         found = {}
@@ -185,6 +189,7 @@ class Positions:
                 where = TopicPartition(topic.name, one.partition_index)
                 if one.error_code:
                     self._topics.wanted()
+                    self._refused.add(topic.name)
                     what = f"the offset of {where} at time {asked[where]}"
                     raise refused(one.error_code, what, by=self._cluster.where)
                 epoch_or_none = one.leader_epoch if one.leader_epoch >= 0 else None

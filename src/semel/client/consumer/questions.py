@@ -35,8 +35,8 @@ class Questions:
         self._engine.state(where)
         self._engine.subscription.seek(where, offset, epoch)
 
-    def reset(self, partitions: Sequence[TopicPartition], how: Reset) -> None:
-        """Go on where this says, of all partitions if none are named."""
+    def reset(self, partitions: Sequence[TopicPartition], how: Reset | None) -> None:
+        """Go on where this says, or where is committed, of all partitions if none are named."""
         self._engine.check()
         chosen = partitions or list(self._engine.subscription.partitions)
         for where in chosen:
@@ -75,6 +75,8 @@ class Questions:
         """Store positions, and wait for it."""
         engine = self._engine
         engine.check()
+        engine.commits()
+        engine.chain.committing()
         limit_ms = engine.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         wanted = engine.consumed() if offsets is None else offsets
         clock = engine.runtime.clock

@@ -5,8 +5,9 @@ Rules.  Tuples, so that they are cheap to make by the thousand, compare by conte
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+from semel.client.chain import Chain
 from semel.core.records.batch import TimestampType
 from semel.types import TopicPartition
 
@@ -60,6 +61,21 @@ class ConsumerGroupMetadata(NamedTuple):
     generation_id: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class OwnGroupMetadata(ConsumerGroupMetadata):
+    """The same, of a consumer in this process: what it does beside the transaction can be noticed."""
+
+    chain: Chain
+
+    @classmethod
+    def of(cls, chain: Chain, *values: Any) -> Self:
+        found = cls(*values)
+        found.chain = chain
+        return found
+
+    def __reduce__(self) -> tuple[type[ConsumerGroupMetadata], tuple[Any, ...]]:
+        return ConsumerGroupMetadata, tuple(self)  # Elsewhere it is a name like any other.
 
 
 class PartitionInfo(NamedTuple):

@@ -1,12 +1,20 @@
-"""The name of a prepared transaction: what an application keeps with whatever else is decided together.
+"""Who a transactional producer is, and the name of a prepared transaction.
 
-Role.   `PreparedTxnState` is what `prepare_transaction` gives and `complete_transaction` takes, after a restart too.
+Role.   `ProducerIdAndEpoch` is what `init_transactions` returns. `PreparedTxnState` is what `prepare_transaction` gives and
+        `complete_transaction` takes, after a restart too: what an application keeps with whatever else is decided together.
 """
 
 from typing import NamedTuple
 
 from semel.exceptions import IllegalArgumentException
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """What the coordinator knows a producer by: whoever comes with a higher epoch has taken over."""
+
+    producer_id: int
+    epoch: int
 
 
 class PreparedTxnState(NamedTuple):

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from semel.client.chain import Chain
 from semel.client.cluster import Cluster, PartitionView
 from semel.client.config_keys import Given
 from semel.client.metrics import MetricValues, report
@@ -22,7 +23,7 @@ from semel.client.producer.encoding import Kernels
 from semel.client.producer.future import ArrowFuture, Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp, milliseconds
 from semel.client.producer.outbox import Outbox
-from semel.client.producer.prepared import PreparedTxnState
+from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
 from semel.client.producer.sender import Sender
 from semel.client.producer.topics import KnownTopic, Topics
 from semel.client.producer.transaction_errors import NOT_TRANSACTIONAL
@@ -46,10 +47,15 @@ from semel.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from semel.client.consumer.consumer import AsyncConsumer
     from semel.client.producer.arrow import Columns, Placed
 
-Offsets: TypeAlias = Mapping[TopicPartition | tuple[str, int], Any]
-"""By partition: a number, or what has `offset`, `metadata` and `leader_epoch`."""
+Offsets: TypeAlias = (
+    Mapping[TopicPartition, Any]
+    | Mapping[tuple[str, int], Any]
+    | Mapping[TopicPartition | tuple[str, int], Any]
+)
+"""By partition: a number, or what has `offset`, `metadata` and `leader_epoch`. A mapping's keys are of one type or another."""
 
 CLOSED: Final = "Cannot perform operation after producer has been closed"
 
@@ -92,6 +98,7 @@ class AsyncProducer:
         )
         self._columns: Columns | None = None
         self.transactions: Transactions | None = None
+        self._chains: dict[str, Chain] = {}
         if config.transactional_id is not None:
             self.transactions = Transactions(self._sender, config, config.transactional_id)
             self._sender.on_turn = self.transactions.step
@@ -250,14 +257,17 @@ class AsyncProducer:
 
     # Transactions
 
-    async def init_transactions(self, keep_prepared_txn: bool = False) -> None:
-        """Take over the `transactional.id`: whoever had it is fenced, and what it left open is aborted.
+    async def init_transactions(self, keep_prepared_txn: bool = False) -> ProducerIdAndEpoch:
+        """Take over the `transactional.id`: whoever had it is fenced, and what it left open is aborted. Who it is now.
 
         Once, before the first transaction. With two-phase commit, `keep_prepared_txn` keeps a transaction that was left
         open instead: end it with `complete_transaction`, or commit or abort it.
         """
         with self._timed("txn-init"):
-            await self._transactions().init(self._settings.max_block_ms, keep_prepared=keep_prepared_txn)
+            identity = await self._transactions().init(
+                self._settings.max_block_ms, keep_prepared=keep_prepared_txn
+            )
+        return ProducerIdAndEpoch(*identity)
 
     async def join_transaction(self, producer_id: int, producer_epoch: int) -> None:
         """Take part in a transaction of this `transactional.id` that another process begins and ends under this identity.
@@ -279,6 +289,8 @@ class AsyncProducer:
             raise IllegalStateException(NOT_TRANSACTIONAL)
         with self._timed("txn-begin"):
             self.transactions.begin()
+        for chain in self._chains.values():
+            chain.began()
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: Any) -> None:
         """Commit a group's offsets with the transaction: of the next record to read, that is the last one's plus one.
@@ -286,6 +298,7 @@ class AsyncProducer:
         `group_metadata` is what `consumer.group_metadata()` gives: a member the group has replaced is refused then. A plain
         group id is accepted, and nobody is refused for it.
         """
+        self._join_chain(group_metadata)
         with self._timed("txn-send-offsets"):
             await self._transactions().send_offsets(
                 group_of(group_metadata), positions(offsets), self._settings.max_block_ms
@@ -295,11 +308,13 @@ class AsyncProducer:
         """Store what was sent, and commit: all of it is seen, by those who read what is committed, or nothing."""
         with self._timed("txn-commit"):
             await self._transactions().commit(self._settings.max_block_ms)
+        self._end_chains()
 
     async def abort_transaction(self) -> None:
         """Drop what was not sent, and have the rest ignored by those who read what is committed."""
         with self._timed("txn-abort"):
             await self._transactions().abort(self._settings.max_block_ms)
+        self._end_chains()
 
     async def prepare_transaction(self) -> PreparedTxnState:
         """Two-phase commit: store what was sent and leave the transaction open, whatever happens to this producer.
@@ -327,16 +342,36 @@ class AsyncProducer:
         else:
             await self.abort_transaction()
 
+    def _join_chain(self, group_metadata: Any) -> None:
+        chain = getattr(group_metadata, "chain", None)
+        if isinstance(chain, Chain):
+            self._chains[chain.group_id] = chain
+            chain.joined()
+
+    def _end_chains(self) -> None:
+        for chain in self._chains.values():
+            chain.ended()
+
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Self]:
-        """A transaction around a block: committed at its end, aborted if an exception leaves it."""
+    async def transaction(self, consumer: "AsyncConsumer | None" = None) -> AsyncIterator[Self]:
+        """A transaction around a block: committed at its end, aborted if an exception leaves it.
+
+        With a consumer, its positions are committed with the transaction, and after an abort it goes back to what is
+        committed; it reads only what is committed from then on.
+        """
+        if consumer is not None:
+            consumer.read_committed()
         await self.begin_transaction()
         try:
             yield self
+            if consumer is not None:
+                await self.send_offsets_to_transaction(consumer.consumed(), consumer.group_metadata())
             await self.commit_transaction()
         except BaseException as error:
             if not getattr(error, "fatal", False):
                 await self._abort_after(error)
+            if consumer is not None:
+                consumer.seek_to_committed()
             raise
 
     @property

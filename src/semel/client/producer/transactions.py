@@ -92,8 +92,8 @@ class Transactions:
 
     # The application
 
-    async def init(self, timeout_ms: int, *, keep_prepared: bool = False) -> None:
-        """Introduce itself to the coordinator."""
+    async def init(self, timeout_ms: int, *, keep_prepared: bool = False) -> Identity:
+        """Introduce itself to the coordinator; who it is now."""
         deadline_ms = self._now_ms() + timeout_ms
         producer = self._producer
         if producer is None:
@@ -105,6 +105,7 @@ class Transactions:
             "init_transactions", lambda: producer.state is not _S.INITIALIZING, deadline_ms, timeout_ms
         )
         self._raise_if_failed(producer)
+        return Identity(producer.producer_id, producer.producer_epoch)
 
     def join(self, identity: Identity) -> None:
         """Take part in a transaction another process begins and ends under this identity."""

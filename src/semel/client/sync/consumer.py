@@ -88,7 +88,7 @@ class Consumer(Shell):
     @property
     def config(self) -> dict[str, Any]:
         """Every setting, as it holds."""
-        return self._config.effective()
+        return self._engine.config.effective()
 
     def __repr__(self) -> str:
         return f"<semel.Consumer {self._config.client_id} of {','.join(map(str, self._config.bootstrap_servers))}>"
@@ -221,6 +221,19 @@ class Consumer(Shell):
     def seek_to_end(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Go on with what comes next; read_committed: at the last stable offset."""
         self._at_once(self._questions.reset, arguments.partitions(partitions), LATEST)
+
+    def seek_to_committed(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
+        """Go on where the group has committed, as after an aborted transaction; of all partitions without an argument."""
+        chosen = arguments.partitions(partitions)
+        self._at_once(lambda: self._questions.reset(chosen, None))
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions behind what was handed out: what a commit without arguments stores."""
+        return self._at_once(self._engine.consumed)
+
+    def read_committed(self) -> None:
+        """From now on hand out only what is committed, whatever `isolation.level` was."""
+        self._at_once(self._engine.read_committed)
 
     def position(self, partition: tuple[str, int], timeout_ms: int | None = None) -> int:
         """The offset of the next record."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import getpid
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from semel.client.cluster import PartitionView
 from semel.client.config_keys import Given
@@ -19,13 +19,16 @@ from semel.client.metrics import MetricValues
 from semel.client.producer.encoding import Kernels
 from semel.client.producer.future import ArrowFuture, Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Timestamp
-from semel.client.producer.prepared import PreparedTxnState
+from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
 from semel.client.producer.producer import CLOSED, AsyncProducer, Offsets
 from semel.client.settings import ProducerConfig
 from semel.client.sync.shell import Shell
 from semel.core.client.accumulator import Batch
 from semel.errors import SemelError
 from semel.exceptions import ApiException, KafkaException, as_exception
+
+if TYPE_CHECKING:
+    from semel.client.sync.consumer import Consumer
 
 
 class Producer(Shell):
@@ -143,13 +146,13 @@ class Producer(Shell):
 
     # Transactions
 
-    def init_transactions(self, keep_prepared_txn: bool = False) -> None:
-        """Take over the `transactional.id`: whoever had it is fenced, and what it left open is aborted.
+    def init_transactions(self, keep_prepared_txn: bool = False) -> ProducerIdAndEpoch:
+        """Take over the `transactional.id`: whoever had it is fenced, and what it left open is aborted. Who it is now.
 
         Once, before the first transaction. With two-phase commit, `keep_prepared_txn` keeps a transaction that was left
         open instead: end it with `complete_transaction`, or commit or abort it.
         """
-        self._run(self._core.init_transactions(keep_prepared_txn))
+        return self._run(self._core.init_transactions(keep_prepared_txn))
 
     def join_transaction(self, producer_id: int, producer_epoch: int) -> None:
         """Take part in a transaction of this `transactional.id` that another process begins and ends under this identity.
@@ -199,15 +202,25 @@ class Producer(Shell):
         self._run(self._core.complete_transaction(prepared_txn_state))
 
     @contextmanager
-    def transaction(self) -> Iterator[Self]:
-        """A transaction around a block: committed at its end, aborted if an exception leaves it."""
+    def transaction(self, consumer: "Consumer | None" = None) -> Iterator[Self]:
+        """A transaction around a block: committed at its end, aborted if an exception leaves it.
+
+        With a consumer, its positions are committed with the transaction, and after an abort it goes back to what is
+        committed; it reads only what is committed from then on.
+        """
+        if consumer is not None:
+            consumer.read_committed()
         self.begin_transaction()
         try:
             yield self
+            if consumer is not None:
+                self.send_offsets_to_transaction(consumer.consumed(), consumer.group_metadata())
             self.commit_transaction()
         except BaseException as error:
             if not getattr(error, "fatal", False):
                 self._abort_after(error)
+            if consumer is not None:
+                consumer.seek_to_committed()
             raise
 
     @property

@@ -184,8 +184,8 @@ class Subscription:
         state.is_unchecked = leader_epoch is not None
         state.checked_under = NO_EPOCH
 
-    def reset(self, where: TopicPartition, how: Reset) -> None:
-        """Forget the position; it is found anew in this way."""
+    def reset(self, where: TopicPartition, how: Reset | None) -> None:
+        """Forget the position; it is found anew in this way, or where the group has committed."""
         state = self.state(where)
         self._begin_turn(state)
         state.position = None

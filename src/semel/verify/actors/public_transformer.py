@@ -101,9 +101,7 @@ class PublicTransformer:
             await producer.begin_transaction()
             for record in records:
                 await producer.send(TOPIC, output_of(record.value), partition=record.partition)
-            after: dict[TopicPartition | tuple[str, int], int] = {
-                record.topic_partition: record.offset + 1 for record in records
-            }
+            after = {record.topic_partition: record.offset + 1 for record in records}
             await producer.send_offsets_to_transaction(after, consumer.group_metadata())
             committing = True
             await producer.commit_transaction()

@@ -1,0 +1,65 @@
+"""What must hold between a consumer and the producer that stores its positions in transactions.
+
+Role.   `Chain` belongs to a consumer and goes with its `group_metadata()` to the producer: each side tells it what it does, and it
+        warns where the two of them work against each other.
+Flow.   `producer.send_offsets_to_transaction(offsets, consumer.group_metadata())` -> `joined` -> the next transactions of this
+        producer `began` and `ended` -> a commit of the consumer's own in between is `committing`.
+Rules.  * Positions that transactions store are stored by nothing else: a commit outside of the transaction stands even if its
+          outputs are aborted, and then they are lost.
+        * A consumer in a chain reads what is committed: otherwise it passes on what somebody has aborted.
+        * A warning is given once for each consumer and reason.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Chain:
+    """One consumer's end of it."""
+
+    group_id: str
+    auto_commits: bool
+    reads_committed: bool
+    is_joined: bool = False
+    """Whether a transaction stores this consumer's positions, or has."""
+    is_open: bool = False
+    """Whether such a transaction is open now."""
+    _said: set[str] = field(default_factory=set)
+
+    def joined(self) -> None:
+        """A transaction stores positions of this consumer."""
+        self.is_joined = self.is_open = True
+        if self.auto_commits:
+            self._warn(
+                "its consumer commits automatically too, outside of the transaction: records whose transaction is aborted "
+                "are skipped then; set enable.auto.commit=false"
+            )
+        if not self.reads_committed:
+            self._warn(
+                "its consumer reads what is not committed, and may pass on what was aborted; "
+                "set isolation.level=read_committed"
+            )
+
+    def began(self) -> None:
+        """The producer of this chain has begun a transaction."""
+        self.is_open = self.is_joined
+
+    def ended(self) -> None:
+        """The transaction is over."""
+        self.is_open = False
+
+    def committing(self) -> None:
+        """The consumer commits by itself."""
+        if self.is_open:
+            self._warn(
+                "its consumer commits by hand within a transaction: that stands even if the transaction is aborted; "
+                "leave it to send_offsets_to_transaction"
+            )
+
+    def _warn(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            _logger.warning("group %s is part of transactions, and %s", self.group_id, what)
