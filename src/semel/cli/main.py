@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "produce": ("semel.cli.produce", "Write lines to a topic, each exactly once."),
     "producers": ("semel.cli.producers", "What partitions remember of their producers."),
     "topics": ("semel.cli.topics", "List, create, delete and describe topics."),
+    "verify": ("semel.cli.verify", "Disturb a cluster, and prove that nothing was lost, repeated or torn."),
     "txn": ("semel.cli.txn", "See transactions, find those that hang, and end them."),
 }
 

@@ -52,20 +52,22 @@ def story_of(finding: Finding, history: Sequence[Event]) -> list[str]:
     shown = sorted(set(finding.events))
     if not shown:
         return [finding.why]
-    first, last = history[shown[0]].at, history[shown[-1]].at
-    near = [
-        place
-        for place, event in enumerate(history)
-        if isinstance(event, Fault)
-        and event.at <= last + _FAULT_NEAR_SECONDS
-        and event.until >= first - _FAULT_NEAR_SECONDS
-    ]
+    times = [history[place].at for place in shown]
+    first, last = min(times), max(times)
+    near = sorted(
+        (
+            place
+            for place, event in enumerate(history)
+            if isinstance(event, Fault)
+            and event.at <= last + _FAULT_NEAR_SECONDS
+            and event.until >= first - _FAULT_NEAR_SECONDS
+        ),
+        key=lambda place: abs(history[place].at - first),
+    )
+    told = sorted({*shown, *near[:_FAULTS_SHOWN_MAX]}, key=lambda place: (history[place].at, place))
     lines = [
         finding.why,
-        *(
-            f"  {history[place].at:9.3f} s  {_told(history[place], finding.offsets)}"
-            for place in sorted({*shown, *near[:_FAULTS_SHOWN_MAX]})
-        ),
+        *(f"  {history[place].at:9.3f} s  {_told(history[place], finding.offsets)}" for place in told),
     ]
     if len(near) > _FAULTS_SHOWN_MAX:
         lines.append(f"  and {len(near) - _FAULTS_SHOWN_MAX} more faults around it")
@@ -88,5 +90,7 @@ def _told(event: Event, offsets: tuple[int, ...]) -> str:
             f"{event.process} polled {event.topic}-{event.partition} ({event.isolation}): … {records} … "
             f"of {len(event.records)}"
         )
+    if isinstance(event, Fault):
+        return f"fault, until {event.until:.3f} s: {event.what}"
     values = {name: getattr(event, name) for name in type(event).__dataclass_fields__ if name != "at"}
     return f"{type(event).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"

@@ -1,0 +1,198 @@
+"""`semel verify`: a proof, on a broker of its own or on any Kafka."""
+
+import asyncio
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from semel.cli.options import settings_option
+
+if TYPE_CHECKING:
+    from semel.verify.proof.events import Event
+    from semel.verify.proof.programs import Stage
+
+_EXAMPLES = "Examples: semel verify --seconds 60 ; semel verify --against kafka.example:9092 -X security.protocol=PLAINTEXT"
+
+
+@click.command(name="verify", epilog=_EXAMPLES)
+@click.option(
+    "--against",
+    metavar="HOST:PORT",
+    help="A cluster that runs: Semel or any Kafka. Without it, a broker of its own, which is killed and frozen as well.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(1, 86_400), default=30.0, show_default=True, help="How long."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Decides which faults, and what is sent; printed at the end."
+)
+@click.option(
+    "--writers", type=click.IntRange(1, 100), default=2, show_default=True, help="Programs of each kind."
+)
+@click.option(
+    "--partitions", type=click.IntRange(1, 1000), default=6, show_default=True, help="Of each topic."
+)
+@click.option(
+    "--fault-every",
+    type=click.FloatRange(0, 3600),
+    default=2.0,
+    show_default=True,
+    help="Mean seconds between faults; 0 for none.",
+)
+@click.option(
+    "--without-idempotence",
+    is_flag=True,
+    help="Let the writers without transactions send as producers did before idempotence: the proof finds what that costs.",
+)
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here."
+)
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page with a picture.",
+)
+@click.option(
+    "--history",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep what was seen, a JSON line per event.",
+)
+@click.option(
+    "--judge",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Judge a kept history instead.",
+)
+@settings_option
+def command(
+    against: str | None,
+    seconds: float,
+    seed: int | None,
+    writers: int,
+    partitions: int,
+    fault_every: float,
+    without_idempotence: bool,
+    json_file: Path | None,
+    html_file: Path | None,
+    history: Path | None,
+    judge: Path | None,
+    settings: dict[str, str],
+) -> None:
+    """Write, read and transform under faults, then look for every broken promise.
+
+    Idempotent and transactional writers, programs that consume, transform and produce, and readers work on topics of their own while
+    connections are cut, requests lost, delayed and repeated, and a broker of its own is killed and frozen. Everything they were
+    told is written down and judged. The exit code is 0 only if nothing is wrong.
+    """
+    if judge is not None:
+        _judge_again(judge)
+        return
+    from semel.runtime.kernel_cache import use_kernel_cache
+    from semel.verify.proof.page import html
+    from semel.verify.proof.report import as_document, as_text
+    from semel.verify.proof.runner import Options, prove
+
+    use_kernel_cache()
+    chosen = secrets.randbelow(1_000_000) if seed is None else seed
+    options = Options(
+        against=against,
+        settings=settings,
+        producer_settings=_OLD if without_idempotence else {},
+        seconds=seconds,
+        seed=chosen,
+        partitions=partitions,
+        writers=writers,
+        fault_seconds=fault_every,
+    )
+    again = _again(options.against, seconds, chosen, writers, partitions, fault_every, without_idempotence)
+    proof = asyncio.run(prove(options, _progress(seconds)))
+    if sys.stderr.isatty():
+        click.echo("", err=True)
+    for line in as_text(proof, again):
+        click.echo(line)
+    if json_file is not None:
+        json_file.write_text(json.dumps(as_document(proof, again), indent=1) + "\n", encoding="utf-8")
+    if html_file is not None:
+        html_file.write_text(html(proof, again), encoding="utf-8")
+    if history is not None:
+        _keep(history, proof.history)
+    if proof.findings:
+        raise click.exceptions.Exit(1)
+
+
+_OLD = {"enable.idempotence": "false", "acks": "all"}
+"""How a producer sends that numbers nothing."""
+
+
+def _keep(path: Path, events: "list[Event]") -> None:
+    from semel.verify.proof.events import to_lines
+
+    with path.open("w", encoding="utf-8") as file:
+        for line in to_lines(events):
+            file.write(line + "\n")
+
+
+def _judge_again(path: Path) -> None:
+    from semel.verify.proof.anomalies import story_of
+    from semel.verify.proof.events import from_lines
+    from semel.verify.proof.judge import counts
+    from semel.verify.proof.judge import judge as judged
+
+    events = from_lines(path.read_text(encoding="utf-8").splitlines())
+    findings = judged(events)
+    for anomaly, number in counts(findings).items():
+        click.echo(f"  {anomaly.value:<38} {number:>6}")
+    for finding in findings:
+        click.echo("\n".join(story_of(finding, events)))
+    if findings:
+        raise click.exceptions.Exit(1)
+
+
+def _again(
+    against: str | None,
+    seconds: float,
+    seed: int,
+    writers: int,
+    partitions: int,
+    fault_every: float,
+    without_idempotence: bool,
+) -> str:
+    words = ["semel verify", f"--seed {seed}", f"--seconds {seconds:g}", f"--writers {writers}"]
+    words += [f"--partitions {partitions}", f"--fault-every {fault_every:g}"]
+    words += [f"--against {against}"] if against else []
+    words += ["--without-idempotence"] if without_idempotence else []
+    return " ".join(words)
+
+
+def _progress(seconds: float) -> "Callable[[Stage, str], None]":
+    shown = [-10.0]
+
+    def show(stage: "Stage", what: str) -> None:
+        from semel.verify.proof.events import Acked, Ended, Fault, Polled
+
+        now = stage.now()
+        every = 0.5 if sys.stderr.isatty() else 5.0
+        if now - shown[0] < every and not what:
+            return
+        shown[0] = now
+        acked = read = committed = faults = 0
+        for event in stage.history:
+            acked += isinstance(event, Acked)
+            committed += isinstance(event, Ended) and event.outcome == "committed"
+            read += len(event.records) if isinstance(event, Polled) else 0
+            faults += isinstance(event, Fault)
+        line = (
+            f"{now:5.0f} s of {seconds:.0f}: {acked:,} acknowledged, {committed:,} transactions, {read:,} read, "
+            f"{faults} faults{'; ' + what if what else ''}"
+        )
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[2K{line}", err=True, nl=False)
+        else:
+            click.echo(line, err=True)
+
+    return show

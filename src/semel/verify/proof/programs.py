@@ -1,0 +1,410 @@
+"""The programs of a proof: applications as users write them, each of which writes down what it was told.
+
+Role.   Writers without and with transactions, programs that transform one topic into another, readers. They use the public
+        clients of `semel.aio` and know nothing of faults.
+Flow.   `run` until the deadline of the `Stage`; then they come to an end by themselves, in peace.
+Rules.  * A client that is done for is replaced by another life under another name.
+        * Some lives are abandoned in the middle of a transaction, and some go on after another life has taken their id: what
+          a crashed and a frozen application do.
+        * Everything waits through `asyncio`, so that all of them share one loop.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from semel.client.consumer.consumer import AsyncConsumer
+from semel.client.consumer.values import ConsumerRecord
+from semel.client.producer.future import RecordMetadata
+from semel.client.producer.producer import AsyncProducer
+from semel.errors import SemelError
+from semel.exceptions import KafkaException
+from semel.types import UNKNOWN_OFFSET, TopicPartition
+from semel.verify.proof.events import (
+    Acked,
+    Committing,
+    Drained,
+    Ended,
+    Event,
+    Failed,
+    Isolation,
+    Outcome,
+    Polled,
+    Sent,
+    Took,
+)
+from semel.verify.proof.judge import OUTPUT_OF
+
+_MAYBE: Final = "may be stored"
+"""What our producer says of a record whose fate it does not know."""
+_POLL_MS: Final = 200
+_CLOSE_SECONDS: Final = 1.0
+_PARTS_MAX: Final = 8
+
+
+@dataclass(slots=True)
+class Stage:
+    """What the programs of one run share."""
+
+    settings: Mapping[str, Any]
+    """How clients reach the cluster."""
+    run: str
+    """What everything this run makes on the cluster is called after."""
+    now: Callable[[], float]
+    seconds: float
+    """How long they go on."""
+    partitions: int
+    pause_seconds: float
+    transaction_timeout_ms: int
+    history: list[Event] = field(default_factory=list)
+    troubles: dict[str, int] = field(default_factory=dict)
+    """Errors that applications met and went on from, by name."""
+
+    def add(self, event: Event) -> None:
+        self.history.append(event)
+
+    def trouble(self, error: BaseException) -> None:
+        name = type(error).__name__
+        self.troubles[name] = self.troubles.get(name, 0) + 1
+
+    def is_over(self) -> bool:
+        return self.now() >= self.seconds
+
+
+@dataclass(slots=True)
+class _Sender:
+    """A life of a producer: sends records and writes down what it hears of them."""
+
+    stage: Stage
+    process: str
+    producer: AsyncProducer
+    count: int = 0
+
+    async def send(
+        self, topic: str, partition: int, *, value: str | None = None, transaction: int | None = None
+    ) -> None:
+        text = value if value is not None else f"{self.process}:{self.count}"
+        self.count += 1
+        self.stage.add(Sent(self.stage.now(), self.process, topic, partition, text, transaction))
+
+        def told(where: RecordMetadata | None, error: SemelError | None) -> None:
+            if where is not None:
+                offset = where.offset if where.has_offset else UNKNOWN_OFFSET
+                self.stage.add(Acked(self.stage.now(), self.process, text, offset))
+            else:
+                self._failed(text, error)
+
+        try:
+            await self.producer.send(topic, text.encode(), partition=partition, callback=told)
+        except KafkaException as error:
+            self._failed(text, error)
+
+    def _failed(self, value: str, error: SemelError | None) -> None:
+        if error is not None:
+            self.stage.trouble(error)
+        certain = _MAYBE not in str(error)
+        self.stage.add(Failed(self.stage.now(), self.process, value, certain, str(error)))
+
+
+@dataclass(slots=True)
+class PlainWriter:
+    """Sends records with an idempotent producer."""
+
+    stage: Stage
+    name: str
+    topic: str
+    dice: random.Random
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        life = 0
+        while not self.stage.is_over():
+            life += 1
+            producer = AsyncProducer({**self.stage.settings, "client.id": self.name, **self.settings})
+            sender = _Sender(self.stage, f"{self.name}.{life}", producer)
+            try:
+                for _ in range(self.dice.randint(200, 2000)):
+                    if self.stage.is_over():
+                        break
+                    await sender.send(self.topic, self.dice.randrange(self.stage.partitions))
+                    await asyncio.sleep(self.dice.expovariate(1 / self.stage.pause_seconds))
+                await producer.flush()
+            finally:
+                await producer.close(_CLOSE_SECONDS if not self.stage.is_over() else None)
+
+
+@dataclass(slots=True)
+class TransactionalWriter:
+    """Sends records of many partitions in transactions; commits most, aborts some, dies within some, becomes a zombie in some."""
+
+    stage: Stage
+    name: str
+    topic: str
+    dice: random.Random
+    transaction: int = 0
+    lives: int = 0
+
+    async def run(self) -> None:
+        sender = await self._next_life()
+        while not self.stage.is_over() and sender is not None:
+            if not await self._transact(sender):
+                await sender.producer.close(_CLOSE_SECONDS)
+                sender = await self._next_life()
+            await asyncio.sleep(self.dice.expovariate(1 / self.stage.pause_seconds))
+        if sender is not None:
+            await sender.producer.close()
+            await self._settle()
+
+    async def _next_life(self) -> _Sender | None:
+        """A producer that has the transactional id; None if time was over before."""
+        while not self.stage.is_over():
+            if (sender := await self._take_over()) is not None:
+                return sender
+        return None
+
+    async def _take_over(self) -> _Sender | None:
+        self.lives += 1
+        producer = AsyncProducer(
+            {
+                **self.stage.settings,
+                "client.id": self.name,
+                "transactional.id": f"{self.stage.run}-{self.name}",
+                "transaction.timeout.ms": self.stage.transaction_timeout_ms,
+            }
+        )
+        process = f"{self.name}.{self.lives}"
+        try:
+            await producer.init_transactions()
+        except KafkaException as error:
+            self.stage.trouble(error)
+            await producer.close(_CLOSE_SECONDS)
+            return None
+        self.stage.add(Took(self.stage.now(), process, self.name))
+        return _Sender(self.stage, process, producer)
+
+    async def _settle(self) -> None:
+        """What the last life left open is ended by whoever takes its id."""
+        for _ in range(20):
+            if (sender := await self._take_over()) is not None:
+                await sender.producer.close(_CLOSE_SECONDS)
+                return
+
+    async def _transact(self, sender: _Sender) -> bool:
+        """One transaction; False if this life is over."""
+        self.transaction += 1
+        number = self.transaction
+        stage, producer = self.stage, sender.producer
+        fate = self.dice.random()
+        committing = False
+        try:
+            await producer.begin_transaction()
+            for _ in range(self.dice.randint(1, _PARTS_MAX)):
+                await sender.send(self.topic, self.dice.randrange(stage.partitions), transaction=number)
+            if fate < 0.03:
+                return False  # It crashes; the next life finds the transaction open.
+            if fate < 0.06:
+                await self._become_zombie()
+                await sender.send(self.topic, self.dice.randrange(stage.partitions), transaction=number)
+            elif fate < 0.25:
+                await producer.abort_transaction()
+                stage.add(Ended(stage.now(), sender.process, number, "aborted"))
+                return True
+            committing = True
+            stage.add(Committing(stage.now(), sender.process, number))
+            await producer.commit_transaction()
+            stage.add(Ended(stage.now(), sender.process, number, "committed"))
+        except KafkaException as error:
+            stage.trouble(error)
+            return await end_after(stage, sender, number, error, committing=committing)
+        return True
+
+    async def _become_zombie(self) -> None:
+        """Another life takes the id while this one is in the middle of a transaction."""
+        successor = await self._take_over()
+        if successor is not None:
+            await successor.producer.close(_CLOSE_SECONDS)
+
+
+async def end_after(
+    stage: Stage, sender: _Sender, number: int, error: KafkaException, *, committing: bool
+) -> bool:
+    """What an application does when its transaction failed: abort if it may; False if its producer is done for."""
+    outcome: Outcome = "unknown"
+    goes_on = False
+    if not error.fatal and (error.abortable or not committing):
+        try:
+            await sender.producer.abort_transaction()
+            outcome, goes_on = "aborted", True
+        except KafkaException as second:
+            stage.trouble(second)
+    stage.add(Ended(stage.now(), sender.process, number, outcome))
+    return goes_on
+
+
+@dataclass(slots=True)
+class Transformer:
+    """Reads a topic as a member of a group and writes an output of every record, exactly once."""
+
+    stage: Stage
+    name: str
+    source: str
+    topic: str
+    group: str
+    dice: random.Random
+    until: Callable[[], float]
+    """It goes on a while after the others, for their last records."""
+    transaction: int = 0
+    lives: int = 0
+
+    async def run(self) -> None:
+        while self.stage.now() < self.until():
+            self.lives += 1
+            process = f"{self.name}.{self.lives}"
+            producer = AsyncProducer(
+                {
+                    **self.stage.settings,
+                    "client.id": self.name,
+                    "transactional.id": f"{self.stage.run}-{self.name}",
+                    "transaction.timeout.ms": self.stage.transaction_timeout_ms,
+                }
+            )
+            consumer = AsyncConsumer(
+                {
+                    **self.stage.settings,
+                    "client.id": self.name,
+                    "group.id": self.group,
+                    "auto.offset.reset": "earliest",
+                    "enable.auto.commit": False,
+                    "session.timeout.ms": 6000,
+                    "heartbeat.interval.ms": 1000,
+                }
+            )
+            sender = _Sender(self.stage, process, producer)
+            try:
+                await self._work(sender, consumer)
+            except KafkaException as error:
+                self.stage.trouble(error)
+            finally:
+                await producer.close(_CLOSE_SECONDS)
+                await _closed(self.stage, consumer)
+
+    async def _work(self, sender: _Sender, consumer: AsyncConsumer) -> None:
+        await sender.producer.init_transactions()
+        self.stage.add(Took(self.stage.now(), sender.process, self.name))
+        consumer.subscribe([self.source])
+        while self.stage.now() < self.until():
+            records = list(await consumer.poll(_POLL_MS, 200))
+            if records and not await self._transform(sender, consumer, records):
+                return
+
+    async def _transform(
+        self, sender: _Sender, consumer: AsyncConsumer, records: Sequence[ConsumerRecord]
+    ) -> bool:
+        """One transaction; False if this life is over, so that the next one reads from the stored positions on."""
+        self.transaction += 1
+        number, stage = self.transaction, self.stage
+        committing = False
+        try:
+            await sender.producer.begin_transaction()
+            for record in records:
+                output = OUTPUT_OF + record.value.decode()
+                await sender.send(self.topic, record.partition, value=output, transaction=number)
+            after: dict[TopicPartition | tuple[str, int], int] = {
+                record.topic_partition: record.offset + 1 for record in records
+            }
+            await sender.producer.send_offsets_to_transaction(after, consumer.group_metadata())
+            if self.dice.random() < 0.02:
+                return False  # It crashes before it commits.
+            committing = True
+            stage.add(Committing(stage.now(), sender.process, number))
+            await sender.producer.commit_transaction()
+            stage.add(Ended(stage.now(), sender.process, number, "committed"))
+        except KafkaException as error:
+            stage.trouble(error)
+            await end_after(stage, sender, number, error, committing=committing)
+            return False
+        return True
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads every partition of some topics from the beginning on."""
+
+    stage: Stage
+    name: str
+    topics: Sequence[str]
+    isolation: Isolation
+    consumer: AsyncConsumer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.consumer = AsyncConsumer(
+            {
+                **self.stage.settings,
+                "client.id": self.name,
+                "auto.offset.reset": "earliest",
+                "isolation.level": self.isolation,
+                "enable.auto.commit": False,
+                "max.poll.records": 2000,
+            }
+        )
+        self.consumer.assign(self.places)
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, index) for topic in self.topics for index in range(self.stage.partitions)
+        ]
+
+    async def poll(self) -> int:
+        """How many records came."""
+        try:
+            records = await self.consumer.poll(_POLL_MS)
+        except KafkaException as error:
+            self.stage.trouble(error)
+            await asyncio.sleep(_POLL_MS / 1000)
+            return 0
+        by_place: dict[TopicPartition, list[tuple[int, str]]] = {}
+        for record in records:
+            by_place.setdefault(record.topic_partition, []).append((record.offset, record.value.decode()))
+        for place, handed in by_place.items():
+            self.stage.add(
+                Polled(
+                    self.stage.now(), self.name, self.isolation, place.topic, place.partition, tuple(handed)
+                )
+            )
+        return len(records)
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """As far as it may see now."""
+        return await self.consumer.end_offsets(self.places)
+
+    async def drain(self, deadline: float) -> list[TopicPartition]:
+        """Read to the end; the partitions whose end was not reached in time."""
+        ends: dict[TopicPartition, int] = {}
+        late = self.places
+        while late and self.stage.now() < deadline:
+            await self.poll()
+            try:
+                ends = ends or await self.ends()
+                late = [place for place in late if await self.consumer.position(place) < ends[place]]
+            except KafkaException as error:
+                self.stage.trouble(error)
+        for place in set(self.places) - set(late):
+            self.stage.add(
+                Drained(
+                    self.stage.now(), self.name, self.isolation, place.topic, place.partition, 0, ends[place]
+                )
+            )
+        return late
+
+    async def close(self) -> None:
+        await _closed(self.stage, self.consumer)
+
+
+async def _closed(stage: Stage, consumer: AsyncConsumer) -> None:
+    try:
+        await consumer.close(timeout_ms=int(_CLOSE_SECONDS * 1000))
+    except KafkaException as error:
+        stage.trouble(error)

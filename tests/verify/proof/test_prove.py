@@ -1,0 +1,169 @@
+"""A proof on real brokers: nothing is found where every promise is kept, and what is broken on purpose is found.
+
+Method: short runs with real clients, a real proxy and a real broker in a process of its own, which is killed. A producer that
+numbers nothing must be caught; a history kept in a file must give the same judgement.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from semel.bench.kafka_peer import KafkaBroker
+from semel.cli.main import cli
+from semel.client.admin_client.cluster import ClusterCalls
+from semel.client.admin_client.values import ClusterDescription, Node
+from semel.types import TopicPartition
+from semel.verify.demo.processes import BrokerProcess
+from semel.verify.fault_proxy import Fate
+from semel.verify.proof import disturber
+from semel.verify.proof.anomalies import Anomaly
+from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Drained, Ended, Fault, Position, Took, to_lines
+from semel.verify.proof.judge import counts
+from semel.verify.proof.page import html
+from semel.verify.proof.programs import Reader, Stage
+from semel.verify.proof.report import as_document, as_text, summary
+from semel.verify.proof.runner import Options, Proof, ProofError, prove
+
+PARTITIONS = 3
+TOPICS = 4
+
+
+def silent(_stage: Stage, _what: str) -> None:
+    """Nobody looks."""
+
+
+def proof_of(options: Options) -> Proof:
+    return asyncio.run(prove(options, silent))
+
+
+@pytest.fixture(scope="module")
+def proof() -> Proof:
+    """Of a broker of its own, which is killed and frozen."""
+    return proof_of(Options(seconds=5, seed=4, partitions=PARTITIONS, fault_seconds=0.5))
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster that is not the proof's own."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker") / "data")
+    broker.start()
+    yield broker.bootstrap
+    broker.kill()
+
+
+def test_a_broker_that_is_killed_keeps_every_promise(proof: Proof) -> None:
+    assert proof.findings == []
+    assert any(isinstance(event, Fault) and event.blocks for event in proof.history), proof.faults
+    told = summary(proof.history)
+    assert told.acknowledged > 0
+    assert told.committed > 0
+
+
+def test_nothing_is_left_unread(proof: Proof) -> None:
+    """Every partition of every topic was read to its end, by readers of both kinds, and every position was asked for."""
+    drained = [event for event in proof.history if isinstance(event, Drained)]
+    for isolation in (COMMITTED, UNCOMMITTED):
+        assert sum(event.isolation == isolation for event in drained) == TOPICS * PARTITIONS
+    assert sum(isinstance(event, Position) for event in proof.history) == PARTITIONS
+
+
+def test_producers_without_numbers_are_caught(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disturber, "_WAY", {"requests that arrive twice": {Fate.REPEAT: 0.3, Fate.ECHO: 0.3}})
+    old = {"enable.idempotence": "false"}
+    found = proof_of(
+        Options(
+            against=bootstrap,
+            seconds=4,
+            seed=1,
+            partitions=PARTITIONS,
+            fault_seconds=0.2,
+            producer_settings=old,
+        )
+    )
+    assert {finding.anomaly for finding in found.findings} == {Anomaly.DUPLICATE}
+    assert all("writer-" in finding.why for finding in found.findings), "the others number what they send"
+    assert "stored twice" in "\n".join(as_text(found, "again"))
+    assert "Promises were broken" in html(found, "again")
+
+
+@pytest.mark.java
+def test_kafka_keeps_every_promise_too(kafka_broker: KafkaBroker) -> None:
+    found = proof_of(
+        Options(against=kafka_broker.bootstrap, seconds=4, seed=2, partitions=PARTITIONS, fault_seconds=0.5)
+    )
+    assert found.findings == []
+    assert any(isinstance(event, Ended) and event.outcome == "committed" for event in found.history)
+    assert any(isinstance(event, Took) for event in found.history)
+
+
+def test_the_report_says_what_was_done_and_looked_for(proof: Proof) -> None:
+    text = "\n".join(as_text(proof, "semel verify --seed 4"))
+    for anomaly in Anomaly:
+        assert anomaly.value in text
+    assert "Every promise was kept. Seed 4; again: semel verify --seed 4" in text
+    document = json.loads(json.dumps(as_document(proof, "again")))
+    assert document["kept"] is True
+    assert document["counts"] == {anomaly.name.lower(): 0 for anomaly in counts([])}
+    assert sum(document["faults"].values()) == sum(isinstance(event, Fault) for event in proof.history)
+    page = html(proof, "again <&>")
+    assert page.count("<polyline") == 4
+    assert "again &lt;&amp;&gt;" in page
+
+
+def test_a_kept_history_is_judged_again(proof: Proof, tmp_path: Path) -> None:
+    kept = tmp_path / "history.jsonl"
+    lines = list(to_lines(proof.history))
+    kept.write_text("\n".join(lines), encoding="utf-8")
+    assert CliRunner().invoke(cli, ["verify", "--judge", str(kept)]).exit_code == 0
+    polls = [line for line in lines if '"Polled"' in line]
+    kept.write_text("\n".join(line for line in lines if line not in polls[-3:]), encoding="utf-8")
+    judged = CliRunner().invoke(cli, ["verify", "--judge", str(kept)])
+    assert judged.exit_code == 1, judged.output
+
+
+def test_the_command(tmp_path: Path, bootstrap: str) -> None:
+    document, page = tmp_path / "proof.json", tmp_path / "proof.html"
+    options = [
+        "--against",
+        bootstrap,
+        "--seconds",
+        "1",
+        "--writers",
+        "1",
+        "--fault-every",
+        "0",
+        "--seed",
+        "9",
+    ]
+    done = CliRunner().invoke(cli, ["verify", *options, "--json", str(document), "--html", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "Every promise was kept." in done.output
+    assert json.loads(document.read_text())["seed"] == 9
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_partition_that_cannot_be_read_proves_nothing(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(_reader: Reader, _deadline: float) -> list[TopicPartition]:
+        return [TopicPartition("records", 1)]
+
+    monkeypatch.setattr(Reader, "drain", late)
+    with pytest.raises(ProofError, match="could not read records-1 to its end"):
+        proof_of(Options(against=bootstrap, seconds=1, writers=1, fault_seconds=0))
+
+
+def test_several_brokers_are_refused_unless_nothing_is_harmed(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def three(_admin: ClusterCalls) -> ClusterDescription:
+        nodes = tuple(Node(number, "host", 9092, None) for number in range(3))
+        return ClusterDescription("id", nodes[0], nodes)
+
+    monkeypatch.setattr(ClusterCalls, "describe_cluster", three)
+    with pytest.raises(ProofError, match=r"has 3 brokers.*--fault-every 0"):
+        proof_of(Options(against=bootstrap, seconds=1))
