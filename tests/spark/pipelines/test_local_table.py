@@ -167,6 +167,22 @@ def test_a_computed_table_writes_a_changelog_and_survives_the_loss_of_its_file(
     assert len(described.partitions) == 3
 
 
+def test_a_fold_whose_offsets_were_forgotten_counts_nothing_again(server: str, tmp_path: Path) -> None:
+    words = new_topic(server, "forgotten", partitions=1)
+    counts = unique("forgotten-counts")
+
+    def fold(path: Path) -> LocalFold:
+        return LocalFold(path, name=counts, source=words, changelog=counts, update=count, bootstrap=server)
+
+    write(server, words, [(b"a", b"1")])
+    with fold(tmp_path / "counts.db") as counting:
+        assert counting.catch_up() == 1
+    with Admin(bootstrap_servers=server) as admin:
+        admin.delete_consumer_groups([counts])
+    with pytest.raises(TableError, match=r"has no offset of forgotten-\w+-0, but the changelog .* ends at 2"):
+        fold(tmp_path / "counts.db")
+
+
 def test_a_second_fold_fences_the_first(server: str, tmp_path: Path) -> None:
     words = new_topic(server, "fenced", partitions=1)
     counts = unique("fenced-counts")

@@ -33,7 +33,10 @@ from semel.once.outbox import Outbox
 if TYPE_CHECKING:
     from semel.once.relay import LedgerConsumer, Relay, TransactionalProducer
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9_.-]{1,249}")
+_NAME: Final = re.compile(
+    r"[A-Za-z0-9_.-]{1,45}"
+)  # It is part of the triggers' names, which PostgreSQL cuts at 63.
 _OPERATIONS: Final = ("insert", "update", "delete")
 
 
@@ -51,11 +54,12 @@ class ChangeCapture:
     ) -> None:
         """`name` is the outbox's, the table's own if none is given; `columns` those to publish, all if none are given."""
         name = table if name is None else name
-        for what, text in (("name", name), ("topic", topic)):
-            if not _NAME.fullmatch(text):
-                raise ConfigError(
-                    f"the {what} {text!r}: 1 to 100 letters, digits, '.', '_' and '-' are allowed"
-                )
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"the name {name!r}: 1 to 45 letters, digits, '.', '_' and '-' are allowed; say name="
+            )
+        if not _TOPIC.fullmatch(topic):
+            raise ConfigError(f"the topic {topic!r}: 1 to 249 letters, digits, '.', '_' and '-' are allowed")
         self.outbox: Final = Outbox(database, name=name, topic=topic)
         self.engine: Final = self.outbox.engine
         self.table: Final = _reflected(self.engine, table)
@@ -65,7 +69,7 @@ class ChangeCapture:
     def install(self, *, snapshot: bool = True) -> None:
         """Make the triggers, anew if they are there, and publish the rows that are there already."""
         with self.engine.begin() as db:
-            for statement in (*self._sql.drop(), *self._sql.create()):
+            for statement in (*self._sql.lock(), *self._sql.drop(), *self._sql.create()):
                 db.exec_driver_sql(statement)
             if snapshot:
                 db.exec_driver_sql(self._sql.snapshot())
@@ -73,7 +77,7 @@ class ChangeCapture:
     def remove(self) -> None:
         """Drop the triggers. What they have written is still published."""
         with self.engine.begin() as db:
-            for statement in self._sql.drop():
+            for statement in (*self._sql.lock(), *self._sql.drop()):
                 db.exec_driver_sql(statement)
 
     def relay(self, producer: "TransactionalProducer", consumer: "LedgerConsumer", **options: Any) -> "Relay":
@@ -98,6 +102,11 @@ class _Sqlite:
             self._trigger("update", f"{gone} WHERE {moved}; {self._insert('NEW', 'update')};"),
             self._trigger("delete", f"{gone};"),
         ]
+
+    def lock(self) -> list[str]:
+        return [
+            "BEGIN IMMEDIATE"
+        ]  # Python's driver would begin no transaction for the statements that follow.
 
     def drop(self) -> list[str]:
         return [f"DROP TRIGGER IF EXISTS {self._name(operation)}" for operation in _OPERATIONS]
@@ -158,10 +167,12 @@ class _Postgresql:
             FOR EACH STATEMENT EXECUTE FUNCTION {function}()""",
         ]
 
+    def lock(self) -> list[str]:
+        # Two installations at once wait for each other here; nobody writes between the triggers and the snapshot.
+        return [f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE"]
+
     def drop(self) -> list[str]:
         return [
-            # Two installations at once wait for each other here; nobody writes between the triggers and the snapshot.
-            f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE",
             *(f"DROP TRIGGER IF EXISTS {self._name(word)} ON {self._table}" for word in ("row", "truncate")),
             f"DROP FUNCTION IF EXISTS {self._name('capture')}()",
         ]
@@ -170,7 +181,7 @@ class _Postgresql:
         return f"{self._insert(self._table, 'snapshot')} FROM {self._table}"
 
     def _name(self, word: str) -> str:
-        return _quoted(f"semel_{self._of.outbox.name}_{word}"[:63])
+        return _quoted(f"semel_{self._of.outbox.name}_{word}")
 
     def _insert(self, row: str, operation: str) -> str:
         keys = [c.name for c in self._of.table.primary_key.columns]

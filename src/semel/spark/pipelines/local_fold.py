@@ -17,6 +17,7 @@ Rules.  * The changelog and the offsets are committed together, so they always t
         * A key's change goes to the partition of the changelog with the number of the one it was read from: one writer each.
         * `update(old, record)` gives the new value, None to delete the key. It must depend on nothing else: a batch whose
           transaction failed is computed again.
+        * A group that has lost its offsets while the changelog has records is refused: nothing is counted twice in silence.
         * After an error nobody knows here what was committed: it takes no further step, and the next one to open it finds out.
         * One process per name: a second one fences the first.
 Limits. A topic's key belongs in one partition, as everywhere: what is folded for a key in two partitions meets in one entry.
@@ -89,8 +90,24 @@ class LocalFold:
                     }
                 )
             )
-            self._consumer.assign([(source, partition) for partition in self._partitions])
+            self._begin(name)
             self._opened.push(opening.pop_all())
+
+    def _begin(self, name: str) -> None:
+        """Read the source where the changelog ends. A group that forgot its offsets would count everything again."""
+        places = [TopicPartition(self.source, partition) for partition in self._partitions]
+        committed = self._consumer.committed(places)
+        changed = self._consumer.end_offsets([(self.changelog, partition) for partition in self._partitions])
+        for place in places:
+            end = changed[TopicPartition(self.changelog, place.partition)]
+            if committed.get(place) is None and end > 0:
+                raise TableError(
+                    f"the group {name!r} has no offset of {place}, but the changelog {self.changelog}-{place.partition} ends at "
+                    f"{end}: the broker has forgotten it (offsets.retention.minutes without a step), or it was deleted. Reading "
+                    "from the beginning would count again what is counted. Commit the offset up to which the source is "
+                    "counted, or use a new name and a new changelog"
+                )
+        self._consumer.assign(places)
 
     def catch_up(self) -> int:
         """Fold what is committed in the source now; how many records that were."""
