@@ -107,7 +107,7 @@ class Log:
 
 def log_line(timeline: Timeline, states: Mapping[str, str]) -> str:
     last, total = timeline.last, max(1, timeline.total)
-    away = "".join(f"; {who} {state}" for who, state in states.items() if state not in ("up", "done"))
+    away = "".join(f"; {who} {state}" for who, state in states.items() if state == "starting")
     return (
         f"{last.seconds:6.1f} s  sent {last.sent:,} ({last.sent / total:.0%}), "
         f"counted {last.counted:,} ({last.counted / total:.0%}); {last.cuts} connections cut{away}"

@@ -245,11 +245,9 @@ def main() -> None:
     orders = _Orders()
 
     from semel import spark as semel_spark
-    from semel.spark.worker_python import without_zips
 
     scratch = given.directory / "spark"
     scratch.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("PYSPARK_PYTHON", str(without_zips(scratch)))
     config = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",

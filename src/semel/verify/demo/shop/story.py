@@ -2,7 +2,7 @@
 
 Role.   Behind `semel demo` and `make demo`. Everything is real: a broker's process, a till's, a Spark driver's, a connection
         that is really cut, and kill -9.
-Flow.   broker -> topics and the product table -> the bad connection, through which everybody goes -> till and pipeline ->
+Flow.   broker -> topics and the product table -> the bad connection, through which everybody goes -> pipeline -> till ->
         faults by plan -> the till is done -> the pipeline finishes -> everything is read anew and judged.
 Rules.  * A kill comes when the work has come so far, not at a time: a slow machine sees the same story.
         * One fault at a time, unless the plan says two at once: the next kill waits until the work of the last victim goes on.
@@ -102,6 +102,8 @@ class _Part:
 
     @property
     def state(self) -> str:
+        if self.child is None:
+            return "closed"
         return "done" if self.done else "up" if self.is_up else "starting"
 
 
@@ -164,9 +166,8 @@ class Story:
         for who, start in ((TILL, self._start_till), (DRIVER, self._start_driver)):
             self._parts[who] = _Part(who, start)
         try:
-            for part in self._parts.values():
-                part.child = part.start()
-            self._tell("the till opens, and Spark starts")
+            self._parts[DRIVER].child = self._start_driver()
+            self._tell("Spark starts")
             yield
         finally:
             for part in self._parts.values():
@@ -243,6 +244,14 @@ class Story:
             part.is_up = part.is_up or line == "ready" or line.startswith("committed ")
             if line == "ready":
                 self._tell("the pipeline's three queries run")
+                self._open_the_till()
+
+    def _open_the_till(self) -> None:
+        """Once there is somebody to count: a machine on which Spark starts slowly sees the same story."""
+        till = self._parts[TILL]
+        if till.child is None:
+            till.child = self._start_till()
+            self._tell("the till opens")
 
     def _look_after(self, part: _Part) -> None:
         """Whether it has ended, and how."""
