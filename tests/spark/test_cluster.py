@@ -7,7 +7,6 @@ Semel from the archive, and shows that it did.
 
 import json
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from semel import Admin, Producer
 from semel.spark.packing import PackingError, pack
+from semel.spark.python_path import use_python
 from spark_cluster import spark_home, standalone_cluster
 from spark_kit import PATIENCE_SECONDS, new_topic, values
 
@@ -52,7 +52,7 @@ def test_a_pipeline_on_a_cluster(java_installed: None, spark_bootstrap: str, tmp
             text=True,
             timeout=2 * PATIENCE_SECONDS,
             check=False,
-            env={**cluster.environment, "PYSPARK_PYTHON": sys.executable},
+            env={**cluster.environment, "PYSPARK_PYTHON": use_python(is_local=True, environment={})},
         )
         assert done.returncode == 0, done.stderr[-6000:]
         said = json.loads(done.stdout.splitlines()[-1])
