@@ -81,7 +81,7 @@ def right() -> History:
         Sent(4.3, "filler", "inputs", 0, "i2"),
         Acked(4.4, "filler", "i2", 1),
         Took(4.5, "worker", "worker id"),
-        Sent(5.0, "worker", "outputs", 0, "output of i1", 1),
+        Sent(5.0, "worker", "outputs", 0, "output of i1 by worker:1", 1),
         Committing(5.1, "worker", 1),
         Ended(5.2, "worker", 1, "committed"),
         Stable(5.3, "records", 0, 7, 8),
@@ -90,8 +90,8 @@ def right() -> History:
         *reading("final raw", UNCOMMITTED, "records", held, 9),
         *reading("final", COMMITTED, "inputs", {0: "i1", 1: "i2"}, 2),
         *reading("final raw", UNCOMMITTED, "inputs", {0: "i1", 1: "i2"}, 2),
-        *reading("final", COMMITTED, "outputs", {0: "output of i1"}, 2),
-        *reading("final raw", UNCOMMITTED, "outputs", {0: "output of i1"}, 2),
+        *reading("final", COMMITTED, "outputs", {0: "output of i1 by worker:1"}, 2),
+        *reading("final raw", UNCOMMITTED, "outputs", {0: "output of i1 by worker:1"}, 2),
         Position(51.0, "group", "inputs", 0, 1),
     ]
 
@@ -210,6 +210,20 @@ BROKEN: list[tuple[Anomaly, str, Callable[[History], History]]] = [
         also(
             Polled(60.0, "reader", COMMITTED, "records", 0, ((0, "a1"), (2, "b1"), (3, "b2"))),
             Drained(60.0, "reader", COMMITTED, "records", 0, 0, 9),
+        ),
+    ),
+    (
+        Anomaly.DUPLICATE,
+        "an input is transformed twice",
+        both(
+            also(
+                Sent(5.3, "worker", "outputs", 0, "output of i1 by worker:2", 2),
+                Committing(5.4, "worker", 2),
+                Ended(5.5, "worker", 2, "committed"),
+                at=25,
+            ),
+            handed("final", COMMITTED, (2, "output of i1 by worker:2"), topic="outputs"),
+            handed("final raw", UNCOMMITTED, (2, "output of i1 by worker:2"), topic="outputs"),
         ),
     ),
     (

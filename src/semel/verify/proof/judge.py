@@ -36,8 +36,8 @@ from semel.verify.proof.events import (
 )
 from semel.verify.proof.index import Index, Place, Transaction
 
-OUTPUT_OF: Final = "output of "
-"""How the value of an output begins; the value of its input follows."""
+_OUTPUT_OF: Final = "output of "
+_BY: Final = " by "
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,11 @@ class Limits:
     """A last stable offset that stands still below the end of its log; above the transaction timeout."""
     unavailable_seconds: float = 30.0
     """Nobody was told anything good, faults that block everything left out."""
+
+
+def output_of(value: str, sender: str) -> str:
+    """The value of an output: says which input it is of, and is no other attempt's."""
+    return f"{_OUTPUT_OF}{value}{_BY}{sender}"
 
 
 def judge(history: Sequence[Event], limits: Limits | None = None) -> list[Finding]:
@@ -254,7 +259,17 @@ def _passed_over(index: Index, drained: Drained, handed: set[int]) -> Iterator[F
 
 
 def _positions(index: Index) -> Iterator[Finding]:
-    outputs = {value.removeprefix(OUTPUT_OF) for value in index.visible if value.startswith(OUTPUT_OF)}
+    outputs: dict[str, list[str]] = {}
+    for value in index.visible:
+        if value.startswith(_OUTPUT_OF):
+            outputs.setdefault(value.removeprefix(_OUTPUT_OF).rpartition(_BY)[0], []).append(value)
+    for value, made in outputs.items():
+        if len(made) > 1:
+            yield Finding(
+                Anomaly.DUPLICATE,
+                f"{value} was transformed {len(made)} times: {', '.join(made)} are visible",
+                tuple(place for one in made for place in index.events_of(one)),
+            )
     for place, event in enumerate(index.history):
         if not isinstance(event, Position):
             continue
@@ -267,11 +282,12 @@ def _positions(index: Index) -> Iterator[Finding]:
                 continue
             what = "no output of it is there" if is_done else "an output of it is there"
             relation = "below" if is_done else "not below"
+            told = [place for one in outputs.get(value, ()) for place in index.events_of(one)]
             yield Finding(
                 Anomaly.OFFSET_WITHOUT_OUTPUT if is_done else Anomaly.OUTPUT_WITHOUT_OFFSET,
                 f"{value} at {offset} of {event.topic}-{event.partition} is {relation} the position {event.offset} "
                 f"of {event.group}, and {what}",
-                (*index.events_of(OUTPUT_OF + value), place),
+                (*index.events_of(value), *told, place),
             )
 
 

@@ -35,7 +35,7 @@ from semel.verify.proof.events import (
     Sent,
     Took,
 )
-from semel.verify.proof.judge import OUTPUT_OF
+from semel.verify.proof.judge import output_of
 
 _MAYBE: Final = "may be stored"
 """What our producer says of a record whose fate it does not know."""
@@ -309,7 +309,7 @@ class Transformer:
         try:
             await sender.producer.begin_transaction()
             for record in records:
-                output = OUTPUT_OF + record.value.decode()
+                output = output_of(record.value.decode(), f"{sender.process}:{number}")
                 await sender.send(self.topic, record.partition, value=output, transaction=number)
             after: dict[TopicPartition | tuple[str, int], int] = {
                 record.topic_partition: record.offset + 1 for record in records

@@ -38,6 +38,8 @@ _TRANSACTION_TIMEOUT_MS: Final = 10_000
 _CALM_SECONDS: Final = 60.0
 """How long everything may take to come to an end once nothing is disturbed; above the transaction timeout."""
 _SAMPLE_SECONDS: Final = 0.5
+_PATIENCE: Final = {"request.timeout.ms": "5000"}
+"""So that an answer that never comes is given up within a run of seconds; what the user sets comes before it."""
 _BROKER_SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -152,7 +154,7 @@ class _Run:
         way = proxy.bootstrap if options.fault_seconds else bootstrap
         self._name = f"semel-verify-{random.SystemRandom().randrange(16**6):06x}"
         self.stage = Stage(
-            {**options.settings, "bootstrap.servers": way},
+            {**_PATIENCE, **options.settings, "bootstrap.servers": way},
             self._name,
             lambda: time.monotonic() - began,
             time.monotonic() - began + options.seconds,
