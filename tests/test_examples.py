@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import ex01_idempotent_producer
 from ex07_only_produce import build_producer
 from orders import RECORDS, build_consumer, write_orders
 from semel import Broker, Consumer, Producer
+from semel.verify.fault_proxy import Fate, FaultProxy, at_random
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -59,6 +61,68 @@ def test_every_example_runs_with_one_command_and_is_tested_here() -> None:
 @example("ex01_idempotent_producer")
 def test_an_idempotent_producer_sends_ten_records(said: list[str]) -> None:
     assert said == [f"Message sent successfully: offset={n}" for n in range(10)]
+
+
+def _stored(bootstrap: str) -> list[tuple[str, str]]:
+    """Keys and values of the first example's topic."""
+    with Consumer(
+        bootstrap_servers=bootstrap,
+        key_deserializer="StringDeserializer",
+        value_deserializer="StringDeserializer",
+    ) as consumer:
+        consumer.assign([("test-topic", 0)])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets([("test-topic", 0)])["test-topic", 0]  # type: ignore[index]  # a pair will do
+        found: list[tuple[str, str]] = []
+        while len(found) < end:
+            found += [(record.key, record.value) for record in consumer.poll(500)]
+    return found
+
+
+TEN = [(f"key-{n}", f"message-{n}") for n in range(10)]
+
+
+@pytest.mark.mission("IDEM-37")
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_the_same_program_does_the_same_with_idempotence_on_and_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], idempotent: bool
+) -> None:
+    with Broker() as broker:
+        monkeypatch.setattr(sys, "argv", ["example", broker.bootstrap])
+        config = ex01_idempotent_producer.create_idempotent_config(broker.bootstrap)
+        changed = {**config, "enable.idempotence": idempotent, "acks": "all"}
+        monkeypatch.setattr(ex01_idempotent_producer, "create_idempotent_config", lambda _servers: changed)
+        ex01_idempotent_producer.main()
+        said = capsys.readouterr().out.splitlines()
+        assert said == [f"Message sent successfully: offset={n}" for n in range(10)]
+        assert _stored(broker.bootstrap) == TEN
+
+
+@pytest.mark.mission("IDEM-40")
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {Fate.CUT_AFTER: 0.5, Fate.LATE_COPY: 0.2},
+        {Fate.DELAY: 0.8, Fate.REPEAT: 0.2},
+        {Fate.CUT_BEFORE: 0.3, Fate.CUT_AFTER: 0.3, Fate.ECHO: 0.3},
+    ],
+    ids=["acks are lost", "acks are late", "anything"],
+)
+def test_the_first_example_as_it_stands_stores_each_record_once_over_a_bad_link(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], faults: dict[Fate, float]
+) -> None:
+    """No line of the program knows of it: what is sent again is recognised by the broker."""
+    harmed = 0
+    for seed in range(5):
+        plan = at_random(seed, faults, faults_max=8, delay_max_seconds=0.1)
+        with Broker() as broker, FaultProxy(broker.bootstrap, plan) as proxy:
+            monkeypatch.setattr(sys, "argv", ["example", proxy.bootstrap])
+            ex01_idempotent_producer.main()
+            said = capsys.readouterr().out.splitlines()
+            assert said == [f"Message sent successfully: offset={n}" for n in range(10)]
+            assert _stored(broker.bootstrap) == TEN
+            harmed += len(proxy.fates())
+    assert harmed >= 5
 
 
 @pytest.mark.mission("EX-02", "MET-09")
