@@ -15,11 +15,13 @@ from semel.cli.options import settings_option
 if TYPE_CHECKING:
     from semel.verify.proof.events import Event
     from semel.verify.proof.programs import Stage
+    from semel.verify.proof.runner import Options
 
-_EXAMPLES = "Examples: semel verify --seconds 60 ; semel verify --against kafka.example:9092 -X security.protocol=PLAINTEXT"
+_EXAMPLES = "Examples: semel verify --seconds 60 ; semel verify idempotence --against kafka.example:9092"
 
 
 @click.command(name="verify", epilog=_EXAMPLES)
+@click.argument("workloads", nargs=-1, type=click.Choice(["idempotence", "transactions", "transform"]))
 @click.option(
     "--against",
     metavar="HOST:PORT",
@@ -70,6 +72,7 @@ _EXAMPLES = "Examples: semel verify --seconds 60 ; semel verify --against kafka.
 )
 @settings_option
 def command(
+    workloads: tuple[str, ...],
     against: str | None,
     seconds: float,
     seed: int | None,
@@ -85,8 +88,8 @@ def command(
 ) -> None:
     """Write, read and transform under faults, then look for every broken promise.
 
-    Idempotent and transactional writers, programs that consume, transform and produce, and readers work on topics of their own while
-    connections are cut, requests lost, delayed and repeated, and a broker of its own is killed and frozen. Everything they were
+    WORKLOADS (all, if none is named): idempotence is writers without transactions, transactions is writers with them, transform is
+    programs that consume, transform and produce in a group. They and readers work on topics of their own while connections are cut, requests lost, delayed and repeated, and a broker of its own is killed and frozen. Everything they were
     told is written down and judged. The exit code is 0 only if nothing is wrong.
     """
     if judge is not None:
@@ -95,13 +98,14 @@ def command(
     from semel.runtime.kernel_cache import use_kernel_cache
     from semel.verify.proof.page import html
     from semel.verify.proof.report import as_document, as_text
-    from semel.verify.proof.runner import Options, prove
+    from semel.verify.proof.runner import WORKLOADS, Options, prove
 
     use_kernel_cache()
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     options = Options(
         against=against,
         settings=settings,
+        workloads=tuple(one for one in WORKLOADS if one in workloads or not workloads),
         producer_settings=_OLD if without_idempotence else {},
         seconds=seconds,
         seed=chosen,
@@ -109,7 +113,7 @@ def command(
         writers=writers,
         fault_seconds=fault_every,
     )
-    again = _again(options.against, seconds, chosen, writers, partitions, fault_every, without_idempotence)
+    again = _again(options, without_idempotence=without_idempotence)
     proof = asyncio.run(prove(options, _progress(seconds)))
     if sys.stderr.isatty():
         click.echo("", err=True)
@@ -153,18 +157,14 @@ def _judge_again(path: Path) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _again(
-    against: str | None,
-    seconds: float,
-    seed: int,
-    writers: int,
-    partitions: int,
-    fault_every: float,
-    without_idempotence: bool,
-) -> str:
-    words = ["semel verify", f"--seed {seed}", f"--seconds {seconds:g}", f"--writers {writers}"]
-    words += [f"--partitions {partitions}", f"--fault-every {fault_every:g}"]
-    words += [f"--against {against}"] if against else []
+def _again(options: "Options", *, without_idempotence: bool) -> str:
+    from semel.verify.proof.runner import WORKLOADS
+
+    words = ["semel verify", *(options.workloads if options.workloads != WORKLOADS else ())]
+    words += [f"--seed {options.seed}", f"--seconds {options.seconds:g}", f"--writers {options.writers}"]
+    words += [f"--partitions {options.partitions}", f"--fault-every {options.fault_seconds:g}"]
+    words += [f"--against {options.against}"] if options.against else []
+    words += [f"-X {key}={value}" for key, value in options.settings.items() if "password" not in key]
     words += ["--without-idempotence"] if without_idempotence else []
     return " ".join(words)
 

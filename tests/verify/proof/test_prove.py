@@ -71,23 +71,23 @@ def test_nothing_is_left_unread(proof: Proof) -> None:
     assert sum(isinstance(event, Position) for event in proof.history) == PARTITIONS
 
 
-def test_producers_without_numbers_are_caught(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.mission("IDEM-05")
+def test_producers_without_numbers_are_caught(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(disturber, "_WAY", {"requests that arrive twice": {Fate.REPEAT: 0.3, Fate.ECHO: 0.3}})
-    old = {"enable.idempotence": "false"}
-    found = proof_of(
-        Options(
-            against=bootstrap,
-            seconds=4,
-            seed=1,
-            partitions=PARTITIONS,
-            fault_seconds=0.2,
-            producer_settings=old,
-        )
-    )
-    assert {finding.anomaly for finding in found.findings} == {Anomaly.DUPLICATE}
-    assert all("writer-" in finding.why for finding in found.findings), "the others number what they send"
-    assert "stored twice" in "\n".join(as_text(found, "again"))
-    assert "Promises were broken" in html(found, "again")
+    document, page = tmp_path / "proof.json", tmp_path / "proof.html"
+    options = ["--against", bootstrap, "--seconds", "4", "--seed", "1", "--fault-every", "0.2"]
+    files = ["--json", str(document), "--html", str(page)]
+    what = ["idempotence", "transactions", "--without-idempotence"]
+    done = CliRunner().invoke(cli, ["verify", *what, *options, *files])
+    assert done.exit_code == 1, done.output
+    found = json.loads(document.read_text())
+    assert {name for name, number in found["counts"].items() if number} == {"duplicate"}
+    whys = [one["why"] for one in found["findings"]]
+    assert all(why.startswith("writer-") for why in whys), "the others number what they send"
+    assert "was sent once and lies 2 times" in done.output
+    assert "Promises were broken" in page.read_text()
 
 
 @pytest.mark.java
@@ -123,6 +123,18 @@ def test_a_kept_history_is_judged_again(proof: Proof, tmp_path: Path) -> None:
     kept.write_text("\n".join(line for line in lines if line not in polls[-3:]), encoding="utf-8")
     judged = CliRunner().invoke(cli, ["verify", "--judge", str(kept)])
     assert judged.exit_code == 1, judged.output
+
+
+@pytest.mark.mission("IDEM-05")
+def test_idempotence_alone_says_what_was_sent_and_stored(bootstrap: str) -> None:
+    """Its exit code is 0 only if nothing is duplicated, lost or out of order; the test above sees it be 1."""
+    options = ["--against", bootstrap, "--seconds", "3", "--seed", "5", "--fault-every", "0.5"]
+    done = CliRunner().invoke(cli, ["verify", "idempotence", *options])
+    assert done.exit_code == 0, done.output
+    said = {line.split()[0]: line.split()[1] for line in done.output.splitlines() if len(line.split()) == 2}
+    assert said["sent"] == said["stored"] != "0"
+    assert (said["duplicated"], said["lost"], said["reordered"]) == ("0", "0", "0")
+    assert "Transactions: 0 committed" in done.output
 
 
 def test_the_command(tmp_path: Path, bootstrap: str) -> None:

@@ -54,7 +54,7 @@ def html(proof: Proof, again: str) -> str:
     )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>semel verify: {verdict}</title>'
-        f"<style>{_STYLE}</style><h1>{verdict}</h1><p>{escape(' '.join(told[:4]))}</p>"
+        f"<style>{_STYLE}</style><h1>{verdict}</h1><pre>{escape(chr(10).join(told[:-1]))}</pre>"
         f"{svg(proof)}<h2>What was looked for</h2><table>{rows}</table>{stories}"
         f"<p>Proved on {escape(proof.version)}. Seed {proof.options.seed}; again: <code>{escape(again)}</code></p></html>\n"
     )

@@ -4,12 +4,13 @@ Role.   `summary` counts what a history holds; `as_text` and `as_document` are w
 Rules.  * Pure. Every anomaly has its line, also those of which there are none: a reader sees what was looked for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from semel.verify.proof.anomalies import Anomaly, story_of
-from semel.verify.proof.events import Acked, Committing, Ended, Event, Failed, Polled, Sent, Took
+from semel.verify.proof.events import UNCOMMITTED, Acked, Committing, Ended, Event, Failed, Polled, Sent, Took
+from semel.verify.proof.index import Index
 from semel.verify.proof.judge import counts
 from semel.verify.proof.runner import Proof
 
@@ -24,6 +25,8 @@ class Summary:
     sent: int
     acknowledged: int
     failed: int
+    stored: int
+    """Records that lie in the logs at the end, committed or not."""
     unanswered: int
     """Neither acknowledged nor failed: their process was given up."""
     committed: int
@@ -38,7 +41,7 @@ class Summary:
     ack_p99_ms: float
 
 
-def summary(history: Iterable[Event]) -> Summary:
+def summary(history: Sequence[Event]) -> Summary:
     """What a history holds."""
     sent: dict[str, float] = {}
     latencies: list[float] = []
@@ -73,6 +76,7 @@ def summary(history: Iterable[Event]) -> Summary:
         sent=len(sent),
         acknowledged=len(latencies),
         failed=failed,
+        stored=sum(len(log.values) for log in Index.of(history).logs.get(UNCOMMITTED, {}).values()),
         unanswered=len(sent) - len(latencies) - failed,
         committed=known.count("committed"),
         aborted=known.count("aborted") + sum(one not in committing for one in open_ended),
@@ -88,22 +92,32 @@ def as_text(proof: Proof, again: str) -> list[str]:
     """What the command prints; `again` is the command that plays it again."""
     told = summary(proof.history)
     faults = sum(proof.faults.values())
+    number_of = counts(proof.findings)
+    kinds = ", ".join(f"{what} ({count})" for what, count in sorted(proof.faults.items())) or "none"
+    first = {
+        "sent": told.sent,
+        "stored": told.stored,
+        "duplicated": number_of[Anomaly.DUPLICATE],
+        "lost": number_of[Anomaly.LOST],
+        "reordered": number_of[Anomaly.REORDERED],
+        "torn": number_of[Anomaly.TORN],
+    }
     lines = [
+        *(f"{name:>13} {number:>12,}" for name, number in first.items()),
+        "",
         (
-            f"{told.sent:,} records sent, {told.acknowledged:,} acknowledged, {told.failed:,} failed, "
-            f"{told.unanswered:,} of processes that were given up; {told.read:,} handed to readers."
+            f"Records: {told.acknowledged:,} acknowledged, {told.failed:,} failed, {told.unanswered:,} of processes that "
+            f"were given up; {told.read:,} handed to readers."
         ),
         (
-            f"{told.committed:,} transactions committed, {told.aborted:,} aborted, {told.unknown:,} whose end nobody knows; "
-            f"{told.lives:,} lives of transactional producers."
+            f"Transactions: {told.committed:,} committed, {told.aborted:,} aborted, {told.unknown:,} whose end nobody was "
+            f"told; {told.lives:,} lives of transactional producers."
         ),
-        f"{faults} faults, {proof.harmed:,} requests harmed on the way, in {proof.seconds:.0f} s: "
-        + (", ".join(f"{count} times {what}" for what, count in sorted(proof.faults.items())) or "none")
-        + ".",
+        f"Faults in {proof.seconds:.0f} s: {faults}, {proof.harmed:,} requests harmed on the way. {kinds}.",
         f"Acknowledged after {told.ack_p50_ms:.1f} ms in the median, p99 {told.ack_p99_ms:.0f} ms.",
         "",
     ]
-    for anomaly, number in counts(proof.findings).items():
+    for anomaly, number in number_of.items():
         lines.append(f"  {anomaly.value:<{_WIDTH}} {number:>6}")
     lines.append("")
     for finding in proof.findings[:_STORIES_MAX]:
@@ -142,11 +156,6 @@ def as_document(proof: Proof, again: str) -> dict[str, Any]:
             for finding in proof.findings
         ],
     }
-
-
-def anomalies() -> list[str]:
-    """What is looked for."""
-    return [anomaly.value for anomaly in Anomaly]
 
 
 def _quantile(ordered: list[float], share: float) -> float:

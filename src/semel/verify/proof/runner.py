@@ -43,6 +43,13 @@ _PATIENCE: Final = {"request.timeout.ms": "5000"}
 _BROKER_SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
+IDEMPOTENCE: Final = "idempotence"
+TRANSACTIONS: Final = "transactions"
+TRANSFORM: Final = "transform"
+WORKLOADS: Final = (IDEMPOTENCE, TRANSACTIONS, TRANSFORM)
+"""Writers without transactions; writers with; programs that consume, transform and produce in a group."""
+
+
 class ProofError(SemelError):
     """The proof could not be carried out, so nothing is proved."""
 
@@ -57,6 +64,7 @@ class Options:
     """For clients."""
     producer_settings: Mapping[str, str] = field(default_factory=dict)
     """For the writers without transactions; to see what `enable.idempotence=false` does."""
+    workloads: tuple[str, ...] = WORKLOADS
     seconds: float = 30.0
     seed: int = 1
     partitions: int = 6
@@ -174,7 +182,12 @@ class _Run:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        return self.plain, self.transactions, self.inputs, self.outputs
+        of = {
+            IDEMPOTENCE: (self.plain,),
+            TRANSACTIONS: (self.transactions,),
+            TRANSFORM: (self.inputs, self.outputs),
+        }
+        return tuple(topic for workload in self.options.workloads for topic in of[workload])
 
     def _own_dice(self) -> random.Random:
         return random.Random(self._dice.getrandbits(32))
@@ -218,18 +231,17 @@ class _Run:
         return [self.disturber.run()] if self.options.fault_seconds else []
 
     def _writers(self) -> Iterable[PlainWriter | TransactionalWriter]:
+        stage, chosen = self.stage, self.options.workloads
         for index in range(self.options.writers):
-            yield PlainWriter(
-                self.stage,
-                f"writer-{index}",
-                self.plain,
-                self._own_dice(),
-                self.options.producer_settings,
-            )
-            yield PlainWriter(self.stage, f"filler-{index}", self.inputs, self._own_dice())
-            yield TransactionalWriter(
-                self.stage, f"transactional-{index}", self.transactions, self._own_dice()
-            )
+            if IDEMPOTENCE in chosen:
+                settings = self.options.producer_settings
+                yield PlainWriter(stage, f"writer-{index}", self.plain, self._own_dice(), settings)
+            if TRANSFORM in chosen:
+                yield PlainWriter(stage, f"filler-{index}", self.inputs, self._own_dice())
+            if TRANSACTIONS in chosen:
+                yield TransactionalWriter(
+                    stage, f"transactional-{index}", self.transactions, self._own_dice()
+                )
 
     def _transformers(self) -> list[Transformer]:
         return [
@@ -243,6 +255,7 @@ class _Run:
                 lambda: self._transform_until,
             )
             for index in range(self.options.writers)
+            if TRANSFORM in self.options.workloads
         ]
 
     async def _follow(self, readers: list[Reader]) -> None:
@@ -253,6 +266,8 @@ class _Run:
 
     async def _until_transformed(self, deadline: float, transformers: list["asyncio.Task[None]"]) -> None:
         """Until the group's positions are the ends of its inputs."""
+        if not transformers:
+            return
         places = [TopicPartition(self.inputs, index) for index in range(self.options.partitions)]
         consumer = AsyncConsumer({**self.stage.settings, "group.id": self._group, "client.id": "positions"})
         try:
@@ -274,6 +289,8 @@ class _Run:
                     f"{reader.name} could not read {late[0]} to its end within {_CALM_SECONDS:.0f} s of calm: "
                     "nothing is proved"
                 )
+        if TRANSFORM not in self.options.workloads:
+            return
         places = [TopicPartition(self.inputs, index) for index in range(self.options.partitions)]
         consumer = AsyncConsumer({**self.stage.settings, "group.id": self._group, "client.id": "positions"})
         try:
