@@ -62,6 +62,7 @@ campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md
 	$(BIN)/python tests/group_chaos.py --members 20 --seconds 180
 	$(BIN)/python tests/once_story.py --rounds 1000
+	$(BIN)/python tests/spark/kill_story.py --runs 200 --write docs/spark-kills.md
 	$(BIN)/python tests/fold_story.py --rounds 200
 
 mission: install ## every row of the mission checklist with its tests and their last result

@@ -157,6 +157,28 @@ def test_a_query_with_state_goes_on_after_a_repeated_batch_and_a_killed_task(
     assert len(everything) > len(count_of(3)), "what the first attempt wrote is there for who wants to see it"
 
 
+@pytest.mark.java
+def test_sparks_own_sink_repeats_what_ours_does_not(
+    spark: "SparkSession", spark_bootstrap: str, tmp_path: Path, spark_connector_installed: None
+) -> None:
+    own, ours = (new_topic(spark_bootstrap, word, partitions=2) for word in ("own", "ours"))
+    sink = TopicSink(ours, bootstrap=spark_bootstrap)
+
+    def write(df: "DataFrame", batch_id: int) -> None:
+        writer = df.write.format("kafka").option("kafka.bootstrap.servers", spark_bootstrap)
+        writer.option("topic", own).save()
+        sink(df, batch_id)
+
+    def write_and_die(df: "DataFrame", batch_id: int) -> None:
+        write(df, batch_id)
+        raise Died
+
+    run(keyed(numbers(spark)), write_and_die, tmp_path / "checkpoint", expect=Died)
+    run(keyed(numbers(spark)), write, tmp_path / "checkpoint")
+    shows(spark_bootstrap, ours, expected(2))
+    shows(spark_bootstrap, own, sorted([*expected(2), *expected(1)]))
+
+
 def test_every_part_of_a_record_comes_from_its_column(
     spark: "SparkSession", either_bootstrap: str, tmp_path: Path
 ) -> None:
