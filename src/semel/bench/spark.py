@@ -29,7 +29,7 @@ from semel.errors import SemelError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTS: Final = ("spark_source",)
+PARTS: Final = ("spark_source", "spark_sink")
 """Modules of this package with `measure(bench) -> Iterator[list[Figure]]`."""
 _QUICK_PAIRS: Final = 2
 _MASTER: Final = "local[2]"
