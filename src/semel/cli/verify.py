@@ -70,6 +70,19 @@ _EXAMPLES = "Examples: semel verify --seconds 60 ; semel verify idempotence --ag
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Judge a kept history instead.",
 )
+@click.option(
+    "--sim",
+    is_flag=True,
+    help="Play seeded stories on a simulated clock, network and disk instead: broker and clients in one process, to the byte.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="Of each story of --sim."
+)
+@click.option(
+    "--self-test",
+    is_flag=True,
+    help="See that the judgement finds what is wrong in histories written by hand.",
+)
 @settings_option
 def command(
     workloads: tuple[str, ...],
@@ -84,6 +97,9 @@ def command(
     html_file: Path | None,
     history: Path | None,
     judge: Path | None,
+    sim: bool,
+    seeds: int,
+    self_test: bool,
     settings: dict[str, str],
 ) -> None:
     """Write, read and transform under faults, then look for every broken promise.
@@ -94,6 +110,12 @@ def command(
     """
     if judge is not None:
         _judge_again(judge)
+        return
+    if self_test:
+        _test_itself()
+        return
+    if sim:
+        _simulate(0 if seed is None else seed, seeds)
         return
     from semel.runtime.kernel_cache import use_kernel_cache
     from semel.verify.proof.page import html
@@ -129,8 +151,37 @@ def command(
         raise click.exceptions.Exit(1)
 
 
+_STORIES_MAX = 3
 _OLD = {"enable.idempotence": "false", "acks": "all"}
 """How a producer sends that numbers nothing."""
+
+
+def _test_itself() -> None:
+    from semel.verify.proof.examples import self_test
+
+    results = self_test()
+    for what, wanted, is_found in results:
+        click.echo(f"{'found' if is_found else 'MISSED':<7} {wanted:<38} {what}")
+    if not all(is_found for _, _, is_found in results):
+        raise click.exceptions.Exit(1)
+
+
+def _simulate(first: int, seeds: int) -> None:
+    from semel.verify.campaign import SCENARIOS, run
+
+    broken = 0
+    for name in sorted(SCENARIOS):
+        outcome = run(name, first, seeds, lambda _done: None)
+        broken += len(outcome.failures)
+        click.echo(
+            f"{name:<20} seeds {first} to {outcome.end - 1}: {len(outcome.failures)} failed, {outcome.seconds:.0f} s"
+        )
+        for seed, story in outcome.failures[:_STORIES_MAX]:
+            click.echo(
+                f"seed {seed}: {story}\nagain: python -m semel.verify.campaign --only {name}:1 --first {seed}"
+            )
+    if broken:
+        raise click.exceptions.Exit(1)
 
 
 def _keep(path: Path, events: "list[Event]") -> None:
