@@ -202,7 +202,7 @@ class AsyncConsumer:
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions behind what was handed out: what a commit without arguments stores."""
         self._settle()
-        return self._engine.consumed()
+        return self._engine.committing.consumed()
 
     def read_committed(self) -> None:
         """From now on hand out only what is committed, whatever `isolation.level` was."""
@@ -246,7 +246,7 @@ class AsyncConsumer:
     ) -> None:
         """Store positions beside everything else; `callback(offsets, exception)` is called inside a later poll, commit or close."""
         self._settle()
-        self._engine.commit_async(arguments.offsets(offsets), callback)
+        self._questions.commit_async(arguments.offsets(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
@@ -255,12 +255,12 @@ class AsyncConsumer:
         return await self._public(self._questions.committed(arguments.partitions(partitions), timeout_ms))
 
     async def _make_commit_calls(self) -> None:
-        while (call := self._engine.commits().next_call()) is not None:
+        while (call := self._engine.committing.next_call()) is not None:
             await self._make(call)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group: for `send_offsets_to_transaction`."""
-        return self._engine.group_metadata()
+        return self._questions.group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group divide its partitions anew, with the next poll."""

@@ -14,17 +14,15 @@ Rules.  * Everything runs on one loop; nothing here blocks it or knows threads.
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
-from semel.client.chain import Chain
 from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster
 from semel.client.config import READ_COMMITTED
 from semel.client.consumer.calls import Call
-from semel.client.consumer.commits import Commits
-from semel.client.consumer.coordinator import GroupOffsets
+from semel.client.consumer.committing import Committing, without_group
 from semel.client.consumer.decoding import load_decoding
 from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
@@ -32,11 +30,7 @@ from semel.client.consumer.positions import Positions
 from semel.client.consumer.topics import Topics
 from semel.client.consumer.validation import Validation
 from semel.client.consumer.values import (
-    CommitCallback,
-    ConsumerGroupMetadata,
     ConsumerRebalanceListener,
-    OffsetAndMetadata,
-    OwnGroupMetadata,
     SubscriptionPattern,
 )
 from semel.client.consumer.waiting import Waiting, in_time
@@ -54,12 +48,10 @@ from semel.core.client.subscription import (
     SubscriptionClashError,
 )
 from semel.core.groups.member import Member
-from semel.core.groups.member_words import Identity
 from semel.errors import SemelError
 from semel.exceptions import (
     CorruptRecordException,
     IllegalStateException,
-    InvalidGroupIdException,
     KafkaException,
     TimeoutException,
     as_exception,
@@ -71,8 +63,6 @@ from semel.types import TopicPartition
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_REVOKE_COMMIT_MS: Final = 5_000
-"""How long offsets are tried to be stored before partitions go, whatever the coordinator does."""
 _POLLS_PER_INTERVAL: Final = 3
 
 
@@ -105,18 +95,13 @@ class Engine:
             on_change=self._topics_changed,
             on_failure=self.waiting.fail,
         )
-        self._offsets = None if config.group_id is None else GroupOffsets(self._cluster, config.group_id)
-        self._commits = (
-            None
-            if self._offsets is None or config.group_id is None
-            else Commits(
-                self._cluster,
-                self._offsets,
-                config.group_id,
-                membership=lambda: self._membership if self._is_member else None,
-                on_news=self.waiting.tell,
-                on_latency=self.metrics.committed,
-            )
+        self.committing = Committing(
+            self._cluster,
+            config,
+            self.subscription,
+            membership=lambda: self._membership if self._is_member else None,
+            on_news=self.waiting.tell,
+            on_latency=self.metrics.committed,
         )
         self.positions = Positions(
             self._cluster,
@@ -124,8 +109,8 @@ class Engine:
             self.subscription,
             config,
             reset,
-            self._offsets,
-            identity=self._identity,
+            self.committing.offsets,
+            identity=self.committing.identity,
             on_news=self._found,
             on_failure=self.waiting.fail,
         )
@@ -149,18 +134,12 @@ class Engine:
             on_failure=self.waiting.fail,
             metrics=self.metrics,
         )
-        self.chain = Chain(
-            config.group_id or "",
-            auto_commits=config.enable_auto_commit,
-            reads_committed=config.isolation_level == READ_COMMITTED,
-        )
         self._membership: Membership | None = None
         self._decoding = Decoding.PLAIN_WHILE_SMALL
         self._is_loading = False
         self._is_started = False
         self._is_closed = False
         self._has_left = False
-        self._commit_at_ms = 0
         self._called_ms = 0
         self._idle_ms = 0
 
@@ -174,10 +153,7 @@ class Engine:
         """Join the group for these topics, with the next poll."""
         group_id = self.config.group_id
         if group_id is None:
-            raise InvalidGroupIdException(
-                "To use the group management or offset commit APIs, you must provide a valid group.id in the "
-                "consumer configuration."
-            )
+            raise without_group()
         self._regex = None
         try:
             match wanted:
@@ -288,7 +264,7 @@ class Engine:
             call = await self._next_call()
             if call is not None:
                 return call
-            self._auto_commit()
+            self.committing.automatically()
             self.positions.kick()
             pieces = self._take(count_max)
             self._fetcher.kick()
@@ -322,12 +298,12 @@ class Engine:
                 self.metrics.position(piece.where, lag=lags[piece.where], lead=lead)
 
     async def _next_call(self) -> Call | None:
-        if self._commits is not None and (told := self._commits.next_call()) is not None:
+        if (told := self.committing.next_call()) is not None:
             return told
         membership = self._membership
         call = None if membership is None else membership.next_call()
-        if call is not None and call.told is Told.REVOKED and self.config.enable_auto_commit:
-            await self._commit_before_they_go(call.partitions)
+        if call is not None and call.told is Told.REVOKED:
+            await self.committing.before_they_go(call.partitions)
         self._called_ms = self._now_ms()
         return call
 
@@ -341,29 +317,15 @@ class Engine:
     async def _wait(self, wait_ms: int) -> None:
         """Until something happens, or time is over, or the group must hear that the user still polls."""
         share_ms = max(1, self.config.max_poll_interval_ms // _POLLS_PER_INTERVAL)
-        if self._commit_at_ms and self.config.enable_auto_commit:
-            share_ms = min(share_ms, max(1, self._commit_at_ms - self._now_ms()))
+        if (due_in_ms := self.committing.due_in_ms) is not None:
+            share_ms = min(share_ms, due_in_ms)
         since_ms = self._now_ms()
         try:
             await self.waiting.news(min(wait_ms, share_ms))
         finally:
             self._idle_ms += self._now_ms() - since_ms
 
-    # Commits
-
-    def commits(self) -> Commits:
-        """Raises without a group."""
-        if self._commits is None:
-            raise InvalidGroupIdException(
-                "To use the group management or offset commit APIs, you must provide a valid group.id in the "
-                "consumer configuration."
-            )
-        return self._commits
-
-    def group_offsets(self) -> GroupOffsets:
-        """Raises without a group."""
-        self.commits()
-        return cast("GroupOffsets", self._offsets)
+    # Orders
 
     def read_committed(self) -> None:
         """From now on hand out only what is committed; what was fetched otherwise is fetched again."""
@@ -372,7 +334,7 @@ class Engine:
         values = {**self.config.values, "isolation.level": READ_COMMITTED}
         self.config = replace(self.config, isolation_level=READ_COMMITTED, values=values)
         self.positions.config = self._fetcher.config = self.config
-        self.chain.reads_committed = True
+        self.committing.chain.reads_committed = True
         for where, state in self.subscription.all_consumed().items():
             if state.position is not None:
                 self.subscription.seek(where, state.position, state.leader_epoch)
@@ -386,62 +348,6 @@ class Engine:
             _logger.warning(
                 "with group.protocol=consumer the broker assigns: there is no rebalance to enforce"
             )
-
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all partitions."""
-        return {
-            where: OffsetAndMetadata(state.position, "", state.leader_epoch)
-            for where, state in self.subscription.all_consumed().items()
-            if state.position is not None
-        }
-
-    def commit_async(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, callback: CommitCallback | None
-    ) -> None:
-        """Store positions beside everything else."""
-        self._check()
-        commits = self.commits()
-        self.chain.committing()
-        commits.begin(self.consumed() if offsets is None else offsets, callback)
-
-    def _auto_commit(self) -> None:
-        if not self.config.enable_auto_commit or self._commits is None:
-            return
-        now_ms = self._now_ms()
-        if not self._commit_at_ms:
-            self._commit_at_ms = now_ms + self.config.auto_commit_interval_ms
-        if now_ms < self._commit_at_ms or not self._commits.is_idle:
-            return
-        self._commit_at_ms = now_ms + self.config.auto_commit_interval_ms
-        offsets = self.consumed()
-        is_possible = not self._is_member or (self._membership is not None and self._membership.is_joined)
-        if offsets and is_possible:
-            self._commits.begin(offsets, None)
-
-    async def _commit_before_they_go(self, partitions: Sequence[TopicPartition]) -> None:
-        consumed = self.consumed()
-        offsets = {where: consumed[where] for where in partitions if where in consumed}
-        if not offsets or self._commits is None:
-            return
-        try:
-            await self._commits.store(offsets, timeout_ms=_REVOKE_COMMIT_MS)
-        except KafkaException as error:
-            _logger.warning("offsets were not committed before their partitions went: %s", error)
-
-    def _identity(self) -> Identity:
-        return self.commits().identity
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group."""
-        self._check()
-        identity = self.commits().identity
-        return OwnGroupMetadata.of(
-            self.chain,
-            identity.group_id,
-            identity.generation_id,
-            identity.member_id,
-            self.config.group_instance_id,
-        )
 
     # Waiting for answers
 
@@ -493,18 +399,13 @@ class Engine:
 
     async def leaving_step(self, deadline_ms: int) -> Call | None:
         """The next call on the way out of the group; None when the consumer is out, or out of time."""
-        if self._commits is not None and not self._has_left:
-            await self._until(deadline_ms, self._commits.until_idle())
         if not self._has_left:
+            await self.committing.until_idle(deadline_ms)
             self._has_left = True
             if self._is_member and self._membership is not None:
                 self._membership.leave()
-            elif self.config.enable_auto_commit and self._commits is not None and self.consumed():
-                left_ms = max(0, min(_REVOKE_COMMIT_MS, deadline_ms - self._now_ms()))
-                try:
-                    await self._commits.store(self.consumed(), timeout_ms=left_ms)
-                except KafkaException as error:
-                    _logger.warning("offsets were not committed at the end: %s", error)
+            else:
+                await self.committing.at_the_end(deadline_ms)
         while True:
             self.waiting.begin()
             call = await self._next_call()
@@ -516,13 +417,6 @@ class Engine:
             if left_ms <= 0:
                 return None
             await self._wait(left_ms)
-
-    async def _until(self, deadline_ms: int, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            async with asyncio.timeout(max(0, deadline_ms - self._now_ms()) / 1000):
-                await work
-        except TimeoutError:
-            _logger.warning("commits were still under way when the time to close was over")
 
     def unsubscribed(self) -> None:
         """The consumer is out of its group, and wants nothing."""

@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from semel.client.cluster import TopicView
 from semel.client.consumer.engine import Engine
-from semel.client.consumer.values import OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
+from semel.client.consumer.values import (
+    CommitCallback,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionInfo,
+)
 from semel.core.client.reset import Reset
 from semel.errors import ErrorCode, RefusedError
 from semel.exceptions import IllegalArgumentException
@@ -75,23 +81,33 @@ class Questions:
         """Store positions, and wait for it."""
         engine = self._engine
         engine.check()
-        engine.commits()
-        engine.chain.committing()
         limit_ms = engine.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        wanted = engine.consumed() if offsets is None else offsets
         clock = engine.runtime.clock
         since = clock.monotonic()
-        await engine.waiting.until_woken(engine.commits().store(wanted, timeout_ms=limit_ms))
+        await engine.waiting.until_woken(engine.committing.store(offsets, timeout_ms=limit_ms))
         engine.metrics.took("commit-sync", (clock.monotonic() - since) * 1000)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, callback: CommitCallback | None
+    ) -> None:
+        """Store positions beside everything else."""
+        self._engine.check()
+        self._engine.committing.begin(offsets, callback)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group."""
+        self._engine.check()
+        return self._engine.committing.group_metadata()
 
     async def committed(
         self, partitions: Sequence[TopicPartition], timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What is stored."""
-        offsets = self._engine.group_offsets()
+        committing = self._engine.committing
+        offsets = committing.group_offsets
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
-            return await offsets.committed(partitions, self._engine.commits().identity)
+            return await offsets.committed(partitions, committing.identity())
 
         clock = self._engine.runtime.clock
         since = clock.monotonic()

@@ -229,7 +229,7 @@ class Consumer(Shell):
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions behind what was handed out: what a commit without arguments stores."""
-        return self._at_once(self._engine.consumed)
+        return self._at_once(self._engine.committing.consumed)
 
     def read_committed(self) -> None:
         """From now on hand out only what is committed, whatever `isolation.level` was."""
@@ -262,7 +262,7 @@ class Consumer(Shell):
         with self._alone:
             self._settle()
             self._run(self._questions.commit(arguments.offsets(offsets), timeout_ms))
-            while (call := self._on_loop(self._engine.commits().next_call)) is not None:
+            while (call := self._on_loop(self._engine.committing.next_call)) is not None:
                 self._make(call)
 
     commit_sync = commit
@@ -273,7 +273,7 @@ class Consumer(Shell):
         callback: CommitCallback | None = None,
     ) -> None:
         """Store positions beside everything else; `callback(offsets, exception)` is called inside a later poll, commit or close."""
-        self._at_once(self._engine.commit_async, arguments.offsets(offsets), callback)
+        self._at_once(self._questions.commit_async, arguments.offsets(offsets), callback)
 
     def committed(
         self, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
@@ -283,7 +283,7 @@ class Consumer(Shell):
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group: for `send_offsets_to_transaction`."""
-        return self._at_once(self._engine.group_metadata)
+        return self._at_once(self._questions.group_metadata)
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group divide its partitions anew, with the next poll."""
