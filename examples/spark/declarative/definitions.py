@@ -1,6 +1,7 @@
 """What the pipeline is: orders from a topic, dear ones to another topic, sums as a table. Spark decides how and when.
 
-`spark-pipelines run` loads this file; `python examples/spark/declarative_pipeline.py` starts it with a broker and some data.
+`spark-pipelines run` loads this file; `python examples/spark/declarative_pipeline.py` starts it with a broker and some data. Inside
+these functions Spark allows nobody to look at a schema, so they use plain Spark and not `semel.spark.stream`.
 """
 
 import os
@@ -9,26 +10,30 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name.
 
-from semel.spark import read, stream, to_records
-
 SERVERS = os.environ["SEMEL_BOOTSTRAP"]
+OPTIONS = {"kafka.bootstrap.servers": SERVERS, "subscribe": "orders", "startingOffsets": "earliest"}
 ORDERS = "id STRING, product STRING, cents BIGINT"
 spark = SparkSession.active()
 
 dp.create_sink("dear", "semel", {"kafka.bootstrap.servers": SERVERS, "topic": "dear"})
 
 
+def parsed(records: DataFrame) -> DataFrame:
+    return records.select(F.from_json(F.col("value").cast("string"), ORDERS).alias("order")).select("order.*")
+
+
 @dp.temporary_view
 def orders() -> DataFrame:
-    return stream(spark, "orders", bootstrap=SERVERS, schema=ORDERS)
+    return parsed(spark.readStream.format("semel").options(**OPTIONS).load())
 
 
 @dp.append_flow(target="dear")
 def dear_orders() -> DataFrame:
-    return to_records(spark.readStream.table("orders").where("cents > 500"), key="id")
+    dear = spark.readStream.table("orders").where("cents > 500")
+    return dear.select(F.col("id").alias("key"), F.to_json(F.struct("id", "product", "cents")).alias("value"))
 
 
 @dp.materialized_view
 def revenue() -> DataFrame:
-    rows = read(spark, "orders", bootstrap=SERVERS, schema=ORDERS)
+    rows = parsed(spark.read.format("semel").options(**OPTIONS).load())
     return rows.groupBy("product").agg(F.sum("cents").alias("cents"))

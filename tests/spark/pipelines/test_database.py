@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semel.errors import ConfigError
+from semel.exceptions import IllegalStateException
 from semel.spark.pipelines.database import DatabaseSink
 from semel.spark.sink.topic_sink import SinkRefusedError
 from spark_kit import drained, unique
@@ -175,10 +176,13 @@ def forget_last_commit(checkpoint: Path) -> None:
 
 @pytest.mark.mission("STR-15")
 def test_a_stream_into_a_table_with_repeats_failures_and_a_lost_checkpoint(
-    spark: "SparkSession", database_url: str, engine: sa.Engine, tmp_path: Path
+    spark: "SparkSession", tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
+    database_url = f"sqlite:///{tmp_path / 'stream.db'}"
+    engine = sa.create_engine(database_url, poolclass=sa.NullPool)
+    metadata.create_all(engine)
     stream = Numbers(spark, tmp_path)
     checkpoint = tmp_path / "checkpoint"
     timed = stream.frame.selectExpr("n", "timestamp_seconds(n) AS at")
@@ -213,8 +217,6 @@ def test_a_stream_into_a_table_with_repeats_failures_and_a_lost_checkpoint(
 def test_a_table_kept_by_key_with_deletions(
     spark: "SparkSession", database_url: str, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    from pyspark.errors import StreamingQueryException
-
     stream = Numbers(spark, tmp_path)
     sink = DatabaseSink(database_url, name="sums", table="sums", key="name")
     grouped = stream.frame.selectExpr("concat('k', n % 3) AS name", "n").groupBy("name")
@@ -232,11 +234,14 @@ def test_a_table_kept_by_key_with_deletions(
     run(rows, sink, tmp_path / "checkpoint", "update")
     assert table() == {"k1": 22, "k2": 7}, "k0 is at 33 and deleted"
 
+    static = spark.createDataFrame([("k1", 1, False)], "name STRING, n INT, _deleted BOOLEAN")
     for bad, message in (
         (DatabaseSink(database_url, name="x", table="nowhere"), "there is no table 'nowhere'"),
         (DatabaseSink(database_url, name="x", table="events"), "has no column name"),
         (DatabaseSink(database_url, name="x", table="sums"), "delete by key"),
         (DatabaseSink(database_url, name="x", table="sums", key="nmae"), "key column nmae"),
     ):
-        with pytest.raises(StreamingQueryException, match=message):
-            run(rows, bad, tmp_path / f"bad-{message[:9]}".replace(" ", "-"), "update")
+        with pytest.raises(ConfigError, match=message):
+            bad.write_batch(static, 0, "q")
+    with pytest.raises(IllegalStateException, match="give it to foreachBatch"):
+        sink(static, 0)

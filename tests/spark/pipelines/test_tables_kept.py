@@ -41,15 +41,15 @@ def test_sums_are_exact_after_kills_repeats_and_a_lost_checkpoint(
     checkpoint = tmp_path / "checkpoint"
     sales = Sales(spark_bootstrap, topic, seed=17)
     sold = SoldTable(spark_bootstrap, topic, name, str(checkpoint))
-    sales.write(900)
+    sales.write(300)
     arguments = [spark_bootstrap, topic, name, str(checkpoint)]
     with driver_process(Path(table_story.__file__), arguments, directory=tmp_path) as driver:
 
         def has_begun() -> bool:
             assert driver.process.poll() is None, driver.text()[-4000:]
-            return (checkpoint / "commits" / "2").exists()
+            return (checkpoint / "commits" / "1").exists()
 
-        eventually(has_begun, "the driver commits its third batch")
+        eventually(has_begun, "the driver commits its second batch")
         driver.kill()
 
     sales.write(50)
