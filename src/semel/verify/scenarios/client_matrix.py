@@ -277,6 +277,9 @@ def _reader_settings(dice: random.Random, *, committed: bool) -> dict[str, Any]:
 def _group_settings(dice: random.Random) -> dict[str, Any]:
     settings = _reader_settings(dice, committed=True)
     settings |= {"client.id": f"{CLIENT} consumer", "group.id": "transformers", "enable.auto.commit": False}
+    settings["max.poll.interval.ms"] = (
+        15_000  # So long, and a little, a JoinGroup that was lost is waited for.
+    )
     if dice.random() < 0.5:
         settings["group.protocol"] = "consumer"
     else:
