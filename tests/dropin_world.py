@@ -48,6 +48,8 @@ class World:
     two_phase: bool = False
     is_deterministic: bool = True
     timeout_chance: float = 0.0
+    empty_chance: float = 0.0
+    """That a batch has no rows this time."""
     late_chance: float = 0.0
     """That an attempt everybody has forgotten wakes up and takes its transactional id again."""
     ids: dict[str, Txn] = field(default_factory=dict)
@@ -130,6 +132,9 @@ class Life:
 
     # The ledger
 
+    def look(self) -> LedgerRow | None:
+        return self.world.row
+
     def take(self) -> LedgerRow | None:
         self.effect()
         self.world.owner += 1
@@ -184,7 +189,9 @@ class Life:
     # Spark
 
     def tasks(self, batch_id: int, tasks_count: int) -> tuple[TaskTransaction, ...]:
-        """Every task writes, some of them more than once; one attempt of each counts."""
+        """Every task writes, some of them more than once; one attempt of each counts. Sometimes a repeated batch is empty."""
+        if self.world.empty_chance and self.world.dice.random() < self.world.empty_chance:
+            return ()
         return tuple(self._task(batch_id, task) for task in range(tasks_count))
 
     def _task(self, batch_id: int, task: int) -> TaskTransaction:

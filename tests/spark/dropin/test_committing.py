@@ -9,7 +9,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dropin_world import NAME, QUERY, Interruption, KilledError, Life, World
@@ -57,7 +57,6 @@ def every_task_once(world: World, tasks_count: int) -> None:
 
 
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
-@settings(max_examples=400)
 def test_drivers_that_die_anywhere(seed: int, protocol: int, tasks_count: int) -> None:
     world = World(random.Random(seed), protocol)
     assert live(world, tasks_count)
@@ -66,7 +65,6 @@ def test_drivers_that_die_anywhere(seed: int, protocol: int, tasks_count: int) -
 
 
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
-@settings(max_examples=400)
 def test_transactions_that_time_out(seed: int, protocol: int, tasks_count: int) -> None:
     """The same rows take the place of those that were lost."""
     world = World(random.Random(seed), protocol, timeout_chance=0.02)
@@ -75,7 +73,6 @@ def test_transactions_that_time_out(seed: int, protocol: int, tasks_count: int) 
 
 
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 3))
-@settings(max_examples=400)
 def test_a_second_driver_in_the_middle(seed: int, protocol: int, tasks_count: int) -> None:
     world = World(random.Random(seed), protocol, timeout_chance=0.01)
     assert live(world, tasks_count, interruptions=True)
@@ -83,7 +80,6 @@ def test_a_second_driver_in_the_middle(seed: int, protocol: int, tasks_count: in
 
 
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
-@settings(max_examples=400)
 def test_rows_that_differ_each_time(seed: int, protocol: int, tasks_count: int) -> None:
     """A batch is of one run, whole. Where a transaction of it timed out after the decision, the sink stops instead of guessing."""
     world = World(random.Random(seed), protocol, timeout_chance=0.02, is_deterministic=False)
@@ -96,7 +92,6 @@ def test_rows_that_differ_each_time(seed: int, protocol: int, tasks_count: int) 
 
 
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
-@settings(max_examples=200)
 def test_two_phase_commit_needs_no_luck(seed: int, protocol: int, tasks_count: int) -> None:
     """Prepared transactions never time out: even rows that differ each time are written once, and no batch is ever stuck."""
     world = World(random.Random(seed), protocol, two_phase=True, timeout_chance=0.5, is_deterministic=False)
@@ -105,13 +100,22 @@ def test_two_phase_commit_needs_no_luck(seed: int, protocol: int, tasks_count: i
 
 
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 3))
-@settings(max_examples=400)
 def test_attempts_that_wake_up_late(seed: int, protocol: int, tasks_count: int) -> None:
     """They fence what took their place. Then it cannot be told whether that was committed, and nothing is done on a guess."""
     world = World(random.Random(seed), protocol, late_chance=0.05, timeout_chance=0.01)
     if live(world, tasks_count):
         every_task_once(world, tasks_count)
     assert all(batch >= 0 for batch, _task, _content in world.seen)
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 3))
+def test_batches_that_are_empty_when_they_are_repeated(seed: int, protocol: int, tasks_count: int) -> None:
+    """What was decided is ended all the same: a batch is there as a whole, or was empty."""
+    world = World(random.Random(seed), protocol, empty_chance=0.3)
+    assert live(world, tasks_count)
+    counts = Counter(batch for batch, _task, _content in world.seen)
+    assert set(counts.values()) <= {tasks_count}
+    assert not world.open_ids()
 
 
 def test_a_driver_that_was_replaced_decides_nothing() -> None:

@@ -64,6 +64,7 @@ OnStep: TypeAlias = Callable[[Step], object]
 class Ledger(Protocol):
     """Where the row of a sink is; `sink_ledger` has the real one."""
 
+    def look(self) -> LedgerRow | None: ...
     def take(self) -> LedgerRow | None: ...
     def put(self, row: LedgerRow | None) -> None: ...
 
@@ -113,7 +114,7 @@ class Committer:
     def commit_batch(self, now: LedgerRow) -> None:
         """Have exactly the transactions of this batch count, or those that counted for it before."""
         check_tasks(now.tasks)
-        if now.tasks:
+        if now.tasks or self._counts_already(now):
             row = self._ledger.take()
             self._reached(Step.TAKEN)
             # A job never goes on with another's batch, it only has the same name.
@@ -134,6 +135,11 @@ class Committer:
         if swept:
             logger.info("sink %s: %d attempts that do not count were aborted", self._name, swept)
         self._reached(Step.SWEPT)
+
+    def _counts_already(self, now: LedgerRow) -> bool:
+        """Whether a batch that has no rows this time had some before: then those are to be ended."""
+        row = self._ledger.look()
+        return row is not None and (row.query_id, row.batch_id) == (now.query_id, now.batch_id)
 
     def abort_batch(self, tasks: Sequence[TaskTransaction]) -> None:
         """Abort these, unless the batch counts already: Spark calls this after a commit that failed half-way, too."""

@@ -1,6 +1,6 @@
 """Where the drop-in sink keeps what counts: one row per sink, in a compacted topic, written by one driver at a time.
 
-Role.   `SinkLedger` is a sink's row: `take` it, then `put` the next. `unfinished_writes` lists what batch jobs left behind.
+Role.   `SinkLedger` is a sink's row: `take` it, then `put` the next; or only `look`. `unfinished_writes` lists what batch jobs left behind.
 Flow.   `committing` takes the ledger for every batch it commits or aborts.
 Rules.  * Taking it fences whoever had it, and settles what that one was writing; so what is read afterwards is the last word, and a
           driver that was replaced can write no more. That is the transactional id `semel-ledger:NAME`.
@@ -52,6 +52,10 @@ class SinkLedger:
         )  # A job's row lives for moments: it needs no pointer that outlives it.
         self._where = TopicPartition(options.ledger_topic, _PARTITION)
         self._producer: Producer | None = None
+
+    def look(self) -> LedgerRow | None:
+        """Read the row and disturb nobody; it may be out of date a moment later."""
+        return self._read() if _has_topic(self._options) else None
 
     def take(self) -> LedgerRow | None:
         """Become the only one who may write the row, and read it."""
@@ -172,11 +176,17 @@ def _consumer(options: SinkOptions, isolation: str, *, group: str | None = None)
     return Consumer(settings)
 
 
-def _make_topic(options: SinkOptions) -> None:
-    """Make the ledger's topic, if there is none."""
+def _has_topic(options: SinkOptions) -> bool:
     with Admin(options.admin_settings()) as admin:
         try:
             admin.describe_topics(options.ledger_topic)
         except UnknownTopicOrPartitionException:
-            with contextlib.suppress(TopicExistsException):  # Another sink was faster.
-                admin.create_topics(NewTopic(options.ledger_topic, num_partitions=1, configs=_SETTINGS))
+            return False
+    return True
+
+
+def _make_topic(options: SinkOptions) -> None:
+    """Make the ledger's topic, if there is none."""
+    if not _has_topic(options):
+        with Admin(options.admin_settings()) as admin, contextlib.suppress(TopicExistsException):
+            admin.create_topics(NewTopic(options.ledger_topic, num_partitions=1, configs=_SETTINGS))
