@@ -9,7 +9,7 @@ Rules.  * A request has at most one batch of a partition, and a broker at most `
         * What has no answer is sent again after a pause that grows, until `retries` or `delivery.timeout.ms` is used up.
         * An answer that shows that another broker leads has the leaders asked again.
         * Every batch ends exactly once: settled or failed, also when the producer closes.
-Elsewhere. Requests to coordinators: `transactions`. Bytes: `encoding`. Who leads: `topics`.
+Elsewhere. Requests to coordinators: `transactions`. Producer ids: `identification`. Bytes: `encoding`. Who leads: `topics`.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from semel.client.cluster import Cluster, error_code
 from semel.client.config import COMPRESSION_TYPES
 from semel.client.producer import answers
 from semel.client.producer.encoding import Codec, encoded, halves
+from semel.client.producer.identification import Identification
 from semel.client.producer.outbox import Outbox
 from semel.client.producer.parcels import Delivery, Node, Parcel
 from semel.client.producer.topics import Topics
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
 from semel.core.idempotence.delivery import (
-    NO_IDENTITY,
     Answered,
     Decision,
     EpochBumped,
@@ -43,7 +43,6 @@ from semel.core.idempotence.delivery import (
     Settle,
 )
 from semel.core.idempotence.in_flight import InFlight
-from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.core.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -51,7 +50,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceData,
 )
 from semel.errors import ErrorCode, SemelError
-from semel.exceptions import IllegalStateException, KafkaException, as_exception, exception_for
+from semel.exceptions import IllegalStateException, KafkaException
 from semel.runtime.bundle import Runtime
 from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition
 
@@ -80,12 +79,21 @@ class Sender:
         self.in_flight: InFlight[TopicPartition] | None = None
         self.delivery: Delivery | None = None
         """None until a transactional producer is initialized."""
+        self._identification: Identification | None = None
         if config.transactional_id is None:
             self.in_flight = InFlight(
                 in_flight_max=config.max_in_flight_requests_per_connection,
                 idempotent=config.enable_idempotence,
             )
             self.delivery = self.in_flight
+            self._identification = Identification(
+                cluster,
+                outbox,
+                self.in_flight,
+                timeout_ms=config.transaction_timeout_ms,
+                pause_ms=self.pause_ms,
+                on_refusal=self.die,
+            )
         self.produce_version_max: int | None = None
         self.on_turn: Callable[[], object] | None = None
         """What transactions do in every turn, before and after batches leave."""
@@ -96,7 +104,6 @@ class Sender:
         self._not_before: dict[TopicPartition, int] = {}
         self._expiry_due_ms = 0
         self._refresh_not_before_ms = 0
-        self._identifying: asyncio.Task[None] | None = None
         self._turns: list[asyncio.Future[None]] = []
         self._is_over = False
 
@@ -114,6 +121,8 @@ class Sender:
     def stop(self) -> None:
         """Send nothing more."""
         self._is_over = True
+        if self._identification is not None:
+            self._identification.stop()
         self.outbox.wake()
 
     async def _sleep(self, due_ms: int | None) -> None:
@@ -153,49 +162,14 @@ class Sender:
             self.on_turn()
         if self.delivery is not None and self.problem is None:
             dues.append(self._dispatch(now_ms))
-            self._identify_if_needed()
+            if self._identification is not None:
+                self._identification.if_needed()
             if self.on_turn is not None:
                 self.on_turn()  # A batch may need its partition to join the transaction.
         dues.append(self._refresh_if_needed(now_ms))
         return min((due for due in dues if due is not None), default=None)
 
     # What is missing
-
-    def _identify_if_needed(self) -> None:
-        in_flight = self.in_flight
-        if in_flight is None or not in_flight.idempotent or in_flight.identity != NO_IDENTITY:
-            return
-        is_busy = self._identifying is not None and not self._identifying.done()
-        if not is_busy and self.outbox.pending():
-            self._identifying = self.runtime.tasks.spawn(self._identify(in_flight), name="producer id")
-
-    async def _identify(self, in_flight: InFlight[TopicPartition]) -> None:
-        """Get a producer id, however long it takes: batches that wait for it expire by themselves."""
-        tries = 0
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._timeout_ms)
-        while not self._is_over:
-            try:
-                answer = await self.cluster.send(request)
-            except answers.NO_ANSWER as error:
-                _logger.debug("no producer id yet: %s", error)
-            except SemelError as error:
-                self.die(as_exception(error))
-                return
-            else:
-                code = error_code(answer.error_code)
-                if code is ErrorCode.NONE:
-                    in_flight.use_identity(answer.producer_id, answer.producer_epoch)
-                    self.outbox.wake()
-                    return
-                if not code.retriable:
-                    self.die(exception_for(code, f"{self.cluster.where} refuses a producer id ({code.name})"))
-                    return
-            tries += 1
-            await self.runtime.tasks.sleep(self.pause_ms(tries) / 1000)
-
-    @property
-    def _timeout_ms(self) -> int:
-        return self._config.transaction_timeout_ms
 
     def _refresh_if_needed(self, now_ms: int) -> int | None:
         due_ms = self.topics.due_ms()
