@@ -78,9 +78,9 @@ class RowMaker:
     def __init__(self, where: TopicPartition, *, include_headers: bool) -> None:
         self._include_headers = include_headers
         self.schema = arrow_schema(include_headers=include_headers)
-        self._topic = _Constant(pa.scalar(where.topic, pa.string()))
-        self._partition = _Constant(pa.scalar(where.partition, pa.int32()))
-        self._types = {kind: _Constant(pa.scalar(kind, pa.int32())) for kind in (0, 1)}
+        self._topic = _Constant(where.topic)
+        self._partition = _Constant(where.partition)
+        self._types = {kind: _Constant(kind) for kind in (0, 1)}
 
     def rows_of(self, piece: Piece) -> pa.RecordBatch:
         """The records as rows."""
@@ -115,22 +115,32 @@ class RowMaker:
 class _Constant:
     """A column with the same value in every row: made for the longest batch so far, sliced for the others."""
 
-    def __init__(self, value: pa.Scalar) -> None:
+    def __init__(self, value: str | int) -> None:
         self._value = value
-        self._made = pa.repeat(value, 0)
+        self._made = self._of(0)
 
     def times(self, count: int) -> pa.Array:
         if len(self._made) < count:
-            self._made = pa.repeat(self._value, count)
+            self._made = self._of(count)
         return self._made.slice(0, count)
+
+    def _of(self, count: int) -> pa.Array:
+        if isinstance(self._value, int):
+            return pa.array(np.full(count, self._value, np.int32))
+        text = self._value.encode()  # Arrow's own way to repeat text goes row by row.
+        ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+        return pa.Array.from_buffers(
+            pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)], 0
+        )
 
 
 def in_microseconds(timestamps: pa.Array) -> pa.Array:
     """Milliseconds as Spark's microseconds; what does not fit becomes the outermost time that does."""
-    numbers = timestamps.view(pa.int64()).to_numpy(zero_copy_only=False)
-    if len(numbers) and (numbers.max() > _MS_MAX or numbers.min() < -_MS_MAX):
-        numbers = np.clip(numbers, -_MS_MAX, _MS_MAX)
-    return pa.array(numbers * _MICROSECONDS).view(TIMESTAMP_TYPE)
+    try:
+        return timestamps.cast(TIMESTAMP_TYPE)
+    except pa.ArrowInvalid:  # Whatever a producer wrote as a time.
+        numbers = np.clip(timestamps.view(pa.int64()).to_numpy(), -_MS_MAX, _MS_MAX)
+        return pa.array(numbers * _MICROSECONDS).view(TIMESTAMP_TYPE)
 
 
 def combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
