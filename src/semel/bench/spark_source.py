@@ -7,6 +7,7 @@ Rules.  * Every row of a topic is read in every run, and counted by Spark: a run
 
 import contextlib
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ _PARTITIONS: Final = 4
 _PER_SEND: Final = 100_000
 _LATENCY_RATE: Final = 1_000
 _TICK_SECONDS: Final = 0.01
+_WATCH_SECONDS: Final = 0.1
+_START_SECONDS: Final = 120.0
 _MB: Final = 1 << 20
 
 
@@ -136,23 +139,27 @@ def _rates(
     run: Callable[[Bench, str, str, str], int],
 ) -> list[Figure]:
     rates: dict[str, list[float]] = {name: [] for name in FORMATS}
+    cpu: dict[str, list[float]] = {name: [] for name in FORMATS}
     with _worker_memory() as memory:
         for index in range(bench.pairs + 1):  # The first warms up.
             for name in FORMATS if index % 2 else reversed(FORMATS):
-                began = time.perf_counter()
+                began, used = time.perf_counter(), _cpu_seconds()
                 rows = run(bench, name, bootstrap, topic)
-                seconds = time.perf_counter() - began
+                seconds, spent = time.perf_counter() - began, _cpu_seconds() - used
                 if rows != records:
                     raise BenchError(f"{work}, format {name}: {rows} rows read of {records}")
                 if index:
                     rates[name].append(records / seconds)
+                    cpu[name].append(spent * 1e6 / records)
     group = f"Reading from {broker}"
     return [
         figure(group, work, "rows/s", rates["semel"], rates["kafka"], targets=(_TARGET,)),
+        figure(group, work, "Spark's CPU µs per row", cpu["semel"], cpu["kafka"]),
         figure(group, work, "largest Python worker, MB", [memory.largest_bytes / _MB]),
     ]
 
 
+@dataclass(slots=True)
 class _Memory:
     largest_bytes: int = 0
 
@@ -163,11 +170,11 @@ def _worker_memory() -> Iterator[_Memory]:
     found, over = _Memory(), threading.Event()
 
     def watch() -> None:
-        while not over.wait(0.1):
-            for status in Path("/proc").glob("[0-9]*/status"):
+        while not over.wait(_WATCH_SECONDS):
+            for one in _spark_processes():
                 with contextlib.suppress(OSError):
-                    if b"pyspark" in (status.parent / "cmdline").read_bytes():
-                        found.largest_bytes = max(found.largest_bytes, _resident_bytes(status.read_text()))
+                    if b"pyspark" in (one / "cmdline").read_bytes():
+                        found.largest_bytes = max(found.largest_bytes, _peak_bytes(one))
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
@@ -178,16 +185,44 @@ def _worker_memory() -> Iterator[_Memory]:
         watching.join()
 
 
-def _resident_bytes(status: str) -> int:
-    line = next((line for line in status.splitlines() if line.startswith("VmHWM")), "VmHWM: 0 kB")
-    return int(line.split()[1]) * 1024
+def _peak_bytes(process: Path) -> int:
+    lines = (process / "status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+
+
+def _cpu_seconds() -> float:
+    """What Spark's JVM and its Python processes have used, those that have ended included."""
+    ticks = 0
+    for one in _spark_processes():
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, _stat(one)[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _spark_processes() -> list[Path]:
+    """The JVM this process has started, and everything below it."""
+    parents: dict[int, list[Path]] = {}
+    for one in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(_stat(one)[1]), []).append(one)
+    found = [
+        one for one in parents.get(os.getpid(), ()) if b"org.apache.spark" in (one / "cmdline").read_bytes()
+    ]
+    for one in found:  # Grows while it is gone through.
+        found += parents.get(int(one.name), ())
+    return found
+
+
+def _stat(process: Path) -> list[str]:
+    """The fields of /proc/PID/stat behind the name, which may hold anything."""
+    return (process / "stat").read_text().rpartition(")")[2].split()
 
 
 # Latency
 
 
 def _latencies(bench: Bench, broker: str, bootstrap: str, seconds: float) -> list[Figure]:
-    rounds = {name: [] for name in FORMATS}  # type: dict[str, list[tuple[float, float, float]]]
+    rounds: dict[str, list[tuple[float, float, float]]] = {name: [] for name in FORMATS}
     for index in range(max(1, bench.pairs // 2)):
         for name in FORMATS if index % 2 else reversed(FORMATS):
             rounds[name].append(_latency(bench, name, bootstrap, seconds))
@@ -209,8 +244,10 @@ def _latency(bench: Bench, name: str, bootstrap: str, seconds: float) -> tuple[f
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(topic, num_partitions=2)])
     waits: list[float] = []
+    started = threading.Event()
 
     def collect(batch: "DataFrame", _batch_id: int) -> None:
+        started.set()
         stamps = batch.select("timestamp").toArrow().column(0).to_numpy()
         now_ms = time.time() * 1000
         waits.extend(now_ms - stamps.astype("datetime64[us]").astype(np.int64) / 1000)
@@ -223,6 +260,8 @@ def _latency(bench: Bench, name: str, bootstrap: str, seconds: float) -> tuple[f
     checkpoint = bench.root / f"checkpoint-{next(_numbers)}"
     query = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(checkpoint)).start()
     try:
+        if not started.wait(_START_SECONDS):
+            raise BenchError(f"format {name}: no first batch within {_START_SECONDS} s")
         _produce_steadily(bootstrap, topic, seconds)
         query.processAllAvailable()
     finally:
