@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from semel.spark.java import use_java
+from spark_kit import PATIENCE_SECONDS
 
-PATIENCE_SECONDS: Final = 240.0
 _DAEMON_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"

@@ -20,6 +20,7 @@ from spark_kit import PATIENCE_SECONDS, new_topic, values
 
 PIPELINE = Path(__file__).parents[1] / "cluster_pipeline.py"
 ROWS = 120
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.mark.mission("MIS-03")
@@ -42,7 +43,7 @@ def test_a_pipeline_on_a_cluster(java_installed: None, spark_bootstrap: str, tmp
             *("--executor-memory", "512m", "--executor-cores", "1", "--driver-memory", "640m"),
             *("--conf", "spark.executorEnv.PYTHONPATH=packed", "--conf", "spark.ui.enabled=false"),
             *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
-            *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+            *("--driver-java-options", JVM, "--conf", f"spark.executor.extraJavaOptions={JVM}"),
             str(PIPELINE),
             *(spark_bootstrap, source, target, atomic_target, str(shared)),
         ]

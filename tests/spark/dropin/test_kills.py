@@ -17,21 +17,19 @@ from spark_kit import driver_process, eventually, new_topic, values
 
 DRIVER = Path(__file__).parents[2] / "dropin_driver.py"
 STEPS = ["written", *(one.value for one in Step)]
-ROWS = 50
+ROWS = 40
 
 
-@pytest.fixture(
-    params=["semel", "semel with two-phase commit", pytest.param("kafka", marks=pytest.mark.java)]
-)
+@pytest.fixture(params=["semel", pytest.param("kafka", marks=pytest.mark.java)])
 def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "kafka":
         yield request.getfixturevalue("kafka_broker").bootstrap
         return
-    settings = ["-X", "transaction.two.phase.commit.enable=true"] if "two-phase" in request.param else []
-    with running_broker(tmp_path / "broker", *settings) as broker:
+    with running_broker(tmp_path / "broker", "-X", "transaction.two.phase.commit.enable=true") as broker:
         yield broker.bootstrap
 
 
+@pytest.mark.mission("STR-01")
 def test_every_row_once_wherever_the_driver_died(
     java_installed: None, bootstrap: str, tmp_path: Path
 ) -> None:
