@@ -175,6 +175,57 @@ def test_weaker_acks(semel: Commands, topic: str, acks: str, verb: str) -> None:
     assert semel.json("producers", "describe", topic) == []
 
 
+_JAVA = "org.apache.kafka.common.serialization."
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("enable.idempotence", "true"),
+        ("retries", "3"),
+        ("acks", "all"),
+        ("max.in.flight.requests.per.connection", "1"),
+        ("transactional.id", "first-transactional"),
+        ("transaction.timeout.ms", "60000"),
+        ("key.serializer", f"{_JAVA}StringSerializer"),
+        ("value.serializer", f"{_JAVA}StringSerializer"),
+        ("linger.ms", "10"),
+        ("buffer.memory", "67108864"),
+        ("batch.size", "32768"),
+        ("delivery.timeout.ms", "60000"),
+        ("compression.type", "lz4"),
+    ],
+)
+def test_every_key_the_seeds_give_a_producer_is_taken(
+    semel: Commands, topic: str, key: str, value: str
+) -> None:
+    said = semel.done("produce", topic, "--key-separator", ":", "-X", f"{key}={value}", stdin="k:größer\n")
+    assert said.startswith(f"1 record stored in {topic}")
+    assert semel.done("consume", topic) == "größer\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("group.id", "group0323"),
+        ("isolation.level", "READ_UNCOMMITTED"),
+        ("enable.auto.commit", "false"),
+        ("auto.commit.interval.ms", "1000"),
+        ("session.timeout.ms", "30000"),
+        ("key.deserializer", f"{_JAVA}StringDeserializer"),
+        ("value.deserializer", f"{_JAVA}StringDeserializer"),
+    ],
+)
+@pytest.mark.parametrize("group", [(), ("--group", "members")])
+def test_every_key_the_seeds_give_a_consumer_is_taken(
+    semel: Commands, topic: str, key: str, value: str, group: tuple[str, ...]
+) -> None:
+    semel.done("produce", topic, "--key-separator", ":", stdin="k:größer\n")
+    named = (*group[:1], f"{group[1]}-{topic}") if group else ()
+    said = semel.done("consume", topic, "--key-separator", ":", *named, "-X", f"{key}={value}")
+    assert said == "k:größer\n"
+
+
 def test_what_a_partition_remembers_of_a_producer(semel: Commands, topic: str) -> None:
     semel.done("produce", topic, stdin="a\nb\nc\n")
     (state,) = semel.json("producers", "describe", topic)

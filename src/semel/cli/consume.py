@@ -99,10 +99,13 @@ def command(
 
     partitions = partitions_of(topic, bootstrap, settings, partition)
     given: dict[str, str | bool] = {"bootstrap.servers": bootstrap, **PATIENCE}
-    given["auto.offset.reset"] = "none" if group is None else start[0]
+    given |= {"auto.offset.reset": "none" if group is None else start[0], "enable.auto.commit": False}
     given |= settings
     if group is not None:
-        given |= {"group.id": group, "enable.auto.commit": False}
+        given |= {
+            "group.id": group,
+            "enable.auto.commit": False,
+        }  # What was printed is committed, nothing else.
     printer = _Printer(sys.stdout.buffer, output, key_separator)
     with Consumer(given) as consumer:
         reading: _Places | _Member
@@ -271,30 +274,36 @@ class _Printer:
         self._separator = None if key_separator is None else key_separator.encode()
 
     def show(self, record: "ConsumerRecord") -> None:
+        key, value = _bytes(record.key), _bytes(record.value)
         if self.output == "json":
             document: dict[str, Json] = {
                 "topic": record.topic,
                 "partition": record.partition,
                 "offset": record.offset,
                 "timestamp": record.timestamp,
-                **_text("key", record.key),
-                **_text("value", record.value),
+                **_text("key", key),
+                **_text("value", value),
                 "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
             }
             self.line(json.dumps(document, ensure_ascii=False).encode())
         elif self.output == "table":
             place = f"{record.partition}  {record.offset}  {time_text(record.timestamp) or '-'}  "
-            self.line(place.encode() + _shown(record.key) + b"  " + _shown(record.value))
+            self.line(place.encode() + _shown(key) + b"  " + _shown(value))
         elif self._separator is None:
-            self.line(record.value or b"")
+            self.line(value or b"")
         else:
-            self.line((record.key or b"") + self._separator + (record.value or b""))
+            self.line((key or b"") + self._separator + (value or b""))
 
     def line(self, data: bytes) -> None:
         self._stream.write(data + b"\n")
 
     def flush(self) -> None:
         self._stream.flush()
+
+
+def _bytes(content: object) -> bytes | None:
+    """What a deserializer made of a key or value, as text; without one they are bytes already."""
+    return content if content is None or isinstance(content, bytes) else str(content).encode()
 
 
 def _shown(data: bytes | None) -> bytes:

@@ -5,7 +5,8 @@ Flow.   whatever standard input has at a moment is given to the public producer 
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import BinaryIO, Final, NamedTuple
 
 import click
@@ -58,7 +59,8 @@ def command(
 ) -> None:
     """Write the lines of standard input to TOPIC.
 
-    A retry after a lost answer never stores a record twice.
+    A retry after a lost answer never stores a record twice. With -X transactional.id=NAME, lines that come together are
+    committed together.
     """
     from semel.client.sync.producer import Producer
 
@@ -70,10 +72,14 @@ def command(
     stored: list[Stored] = []
     given = {"bootstrap.servers": bootstrap, **_PATIENCE, **settings, "acks": acks}
     with Producer(given) as producer:
+        is_transactional = producer.config["transactional.id"] is not None
+        if is_transactional:
+            producer.init_transactions()
         for lines in line_groups(sys.stdin.buffer):
-            records = list(_records(lines, key_separator))
-            sent = [producer.send(topic, value, key, partition) for key, value in records]
-            producer.flush()
+            records = list(_records(lines, key_separator, settings))
+            with producer.transaction() if is_transactional else nullcontext():
+                sent = [producer.send(topic, value, key, partition) for key, value in records]
+                producer.flush()
             for one in sent:
                 place = one.result()
                 _add(stored, place.partition, place.offset)
@@ -96,12 +102,18 @@ def line_groups(stream: BinaryIO) -> Iterator[list[bytes]]:
         yield [rest.removesuffix(b"\r")]
 
 
-def _records(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
-    """Keys and values."""
+def _records(
+    lines: Iterable[bytes], key_separator: str | None, settings: Mapping[str, str]
+) -> Iterator[tuple[bytes | str | None, bytes | str]]:
+    """Keys and values: bytes, or text where a serializer asks for it."""
+    key_as, value_as = (
+        bytes.decode if settings.get(f"{one}.serializer", "").endswith("StringSerializer") else bytes
+        for one in ("key", "value")
+    )
     separator = None if key_separator is None else key_separator.encode()
     for line in lines:
         if separator is None:
-            yield None, line
+            yield None, value_as(line)
             continue
         key, found, value = line.partition(separator)
         if not found:
@@ -110,7 +122,7 @@ def _records(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tupl
                 f"the line {shown!r} has no {key_separator!r} between key and value (--key-separator); "
                 "the lines before it are stored as far as they were sent"
             )
-        yield key, value
+        yield key_as(key), value_as(value)
 
 
 def _add(stored: list[Stored], partition: int, offset: int) -> None:
