@@ -31,7 +31,7 @@ def test_the_programs_run(tmp_path: Path) -> None:
     assert said[0] == "billed 10"
     assert "'processed'>: 9" in said[1]
     assert "ValueError: no such customer" in said[1]
-    assert said[2:] == ["waiting 0", "mail for a", "mail for b", "charged 10"]
+    assert said[2:] == ["waiting 0", "mail for a", "mail for b", "charged 10", "shipped 10"]
 
 
 def test_every_name_is_there() -> None:
