@@ -34,7 +34,7 @@ def test_every_order_is_counted_once_whoever_is_killed(tmp_path: Path) -> None:
         seconds_max=840,
     )
     outcome = Story(script, tmp_path, show).play()
-    assert outcome.verdict.kept, outcome.verdict
+    assert outcome.verdict.kept, "\n".join(map(str, outcome.verdict.lines))
     timeline = outcome.timeline
     assert {who: timeline.kills(who) for who in (BROKER, DRIVER, TILL)} == {BROKER: 1, DRIVER: 1, TILL: 1}
     # Nothing else may end a program: Spark gives up a source whose process was not there in ten seconds.

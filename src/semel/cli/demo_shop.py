@@ -1,8 +1,11 @@
 """`semel demo`: the shop's story with its progress, its final table and its picture."""
 
+import contextlib
 import importlib.util
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +45,7 @@ def show_shop(orders: int, seed: int, picture: Path) -> None:
     transactions = -(-orders // _ORDERS_PER_TRANSACTION)
     script = Script(Shop(seed, transactions, _ORDERS_PER_TRANSACTION))
     with (
+        _ended_in_order(),
         tempfile.TemporaryDirectory(prefix="semel-demo-", ignore_cleanup_errors=True) as folder,
         display_for(sys.stderr) as display,
     ):
@@ -59,6 +63,20 @@ def show_shop(orders: int, seed: int, picture: Path) -> None:
     click.echo(f"\n{on_the_way(outcome)}\nThe picture: {picture}")
     if not outcome.verdict.kept:
         raise NotOnceError("not every order was counted once: see the table")
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Whoever ends us ends those we started: the way out goes through every `finally`."""
+
+    def leave(_number: int, _frame: object) -> None:
+        raise SystemExit(1)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def table_lines(verdict: Verdict) -> list[str]:
