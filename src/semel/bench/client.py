@@ -7,7 +7,7 @@ processes of their own, on this machine, for as long as the measurement.
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ _VALUE_BYTES: Final = 100
 _MANY: Final = 500_000
 _SOME: Final = 40_000
 _TRANSACTIONS: Final = 100
+_SMALL_BATCH_BYTES: Final = 2000
 _ARROW_PRODUCED: Final = ("10 times confluent-kafka's records per second", 10.0)
 _ARROW_CONSUMED: Final = ("5 times confluent-kafka's records per second", 5.0)
 _AS_FAST: Final = ("as many records per second as kafka-python and aiokafka", 1.0)
@@ -89,6 +90,7 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
             peer("confluent-kafka", lambda: subjects.confluent_to_records(bootstrap, "some", _SOME)),
         ],
     )
+    yield from settings_compared(bootstrap, "written", some, name)
     yield Comparison(
         title=f"transactions of one record, on {name}",
         unit="transactions",
@@ -103,6 +105,38 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
             ),
         ],
     )
+
+
+def settings_compared(bootstrap: str, topic: str, values: Sequence[bytes], name: str) -> Iterator[Comparison]:
+    """What two of our producer's own settings cost: one request in flight instead of five, and idempotence."""
+    small = {"batch_size": _SMALL_BATCH_BYTES, "linger_ms": 0}
+    title = f"produce {len(values):,} records in batches of {_SMALL_BATCH_BYTES} B"
+    for what, sides in (
+        (
+            "requests in flight",
+            {
+                "5 in flight": {"max_in_flight_requests_per_connection": 5, **small},
+                "1 in flight": {"max_in_flight_requests_per_connection": 1, **small},
+            },
+        ),
+        (
+            "idempotence",
+            {
+                "idempotent": {"enable_idempotence": True, "acks": "all", **small},
+                "acks=all alone": {"enable_idempotence": False, "acks": "all", **small},
+            },
+        ),
+    ):
+        yield Comparison(
+            title=f"{title}: {what}, on {name}",
+            unit="records",
+            units_per_run=len(values),
+            bytes_per_run=sum(map(len, values)),
+            subjects=[
+                Subject(side, subjects.semel_records(bootstrap, topic, values, **settings))
+                for side, settings in sides.items()
+            ],
+        )
 
 
 def _of_records(title: str, count: int, target: tuple[str, float], clients: list[Subject]) -> Comparison:

@@ -42,9 +42,9 @@ def semel_arrow(bootstrap: str, topic: str, table: pa.Table) -> Run:
     return run
 
 
-def semel_records(bootstrap: str, topic: str, values: Sequence[bytes]) -> Run:
+def semel_records(bootstrap: str, topic: str, values: Sequence[bytes], **settings: Any) -> Run:
     """One `send` per record."""
-    producer = _semel_producer(bootstrap)
+    producer = _semel_producer(bootstrap, **settings)
 
     def run() -> None:
         futures = [producer.send(topic, value) for value in values]

@@ -159,7 +159,7 @@ def test_over_a_lossy_link_records_and_columns_are_stored_once_and_in_order(
     assert told == list(range(500))
 
 
-@pytest.mark.mission("ORD-01")
+@pytest.mark.mission("ORD-01", "ORD-02", "CFG-25")
 @pytest.mark.parametrize(
     ("in_flight", "idempotent", "order"),
     [(5, False, [0, 2, 3, 4, 1]), (1, False, [0, 1, 2, 3, 4]), (5, True, [0, 1, 2, 3, 4])],
