@@ -4,6 +4,8 @@ Method: planning and reading as Spark calls them, without Spark, on a broker in 
 produced is the reference.
 """
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -295,3 +297,54 @@ def test_what_was_read_is_what_a_consumer_reads(either_bootstrap: str) -> None:
     found = rows(options(either_bootstrap, topic, minPartitions=8))
     for column in ("topic", "partition", "offset", "key", "value"):
         assert found.column(column).to_pylist() == wanted.column(column).to_pylist()
+
+
+MEMORY_PROGRAM = """
+import sys
+from pathlib import Path
+from semel.spark import reading
+from semel.spark.batch_reader import BatchReader
+from semel.spark.options import SourceOptions
+
+
+def peak_bytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+options = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2], **dict(one.split("=") for one in sys.argv[3:])}
+reader = BatchReader(SourceOptions.of(options).for_batch())
+reading._kernels.decoding(1 << 30)
+first = [batch.num_rows for batch in reader.read(reader.partitions()[0])]
+before = peak_bytes()
+rows = sum(batch.num_rows for part in reader.partitions()[1:] for batch in reader.read(part))
+print(rows, peak_bytes() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+def test_memory_does_not_grow_with_what_is_read(spark_bootstrap: str) -> None:
+    """A small partition first, for everything that is loaded once; then 80 MB, within a few times the bounds."""
+    topic = new_topic(spark_bootstrap, partitions=2)
+    with Producer(
+        bootstrap_servers=spark_bootstrap, batch_size=1 << 20, max_request_size=1 << 21
+    ) as producer:
+        for _ in range(8):
+            values_of = pa.array([b"x" * 1000] * 10_000)
+            table = pa.table({"value": values_of, "partition": pa.array([1] * 10_000, pa.int32())})
+            producer.send_arrow(topic, table).result()
+        producer.send_arrow(
+            topic, table.set_column(1, "partition", pa.array([0] * 10_000, pa.int32()))
+        ).result()
+    bounds = ("batchBytes=2000000", "kafka.max.partition.fetch.bytes=1048576")
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_PROGRAM, spark_bootstrap, topic, *bounds],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows, growth = map(int, done.stdout.split())
+    assert rows == 80_000
+    assert growth < 16_000_000

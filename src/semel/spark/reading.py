@@ -159,7 +159,11 @@ class _RangeReader:
         """Nothing came: the broker needs more time, or there is nothing at this offset."""
         if got.end_offset <= self._offset:
             self._missing(None)
-        elif time.monotonic() - self._progress_at > self._options.poll_timeout_ms / 1000:
+        else:
+            self._check_patience()
+
+    def _check_patience(self) -> None:
+        if time.monotonic() - self._progress_at > self._options.poll_timeout_ms / 1000:
             raise TimeoutException(
                 f"{self._where} gave nothing from offset {self._offset} on within kafkaConsumer.pollTimeoutMs="
                 f"{self._options.poll_timeout_ms}"
@@ -170,8 +174,9 @@ class _RangeReader:
     def _missing(self, error: RefusedError | None) -> None:
         """The offset is not there. A leader that has just been elected may not know it yet: look again before believing it."""
         options = self._options
+        self._check_patience()
         self._fruitless += 1
-        if self._fruitless < options.fetch_offset_num_retries:
+        if self._fruitless % options.fetch_offset_num_retries:
             time.sleep(options.fetch_offset_retry_interval_ms / 1000)
             return
         begin, end = self._limits()
