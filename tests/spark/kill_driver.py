@@ -1,4 +1,4 @@
-"""A driver to be killed: numbers in, two topics out, through Semel's atomic sink or through Spark's own Kafka sink.
+"""A driver to be killed: numbers in, two topics out, through Semel's atomic sink, its drop-in sink, or Spark's own Kafka sink.
 
 Started by `kill_story` with its orders as JSON. It says on standard output what it has done, and kills its own process group at
 the step it was told; everything else is done to it from outside.
@@ -61,6 +61,8 @@ def main() -> None:
         killer = Killer(orders["step"], orders["after_batches"])
         sink = TopicSink(bootstrap=orders["bootstrap"], name=orders["name"], on_step=killer)
         query = writer.foreachBatch(sink).start()
+    elif orders["kind"] == "dropin":
+        query = writer.format("semel").option("kafka.bootstrap.servers", orders["bootstrap"]).start()
     else:
         query = writer.format("kafka").option("kafka.bootstrap.servers", orders["bootstrap"]).start()
     first: int | None = None
