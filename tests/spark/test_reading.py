@@ -329,13 +329,10 @@ def test_memory_does_not_grow_with_what_is_read(spark_bootstrap: str) -> None:
     with Producer(
         bootstrap_servers=spark_bootstrap, batch_size=1 << 20, max_request_size=1 << 21
     ) as producer:
-        for _ in range(8):
-            values_of = pa.array([b"x" * 1000] * 10_000)
-            table = pa.table({"value": values_of, "partition": pa.array([1] * 10_000, pa.int32())})
+        for partition in (0, *[1] * 8):
+            placed = pa.array([partition] * 10_000, pa.int32())
+            table = pa.table({"value": pa.array([b"x" * 1000] * 10_000), "partition": placed})
             producer.send_arrow(topic, table).result()
-        producer.send_arrow(
-            topic, table.set_column(1, "partition", pa.array([0] * 10_000, pa.int32()))
-        ).result()
     bounds = ("batchBytes=2000000", "kafka.max.partition.fetch.bytes=1048576")
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_PROGRAM, spark_bootstrap, topic, *bounds],
