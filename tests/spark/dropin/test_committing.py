@@ -166,6 +166,22 @@ def test_a_job_of_the_same_name_finishes_its_predecessor() -> None:
     assert world.row is None, "a job that is done leaves no row"
 
 
+def test_a_job_that_is_finished_by_another_is_done() -> None:
+    """Two jobs at a time: the second finds the first one's row and ends it, while the first is about to say that it is done."""
+    world = World(random.Random(1))
+    life, other = Life(world), Life(world)
+
+    def finished_by_another(step: Step) -> None:
+        if step is Step.RECORDED:
+            Committer(NAME, other, other, is_write=True).finish()
+
+    tasks = life.tasks(0, 2)
+    committer = Committer(NAME, life, life, is_write=True, on_step=finished_by_another)
+    committer.commit_batch(LedgerRow("job-1", 0, tasks))
+    assert sorted(world.seen) == [(0, task, "rows") for task in range(2)]
+    assert world.row is None
+
+
 def test_a_batch_whose_transactions_ran_out_is_not_begun() -> None:
     world = World(random.Random(1), timeout_chance=1.0)
     life = Life(world)

@@ -130,7 +130,7 @@ class Committer:
                         self._transactions.commit(row.tasks)  # Who was here before may have decided and died.
                     self._begin(now)
             if self._is_write:
-                self._ledger.put(None)
+                self._forget()
         swept = self._transactions.sweep(prefix_of(self._name), now.tasks)
         if swept:
             logger.info("sink %s: %d attempts that do not count were aborted", self._name, swept)
@@ -141,6 +141,13 @@ class Committer:
         row = self._ledger.look()
         return row is not None and (row.query_id, row.batch_id) == (now.query_id, now.batch_id)
 
+    def _forget(self) -> None:
+        """Remove the row of a job that is done. Another job may have found it and finished it at the same time: so much the better."""
+        try:
+            self._ledger.put(None)
+        except KafkaException as error:
+            logger.info("write %s is done; its row is left to others to remove: %s", self._name, error)
+
     def abort_batch(self, tasks: Sequence[TaskTransaction]) -> None:
         """Abort these, unless the batch counts already: Spark calls this after a commit that failed half-way, too."""
         row = self._ledger.take()
@@ -149,7 +156,7 @@ class Committer:
         if identities & {one.identity for one in tasks}:
             logger.warning("sink %s: the batch that is given up was decided; it is completed", self._name)
             if set(self._transactions.commit(counted).values()) == {Standing.COMMITTED} and self._is_write:
-                self._ledger.put(None)
+                self._forget()
         self._transactions.abort([one for one in tasks if one.identity not in identities])
         self._transactions.sweep(prefix_of(self._name), counted)
 
@@ -165,7 +172,7 @@ class Committer:
                 self._name,
                 _shown(sorted(lost)),
             )
-        self._ledger.put(None)
+        self._forget()
 
     def _begin(self, now: LedgerRow) -> None:
         row = self._opened(now)
