@@ -78,6 +78,7 @@ def test_another_python_is_left_alone(tmp_path: Path) -> None:
 def test_the_session_runs_this_python_and_keeps_state_by_changelog(spark: "SparkSession") -> None:
     executable = spark.range(1).rdd.map(lambda _: __import__("sys").executable).first()
     assert executable == sys.executable
+    assert spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == "16m"
     assert "RocksDB" in (spark.conf.get("spark.sql.streaming.stateStore.providerClass") or "")
     assert spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled") == "true"
 

@@ -27,6 +27,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     # Rows reach Python in batches that are worth a call; their bytes stay bounded.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.ui.showConsoleProgress": "false",
 }
 
