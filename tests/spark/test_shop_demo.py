@@ -27,7 +27,7 @@ def test_every_order_is_counted_once_whoever_is_killed(tmp_path: Path) -> None:
         states.append(now.get(DRIVER, ""))
 
     script = Script(
-        Shop(seed=9, transactions=60, orders=60, minutes=8),
+        Shop(seed=9, transactions=50, orders=60, minutes=8),
         transactions_per_second=8,
         kills=KILLS,
         batch_rows_max=2500,

@@ -58,24 +58,16 @@ def test_a_till_ends_with_those_who_started_it(tmp_path: Path) -> None:
 
 
 def start_till(bootstrap: str, folder: Path) -> Child:
-    arguments = [
-        "--seed",
-        SHOP.seed,
-        "--transactions",
-        SHOP.transactions,
-        "--orders",
-        SHOP.orders,
-        "--per-second",
-        1000,
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "semel.verify.demo.shop.till",
-        "--bootstrap",
-        bootstrap,
-        *map(str, arguments),
-    ]
+    arguments = {
+        "--bootstrap": bootstrap,
+        "--seed": SHOP.seed,
+        "--transactions": SHOP.transactions,
+        "--orders": SHOP.orders,
+        "--minutes": SHOP.minutes,
+        "--per-second": 1000,
+    }
+    words = [str(word) for pair in arguments.items() for word in pair]
+    command = [sys.executable, "-m", "semel.verify.demo.shop.till", *words]
     return Child("till", command, folder / "till.log", environment={})
 
 

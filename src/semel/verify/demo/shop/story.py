@@ -181,6 +181,7 @@ class Story:
             "--seed": shop.seed,
             "--transactions": shop.transactions,
             "--orders": shop.orders,
+            "--minutes": shop.minutes,
             "--per-second": self.script.transactions_per_second,
         }
         return self._child("till", (sys.executable, "-m", f"{_PACKAGE}.till"), arguments)

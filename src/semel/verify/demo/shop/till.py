@@ -83,11 +83,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--transactions", type=int, required=True)
     parser.add_argument("--orders", type=int, required=True, help="new ones in each transaction")
+    parser.add_argument("--minutes", type=int, required=True, help="the shop is open, by its own clock")
     parser.add_argument("--per-second", type=float, required=True, help="transactions, at most")
     given = parser.parse_args()
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     use_kernel_cache()
-    run(given.bootstrap, Shop(given.seed, given.transactions, given.orders), given.per_second)
+    shop = Shop(given.seed, given.transactions, given.orders, given.minutes)
+    run(given.bootstrap, shop, given.per_second)
 
 
 if __name__ == "__main__":
