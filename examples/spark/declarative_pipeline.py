@@ -29,7 +29,7 @@ def send(servers: str, *orders: tuple[str, str, int]) -> None:
 
 def run(servers: str, directory: Path) -> None:
     """`spark-pipelines run`, with this interpreter."""
-    places = {"STORAGE": (directory / "storage").as_uri(), "WAREHOUSE": str(directory / "warehouse")}
+    places = {"STORAGE": (directory / "storage").as_uri()}
     for file in PIPELINE.iterdir():
         if file.is_file():
             text = file.read_text()

@@ -1,4 +1,4 @@
-"""What the pipeline is: orders from a topic, dear ones to another topic, sums as a table. Spark decides how and when.
+"""What the pipeline is: orders from a topic, dear ones to another topic. Spark decides how and when.
 
 `spark-pipelines run` loads this file; `python examples/spark/declarative_pipeline.py` starts it with a broker and some data. Inside
 these functions Spark allows nobody to look at a schema, so they use plain Spark and not `semel.spark.stream`.
@@ -31,9 +31,3 @@ def orders() -> DataFrame:
 def dear_orders() -> DataFrame:
     dear = spark.readStream.table("orders").where("cents > 500")
     return dear.select(F.col("id").alias("key"), F.to_json(F.struct("id", "product", "cents")).alias("value"))
-
-
-@dp.materialized_view
-def revenue() -> DataFrame:
-    rows = parsed(spark.read.format("semel").options(**OPTIONS).load())
-    return rows.groupBy("product").agg(F.sum("cents").alias("cents"))
