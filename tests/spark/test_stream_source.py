@@ -134,7 +134,9 @@ def test_topics_of_a_pattern_are_picked_up(
     kept = Kept()
     options = {"subscribePattern": "^pattern-source-.*", "minPartitions": "4"}
     with running(
-        writer(spark, spark_bootstrap, kept, tmp_path, **options).trigger(processingTime="100 ms").start()
+        writer(spark, spark_bootstrap, kept, tmp_path, **options)
+        .trigger(processingTime="100 milliseconds")
+        .start()
     ):
         eventually(lambda: kept.values == list(range(5)), "the first topic was read")
         second = new_topic(spark_bootstrap, "pattern-source", partitions=1)
