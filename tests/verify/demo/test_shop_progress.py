@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from semel.verify.demo.shop import picture
 from semel.verify.demo.shop.display import Log, Panel, display_for, panel_lines
 from semel.verify.demo.shop.judgement import Line, Verdict
 from semel.verify.demo.shop.picture import html, svg
@@ -163,6 +164,13 @@ def test_labels_do_not_stand_on_each_other() -> None:
     ]
     assert len(labels) == len(timeline.faults)
     assert len({(label.get("x"), label.get("y")) for label in labels}) == len(labels)
+
+
+def test_a_level_stretch_is_two_points() -> None:
+    level = [(0.0, 5.0), (1.0, 5.0), (2.0, 5.0), (3.0, 7.0), (4.0, 7.0), (5.0, 7.0)]
+    assert picture._bends(level) == [(0.0, 5.0), (2.0, 5.0), (3.0, 7.0), (5.0, 7.0)]
+    assert picture._bends(level[:1]) == level[:1]
+    assert picture._bends(level[:2]) == level[:2]
 
 
 def test_a_performance_of_no_length_can_be_drawn() -> None:

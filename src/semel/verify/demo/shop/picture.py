@@ -191,11 +191,20 @@ def _cuts(timeline: Timeline, axes: _Axes, top: float) -> list[str]:
 def _curves(timeline: Timeline, axes: _Axes) -> list[str]:
     parts = []
     for name, color in (("sent", _SENT), ("counted", _COUNTED)):
-        points = " ".join(
-            f"{axes.x(sample.seconds):.1f},{axes.y(getattr(sample, name)):.1f}" for sample in timeline.samples
-        )
+        places = [(axes.x(sample.seconds), axes.y(getattr(sample, name))) for sample in timeline.samples]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in _bends(places))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>')
     return parts
+
+
+def _bends(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Without the points inside of level stretches."""
+    inner = [
+        place
+        for before, place, after in zip(places, places[1:], places[2:], strict=False)
+        if not before[1] == place[1] == after[1]
+    ]
+    return [*places[:1], *inner, *places[1:][-1:]]
 
 
 def _grid(axes: _Axes, title: str) -> list[str]:
