@@ -233,7 +233,6 @@ def test_a_stream_has_no_end(name: str) -> None:
         SourceOptions.of({**ORDERS, name: value}).for_stream()
 
 
-@pytest.mark.mission("CFG-29")
 def test_kafkas_keys_of_a_consumer_are_taken_with_the_prefix() -> None:
     """All of them, but for those Spark decides about; values are Kafka's defaults, which every key takes."""
     left_to_spark = {
