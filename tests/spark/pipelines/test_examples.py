@@ -14,7 +14,7 @@ import pytest
 
 import local_counts
 from shop import Shop
-from spark_kit import unique
+from spark_kit import driver_process, unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,16 +144,12 @@ def test_local_counts(either_bootstrap: str, tmp_path: Path, capsys: pytest.Capt
 
 def test_declarative_pipeline(java_installed: None, tmp_path: Path) -> None:
     """As a program: the pipeline has a Spark of its own, over Spark Connect."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "declarative_pipeline.py")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines() == [
+    quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    program = EXAMPLES / "declarative_pipeline.py"
+    with driver_process(program, directory=tmp_path, environment=quick) as running:
+        assert running.wait(280) == 0, running.text()
+        said = [line for line in running.text().splitlines() if line.startswith("dear:")]
+    assert said == [
         'dear: {"id":"b","product":"jam","cents":600}',
         'dear: {"id":"b","product":"jam","cents":600} {"id":"c","product":"tea","cents":700}',
     ]

@@ -11,7 +11,7 @@ from fold_story import play
 
 
 @pytest.mark.mission("STR-11", "STR-10")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_killed_table_equals_its_model(
     seed: int, spark_bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
