@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -62,11 +63,13 @@ class Cluster:
 
     def add_worker(self, *, cores: int = 1, memory: str = "1g") -> Daemon:
         number = len(self.workers)
+        # Spark runs no second attempt of a task on the host of the first: every worker has an address of its own.
+        host = f"127.0.0.{number + 1}" if sys.platform == "linux" else "127.0.0.1"
         worker = _daemon(
             self.directory / f"worker-{number}",
-            self.environment,
+            {**self.environment, "SPARK_LOCAL_IP": host},
             "org.apache.spark.deploy.worker.Worker",
-            *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+            *("--host", host, "--port", "0", "--webui-port", "0"),
             *(
                 "--cores",
                 str(cores),

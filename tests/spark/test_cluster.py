@@ -23,7 +23,6 @@ ROWS = 120
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-@pytest.mark.mission("MIS-03")
 @pytest.mark.timeout(600)
 def test_a_pipeline_on_a_cluster(java_installed: None, spark_bootstrap: str, tmp_path: Path) -> None:
     source = new_topic(spark_bootstrap, "in", 2)
