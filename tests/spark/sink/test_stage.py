@@ -53,24 +53,38 @@ def driver(slots: list[int], **settings: str) -> Driver:
     return Driver(frame)
 
 
-@pytest.mark.parametrize(("wanted", "slots", "tasks"), [(3, 8, 3), (8, 3, 3), (1 << 30, 4, 4), (1, 1, 1)])
-def test_there_are_as_many_tasks_as_slots_allow(wanted: int, slots: int, tasks: int) -> None:
-    assert driver([slots]).tasks(wanted) == tasks
+@pytest.mark.parametrize(
+    ("partitions", "tasks_max", "slots", "tasks"),
+    [
+        (3, None, 8, 3),
+        (8, None, 3, 3),
+        (None, None, 4, 4),
+        (8, None, 2, 1),  # One task keeps both cores busy.
+        (8, 2, 2, 2),
+        (8, 4, 2, 2),
+        (1, 4, 8, 1),
+        (None, 3, 8, 3),
+    ],
+)
+def test_there_are_as_many_tasks_as_there_is_room_for(
+    partitions: int | None, tasks_max: int | None, slots: int, tasks: int
+) -> None:
+    assert driver([slots]).tasks(partitions, tasks_max) == tasks
 
 
 def test_executors_that_are_starting_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "_SLOTS_POLL_S", 0)
-    assert driver([0, 0, 2]).tasks(4) == 2
+    assert driver([0, 0, 2]).tasks(4, 4) == 2
 
 
 def test_without_slots_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "_SLOTS_WAIT_S", 0.0)
     with pytest.raises(IllegalStateException, match=r"barrier stage.*writeStream\.format\('semel'\)"):
-        driver([0]).tasks(4)
+        driver([0]).tasks(4, None)
 
 
 def test_dynamic_allocation_is_refused_and_the_way_out_is_named() -> None:
     with pytest.raises(
         ConfigException, match=r"dynamicAllocation\.enabled=true.*writeStream\.format\('semel'\)"
     ):
-        driver([4], spark_dynamicAllocation_enabled="true").tasks(4)
+        driver([4], spark_dynamicAllocation_enabled="true").tasks(4, None)

@@ -87,7 +87,7 @@ def test_a_driver_may_die_after_any_step(
                 raise Died(f"after {step}")
 
         # Every life begins the same batch anew, and gets a step further than the one before.
-        sink = TopicSink(topic, bootstrap=either_bootstrap, on_step=die)
+        sink = TopicSink(topic, bootstrap=either_bootstrap, on_step=die, tasks_max=2)
         run(keyed(numbers(spark)), sink, tmp_path / "checkpoint", expect=Died)
         shows(either_bootstrap, topic, expected(1 if last is Step.COMMITTED else 0))
     sink, lives = TopicSink(topic, bootstrap=either_bootstrap), list[Written | None]()
@@ -147,7 +147,7 @@ def test_a_query_with_state_goes_on_after_a_repeated_batch_and_a_killed_task(
         yield from reports
 
     monkeypatch.setattr(stage, "write_rows", killed_once)
-    sink = TopicSink(topic, bootstrap=spark_bootstrap)
+    sink = TopicSink(topic, bootstrap=spark_bootstrap, tasks_max=2)
     once_more(sink)
     assert os.path.exists(dead)
     assert sink.last is not None
@@ -193,7 +193,7 @@ def test_every_part_of_a_record_comes_from_its_column(
         "timestamp_millis(1700000000000 + value) timestamp",
         "'ignored' other",
     )
-    sink = TopicSink(bootstrap=either_bootstrap, name=unique("many"), compression_type="zstd")
+    sink = TopicSink(bootstrap=either_bootstrap, name=unique("many"), compression_type="zstd", tasks_max=2)
     run(records, sink, tmp_path / "checkpoint")
     found = {}
     for topic in (first, second):
@@ -327,12 +327,12 @@ def test_a_thousand_partitions_and_rows_without_keys(
     frame = numbers(spark, 5000)
     run(
         frame.selectExpr("cast(value as string) key", "cast(value as string) value"),
-        TopicSink(topic, bootstrap=spark_bootstrap),
+        TopicSink(topic, bootstrap=spark_bootstrap, tasks_max=2),
         tmp_path / "keys",
     )
     shows(spark_bootstrap, topic, expected(1, 5000))
     plain = new_topic(spark_bootstrap, "plain", partitions=3)
-    sink = TopicSink(plain, bootstrap=spark_bootstrap)
+    sink = TopicSink(plain, bootstrap=spark_bootstrap, tasks_max=2)
     run(numbers(spark, 40_000).selectExpr("cast(value as string) value"), sink, tmp_path / "plain")
     shows(spark_bootstrap, plain, expected(1, 40_000))
     assert sink.last is not None

@@ -30,6 +30,7 @@ RUN_ID: Final = "spark.jobGroup.id"
 _STICKY_ROWS: Final = 8192
 """So many keyless rows of a task go to one partition before the next one's turn."""
 _ROW_BITS: Final = 33  # monotonically_increasing_id keeps the number of the row in these.
+_CORES_OF_A_TASK: Final = 2
 _SLOTS_WAIT_S: Final = 60.0
 _SLOTS_POLL_S: Final = 0.25
 
@@ -64,8 +65,12 @@ class Driver:
         """The id of this start of the query."""
         return self._context.getLocalProperty(RUN_ID)
 
-    def tasks(self, wanted: int) -> int:
-        """How many tasks the barrier stage may have, of so many wanted at most; waits for executors that are starting."""
+    def tasks(self, partitions: int | None, tasks_max: int | None) -> int:
+        """How many tasks the barrier stage has; waits for executors that are starting.
+
+        Not more than partitions or slots. A task keeps two cores busy, the JVM's part and Python's: where there are only two, one
+        task is as fast, and rows need not be told apart before they get to it.
+        """
         if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
             raise ConfigException(
                 "spark.dynamicAllocation.enabled=true: TopicSink writes in a barrier stage, which Spark refuses to run then. "
@@ -79,7 +84,9 @@ class Driver:
                     f"starts whole or not at all. Give the application executors, or use the drop-in sink: {DROP_IN}"
                 )
             time.sleep(_SLOTS_POLL_S)
-        return min(wanted, slots)
+        if tasks_max is None:
+            tasks_max = slots if slots > _CORES_OF_A_TASK else 1
+        return min(slots, tasks_max, slots if partitions is None else partitions)
 
     def _slots(self) -> int:
         """How many tasks can run at once: the number Spark compares a barrier stage with."""

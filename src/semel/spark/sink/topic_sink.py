@@ -283,7 +283,7 @@ class TopicSink:
     ) -> dict[tuple[str, int], int]:
         open_since = Stopwatch()
         partitions = None if self.topic is None else shared.partitions_of(self.topic)
-        tasks = driver.tasks(self._tasks_wanted(partitions))
+        tasks = driver.tasks(partitions, self._tasks_max)
         assignment = Assignment(self._settings, *identity, self.topic)
         try:
             reports = write_batch(records, shape, assignment, partitions=partitions, tasks=tasks)
@@ -300,10 +300,6 @@ class TopicSink:
             for one in reports
             if one.topic is not None and one.partition is not None and one.records is not None
         }
-
-    def _tasks_wanted(self, partitions: int | None) -> int:
-        limits = [one for one in (self._tasks_max, partitions) if one is not None]
-        return min(limits) if limits else _NO_LIMIT
 
     # What goes wrong
 
@@ -406,7 +402,6 @@ class _RepeatError(Exception):
         self.reason = reason
 
 
-_NO_LIMIT: Final = 1 << 30
 _TEXT_MAX: Final = 2000
 
 
