@@ -106,12 +106,16 @@ def on_the_way(outcome: Outcome) -> str:
     """What it went through."""
     timeline, last = outcome.timeline, outcome.timeline.last
     kills = ", ".join(
-        f"{name} {timeline.kills(who)} times"
+        f"{name} {_times(timeline.kills(who))}"
         for who, name in ((BROKER, "broker"), (DRIVER, "driver"), (TILL, "till"))
     )
     alone = sum(not fault.on_purpose for fault in timeline.faults)
-    restarted = f", and {alone} times a program ended by itself and was started again" if alone else ""
+    restarted = f", and {_times(alone)} a program ended by itself and was started again" if alone else ""
     return (
         f"On the way: kill -9 of the {kills}{restarted}; of {outcome.requests:,} requests {last.cuts} met a connection "
         f"that was cut, {last.delays} were answered late, {last.copies} arrived twice. {last.seconds:.0f} s."
     )
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
