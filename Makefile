@@ -64,6 +64,7 @@ campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python tests/once_story.py --rounds 1000
 	$(BIN)/python tests/spark/kill_story.py --runs 200 --write docs/spark-kills.md
 	$(BIN)/python tests/fold_story.py --rounds 200
+	$(BIN)/python -m pytest -m campaign tests
 
 mission: install ## every row of the mission checklist with its tests and their last result
 	@$(BIN)/semel mission

@@ -27,7 +27,7 @@ from semel.verify.scenarios.rare_transactions import LAST_EPOCHS, MORTAL_TOPIC, 
 from story_kit import Break, must_be_noticed, must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 8
-_FIXED = 16
+_FIXED = 8
 _RANDOM = 4
 _SEEDS_TO_FIND_IT = 30
 

@@ -36,7 +36,7 @@ from semel.verify.scenarios import transactions
 from story_kit import Break, must_be_noticed, must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 8
-_FIXED = 32
+_FIXED = 16
 _RANDOM = 8
 _SEEDS_TO_FIND_IT = 30
 

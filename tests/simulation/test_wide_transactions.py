@@ -15,7 +15,7 @@ from semel.types import TopicPartition
 from semel.verify.scenarios import wide_transactions
 from story_kit import must_be_noticed, must_be_reproduced, run_random_seeds
 
-_FIXED = 3
+_FIXED = 2
 
 
 @pytest.mark.mission("TXN-14")

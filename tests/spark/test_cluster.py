@@ -24,6 +24,7 @@ JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.campaign  # Five JVMs.
 def test_a_pipeline_on_a_cluster(java_installed: None, spark_bootstrap: str, tmp_path: Path) -> None:
     source = new_topic(spark_bootstrap, "in", 2)
     target, atomic_target = new_topic(spark_bootstrap, "out", 3), new_topic(spark_bootstrap, "atomic", 3)

@@ -16,13 +16,19 @@ from semel.spark.dropin.committing import Step
 from spark_kit import driver_process, eventually, new_topic, values
 
 DRIVER = Path(__file__).parents[2] / "dropin_driver.py"
-STEPS = ["written", *(one.value for one in Step)]
-STEPS_OF_KAFKA = ["written", "recorded", "swept"]
+ALL_STEPS = ["written", *(one.value for one in Step)]
+STEPS = ["written", "recorded", "swept"]
 """The kinds of death there are: before the decision, after it, and after everything but Spark's own note."""
 ROWS = 40
 
 
-@pytest.fixture(params=["semel", pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(
+    params=[
+        "semel",
+        pytest.param("semel, every step", marks=pytest.mark.campaign),
+        pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.campaign]),
+    ]
+)
 def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "kafka":
         yield request.getfixturevalue("kafka_broker").bootstrap
@@ -35,7 +41,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_every_row_once_wherever_the_driver_died(
     java_installed: None, bootstrap: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    steps = STEPS_OF_KAFKA if "kafka" in request.node.name else STEPS
+    steps = ALL_STEPS if "every step" in request.node.name else STEPS
     source = new_topic(bootstrap, "in", 2)
     targets = {step: new_topic(bootstrap, f"out-{step}", 2) for step in steps}
     wanted = [f"{index:03}" for index in range(ROWS)]

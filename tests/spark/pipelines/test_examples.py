@@ -142,6 +142,7 @@ def test_local_counts(either_bootstrap: str, tmp_path: Path, capsys: pytest.Capt
     ]
 
 
+@pytest.mark.campaign  # Four starts of Spark.
 def test_declarative_pipeline(java_installed: None, tmp_path: Path) -> None:
     """As a program: the pipeline has a Spark of its own, over Spark Connect."""
     quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

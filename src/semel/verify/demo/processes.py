@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -66,6 +67,7 @@ class Child:
     def end(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send the signal to the process and what it started, and wait until it is gone; at last it is killed."""
         self.signal(number)
+        self.signal(signal.SIGCONT)  # A process that stands still hears nothing but SIGKILL.
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -88,6 +90,18 @@ class Child:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+
+    def first_line(self, seconds: float) -> str:
+        """What it says first; nothing if it ends before it says anything, or takes longer."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            is_gone = self.code is not None
+            try:
+                return self.lines.get(timeout=_LAST_LINES_SECONDS)
+            except queue.Empty:
+                if is_gone:
+                    break
+        return ""
 
     def last_words(self) -> str:
         """The end of what it wrote to standard error."""
@@ -133,10 +147,7 @@ class BrokerProcess:
             environment={},
         )
         self._child = child
-        try:
-            line = child.lines.get(timeout=_START_SECONDS)
-        except queue.Empty:
-            line = ""
+        line = child.first_line(_START_SECONDS)
         if _READY not in line:
             raise DemoFailedError(
                 f"the broker did not start within {_START_SECONDS:.0f} s: {line} {child.last_words()}"
