@@ -17,7 +17,7 @@ from semel.errors import SemelError
 
 # name -> (module, one line for the list). The line stands here so that the list imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "demo": ("semel.cli.demo", "A shop on Spark, everything killed on the way, each order counted once."),
+    "demo": ("semel.cli.demo", "A shop on Spark: all is killed on the way, nothing is lost."),
     "broker": ("semel.cli.broker", "Run a broker in the foreground."),
     "configs": ("semel.cli.configs", "See and change the settings of topics and brokers."),
     "consume": ("semel.cli.consume", "Print a topic's records."),
@@ -29,7 +29,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "produce": ("semel.cli.produce", "Write lines to a topic, each exactly once."),
     "producers": ("semel.cli.producers", "What partitions remember of their producers."),
     "topics": ("semel.cli.topics", "List, create, delete and describe topics."),
-    "verify": ("semel.cli.verify", "Disturb a cluster, and prove that nothing was lost, repeated or torn."),
+    "verify": ("semel.cli.verify", "Disturb a cluster; prove that all was kept, once and whole."),
     "txn": ("semel.cli.txn", "See transactions, find those that hang, and end them."),
 }
 

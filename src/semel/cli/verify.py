@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from semel.verify.proof.programs import Stage
     from semel.verify.proof.runner import Options
 
-_EXAMPLES = "Examples: semel verify --seconds 60 ; semel verify idempotence --against kafka.example:9092"
+_EXAMPLE = "Example: semel verify idempotence --against kafka.example:9092 --seconds 60"
 
 
-@click.command(name="verify", epilog=_EXAMPLES)
+@click.command(name="verify", epilog=_EXAMPLE)
 @click.argument("workloads", nargs=-1, type=click.Choice(["idempotence", "transactions", "transform"]))
 @click.option(
     "--against",
