@@ -1,18 +1,22 @@
 """What every bench beside Apache Kafka asks on its command line, and how it writes its page.
 
-Role.   `parser_of`, `options_of` and `write_page` are shared by `broker`, `groups` and `transactions`, so that they mean the same words.
+Role.   `parser_of`, `options_of`, `carry_out` and `write_page` are shared by the suites, so that they mean the same words.
 Rules.  Figures of `--quick` are never written to a page.
 """
 
 import argparse
+import shutil
+import signal
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from semel.bench import kafka_peer
-from semel.bench.broker_figures import HEADER, Figure, as_json, page
+from semel.bench.broker_figures import HEADER, Figure, as_json, page, summary
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
 from semel.bench.plot import ratio_plot
+from semel.errors import SemelError
 from semel.runtime.environment import environment
 
 
@@ -44,6 +48,37 @@ def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> arg
     if options.quick and options.write is not None:
         parser.error("--quick figures are not for a page; leave out --quick or --write")
     return options
+
+
+def carry_out(
+    options: argparse.Namespace,
+    measure: Callable[[Path], list[Figure]],
+    command: str,
+    notes: Sequence[str],
+    *,
+    header: str = HEADER,
+) -> int:
+    """Measure in a folder that is removed whatever happens, show what was reached, write the page; the exit code."""
+    # A kill must end the brokers too, and remove what they wrote.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    root = Path(tempfile.mkdtemp(prefix="semel-bench-", dir=options.directory))
+    try:
+        figures = measure(root)
+    except SemelError as error:
+        print(f"semel.bench: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
+    print(summary(figures))
+    if options.write is not None:
+        write_page(options.write, figures, command, notes, header=header)
+    return 0
+
+
+def show(text: str) -> None:
+    """Figures as soon as they are there."""
+    print(text, flush=True)
 
 
 def write_page(

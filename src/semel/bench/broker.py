@@ -12,9 +12,6 @@ Rules.  * Both brokers have warmed up on a workload before its first round count
 
 import contextlib
 import shutil
-import signal
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,8 +19,8 @@ from typing import Final
 
 from semel.bench import broker_lives as lives
 from semel.bench import kafka_peer
-from semel.bench.beside_kafka import options_of, parser_of, write_page
-from semel.bench.broker_figures import Figure, Target, figure, summary, table
+from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
+from semel.bench.broker_figures import Figure, Target, figure, table
 from semel.bench.broker_load import ProduceFrame, Wire, produce_small, records_of, small_requests
 from semel.bench.broker_workloads import (
     KAFKA,
@@ -41,7 +38,6 @@ from semel.bench.idempotence_cost import judge_and_record_seconds
 from semel.bench.measure import PAIRS_DEFAULT
 from semel.bench.processes import SemelProcess, cpu_seconds, pid_of, resident_bytes
 from semel.core.records.build import load_kernels
-from semel.errors import SemelError
 
 _QUICK_PAIRS: Final = 2
 _NOTES: Final = (
@@ -183,18 +179,5 @@ def main(arguments: Sequence[str]) -> int:
     options = options_of(parser_of("broker", "the broker"), arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     scale = QUICK if options.quick else Scale(lives=pairs)
-    # A kill must end the brokers too, and remove what they wrote.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    root = Path(tempfile.mkdtemp(prefix="semel-bench-broker-", dir=options.directory))
-    try:
-        figures = run_all(scale, pairs, root, lambda text: print(text, flush=True))
-    except SemelError as error:
-        print(f"semel.bench: {error}", file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-        signal.signal(signal.SIGTERM, before)
-    print(summary(figures))
-    if options.write is not None:
-        write_page(options.write, figures, f"python -m semel.bench broker --pairs {pairs}", _NOTES)
-    return 0
+    command = f"python -m semel.bench broker --pairs {pairs}"
+    return carry_out(options, lambda root: run_all(scale, pairs, root, show), command, _NOTES)

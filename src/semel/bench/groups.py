@@ -10,10 +10,6 @@ Rules.  * One driver for both brokers: members on plain sockets (`group_load`), 
 """
 
 import contextlib
-import shutil
-import signal
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench import kafka_peer
-from semel.bench.beside_kafka import options_of, parser_of, write_page
+from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
 from semel.bench.broker_clients import PARTITIONS, confluent_consume_in_group, confluent_produce
-from semel.bench.broker_figures import Figure, Target, figure, summary, table
+from semel.bench.broker_figures import Figure, Target, figure, table
 from semel.bench.broker_load import Load, ProduceFrame, Wire, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples, Side, Workload, measure
 from semel.bench.group_load import WireGroup, await_coordinator, commit, join_to_first_record
@@ -257,22 +253,6 @@ def main(arguments: Sequence[str]) -> int:
     """`python -m semel.bench groups`."""
     options = options_of(parser_of("groups", "consumer groups"), arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
-    # A kill must end the brokers too, and remove what they wrote.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    root = Path(tempfile.mkdtemp(prefix="semel-bench-groups-", dir=options.directory))
-    try:
-        figures = run_all(
-            QUICK if options.quick else Scale(), pairs, root, lambda text: print(text, flush=True)
-        )
-    except SemelError as error:
-        print(f"semel.bench: {error}", file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-        signal.signal(signal.SIGTERM, before)
-    print(summary(figures))
-    if options.write is not None:
-        write_page(
-            options.write, figures, f"python -m semel.bench groups --pairs {pairs}", _NOTES, header=_HEADER
-        )
-    return 0
+    scale = QUICK if options.quick else Scale()
+    command = f"python -m semel.bench groups --pairs {pairs}"
+    return carry_out(options, lambda root: run_all(scale, pairs, root, show), command, _NOTES, header=_HEADER)

@@ -259,8 +259,17 @@ def install(version: str = DEFAULT_VERSION) -> KafkaHome:
 
 
 def _fetch(version: str, home: Path) -> None:
+    fetch_jars(home, _pom(version))
+    for who, target in (("server", "out"), ("tool", "err")):
+        (home / f"log4j2-{who}.properties").write_text(_log4j2(f"SYSTEM_{target.upper()}"), encoding="utf-8")
+        (home / f"log4j-{who}.properties").write_text(_log4j(f"System.{target}"), encoding="utf-8")
+    (home / "lib" / ".complete").touch()
+
+
+def fetch_jars(home: Path, pom: str) -> None:
+    """Have Maven copy what a pom depends on into `lib` of a new folder; whoever calls marks it as complete."""
     home.mkdir()
-    (home / "pom.xml").write_text(_pom(version), encoding="utf-8")
+    (home / "pom.xml").write_text(pom, encoding="utf-8")
     subprocess.run(
         [
             "mvn",
@@ -275,10 +284,6 @@ def _fetch(version: str, home: Path) -> None:
         check=True,
         stdout=sys.stderr,
     )
-    for who, target in (("server", "out"), ("tool", "err")):
-        (home / f"log4j2-{who}.properties").write_text(_log4j2(f"SYSTEM_{target.upper()}"), encoding="utf-8")
-        (home / f"log4j-{who}.properties").write_text(_log4j(f"System.{target}"), encoding="utf-8")
-    (home / "lib" / ".complete").touch()
 
 
 def peers_directory() -> Path:

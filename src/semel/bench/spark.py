@@ -10,21 +10,16 @@ Rules.  * One session, one JVM: what the JIT has learned serves both. Both have 
 
 import contextlib
 import importlib
-import shutil
-import signal
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from semel.bench import kafka_peer, spark_peer
-from semel.bench.beside_kafka import options_of, parser_of, write_page
-from semel.bench.broker_figures import Figure, summary, table
+from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
+from semel.bench.broker_figures import Figure, table
 from semel.bench.measure import PAIRS_DEFAULT
 from semel.bench.processes import BrokerProcess, SemelProcess
-from semel.errors import SemelError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,20 +97,11 @@ def main(arguments: Sequence[str]) -> int:
     """`python -m semel.bench spark`."""
     options = options_of(parser_of("spark", "Spark's source and sinks"), arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
-    # A kill must end the brokers too, and remove what they wrote.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    root = Path(tempfile.mkdtemp(prefix="semel-bench-spark-", dir=options.directory))
-    try:
-        figures = run_all(root, pairs, quick=options.quick, show=lambda text: print(text, flush=True))
-    except SemelError as error:
-        print(f"semel.bench: {error}", file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-        signal.signal(signal.SIGTERM, before)
-    print(summary(figures))
-    if options.write is not None:
-        write_page(
-            options.write, figures, f"python -m semel.bench spark --pairs {pairs}", _NOTES, header=_HEADER
-        )
-    return 0
+    command = f"python -m semel.bench spark --pairs {pairs}"
+    return carry_out(
+        options,
+        lambda root: run_all(root, pairs, quick=options.quick, show=show),
+        command,
+        _NOTES,
+        header=_HEADER,
+    )

@@ -10,14 +10,13 @@ Usage.  python -m semel.bench.spark_peer install [--if-possible]
 
 import argparse
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from semel.bench.kafka_peer import PeerMissingError, java, peers_directory
+from semel.bench.kafka_peer import PeerMissingError, fetch_jars, java, peers_directory
 
 CONNECTOR_VERSION: Final = "4.2.0"
 """The newest that Maven has; it runs on PySpark 4.2 and 4.3."""
@@ -59,22 +58,7 @@ def install() -> Path:
 
 
 def _fetch(home: Path) -> None:
-    home.mkdir()
-    (home / "pom.xml").write_text(_pom(), encoding="utf-8")
-    subprocess.run(
-        [
-            "mvn",
-            "-q",
-            "-B",
-            "-Dstyle.color=never",
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            "-DoutputDirectory=lib",
-        ],
-        cwd=home,
-        check=True,
-        stdout=sys.stderr,
-    )
+    fetch_jars(home, _pom())
     (home / "lib" / ".complete").touch()
 
 

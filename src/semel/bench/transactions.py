@@ -12,19 +12,15 @@ Rules.  * One driver for both brokers: producers on plain sockets (`transaction_
 """
 
 import contextlib
-import shutil
-import signal
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from semel.bench import kafka_peer, transactional_ids
-from semel.bench.beside_kafka import options_of, parser_of, write_page
+from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
 from semel.bench.broker_clients import PARTITIONS
-from semel.bench.broker_figures import Figure, Target, figure, summary, table
+from semel.bench.broker_figures import Figure, Target, figure, table
 from semel.bench.broker_load import Load, ProduceFrame, Wire, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples, Side, Workload, fresh_topic, measure
 from semel.bench.group_load import await_coordinator
@@ -38,7 +34,6 @@ from semel.bench.transaction_clients import (
 )
 from semel.bench.transaction_load import V1, V2, Mixed, await_transactions, fill_with_aborted, scan, transact
 from semel.core.records.build import load_kernels
-from semel.errors import SemelError
 
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -370,19 +365,5 @@ def main(arguments: Sequence[str]) -> int:
     scale = QUICK if options.quick else Scale()
     if options.million:
         scale = Scale(ids=(*scale.ids, 1_000_000))
-    # A kill must end the brokers too, and remove what they wrote.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    root = Path(tempfile.mkdtemp(prefix="semel-bench-transactions-", dir=options.directory))
-    try:
-        figures = run_all(scale, pairs, root, lambda text: print(text, flush=True))
-    except SemelError as error:
-        print(f"semel.bench: {error}", file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-        signal.signal(signal.SIGTERM, before)
-    print(summary(figures))
-    if options.write is not None:
-        command = f"python -m semel.bench transactions --pairs {pairs}" + " --million" * options.million
-        write_page(options.write, figures, command, _NOTES, header=_HEADER)
-    return 0
+    command = f"python -m semel.bench transactions --pairs {pairs}" + " --million" * options.million
+    return carry_out(options, lambda root: run_all(scale, pairs, root, show), command, _NOTES, header=_HEADER)
