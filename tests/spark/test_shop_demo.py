@@ -19,6 +19,7 @@ KILLS = (Kill((TILL,), 0.3), Kill((BROKER,), 0.25), Kill((DRIVER,), 0.5))
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.campaign  # `make demo`, small.
 def test_every_order_is_counted_once_whoever_is_killed(tmp_path: Path) -> None:
     find_java()
     states: list[str] = []

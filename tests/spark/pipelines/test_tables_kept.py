@@ -33,6 +33,7 @@ def forget_last_commit(checkpoint: Path) -> None:
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.campaign  # Three lives of a driver.
 @pytest.mark.mission("STR-06", "STR-08", "STR-10", "STR-11")
 def test_sums_are_exact_after_kills_repeats_and_a_lost_checkpoint(
     spark: "SparkSession", spark_bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
