@@ -182,10 +182,13 @@ def processed(member: MemberProcess) -> list[dict[str, Any]]:
 
 
 def check_assignment(exchanges: Sequence[Exchange], group: str) -> None:
-    """The last generation of two: the leader gets the list, assigns, reports; the coordinator gives each its own part."""
+    """The last generation of two: the leader gets the list, assigns, reports; the coordinator gives each its own part.
+
+    A member that joins again with nothing changed is told its generation once more, in Kafka as here: its first steps count.
+    """
     joins: dict[int, dict[str, JoinGroupResponse]] = {}
     syncs: dict[int, dict[str, tuple[SyncGroupRequest, SyncGroupResponse]]] = {}
-    order: list[tuple[int, str]] = []
+    steps: dict[tuple[int, str, str], None] = {}
     for exchange in exchanges:
         asked = exchange.request()
         if not isinstance(asked, JoinGroupRequest | SyncGroupRequest) or asked.group_id != group:
@@ -193,13 +196,13 @@ def check_assignment(exchanges: Sequence[Exchange], group: str) -> None:
         answer = exchange.response()
         if isinstance(answer, JoinGroupResponse) and not answer.error_code:
             joins.setdefault(answer.generation_id, {})[answer.member_id] = answer
-            order.append((answer.generation_id, "join"))
+            steps[answer.generation_id, answer.member_id, "join"] = None
         elif isinstance(answer, SyncGroupResponse) and not answer.error_code:
             assert isinstance(asked, SyncGroupRequest)
             syncs.setdefault(asked.generation_id, {})[asked.member_id] = (asked, answer)
-            order.append((asked.generation_id, "sync"))
+            steps[asked.generation_id, asked.member_id, "sync"] = None
     generation = max(number for number, members in joins.items() if len(members) == 2)
-    assert [what for number, what in order if number == generation] == ["join", "join", "sync", "sync"]
+    assert [what for number, _, what in steps if number == generation] == ["join", "join", "sync", "sync"]
     told, synced = joins[generation], syncs[generation]
     [leader] = {answer.leader for answer in told.values()}
     for member_id, answer in told.items():

@@ -132,7 +132,8 @@ def test_consume_transform_produce(program: Path, run: Run, broker: ThreadBroker
     ]
     told = [franz_go.told(worker) for worker in workers]
     assert any(one["aborted"] for worker in told for one in worker), "nothing was aborted on the way"
-    run("copy", source, target, group, f"worker 3 of {topic}", RECORDS, 0)
+    left = RECORDS - sum(worker[-1]["committed"] for worker in told)
+    run("copy", source, target, group, f"worker 3 of {topic}", left, 0)
     for partition in range(PARTITIONS):
         expected = [b"%d" % number for number in range(partition, RECORDS, PARTITIONS)]
         assert read(broker.bootstrap, target, partition, committed=True) == expected

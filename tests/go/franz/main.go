@@ -4,7 +4,7 @@
 //	franz transact BOOTSTRAP TOPIC TRANSACTIONAL-ID OUTCOMES  a transaction for each letter: c commits, a aborts, o leaves open
 //	franz fence    BOOTSTRAP TOPIC TRANSACTIONAL-ID           two instances of one transactional id
 //	franz copy     BOOTSTRAP FROM TO GROUP TRANSACTIONAL-ID COUNT SEED
-//	               consume, transform, produce until COUNT records were committed by this worker or nothing more comes;
+//	               consume, transform, produce until COUNT records were committed by this worker;
 //	               SEED > 0 aborts some transactions
 //	franz read     BOOTSTRAP TOPIC PARTITION END ISOLATION    values up to offset END
 //
@@ -146,14 +146,12 @@ func copyAll(ctx context.Context, args []string) error {
 	defer session.Close()
 	committed, aborted := 0, 0
 	for committed < count {
-		quiet, stop := context.WithTimeout(ctx, 3*time.Second)
-		fetches := session.PollRecords(quiet, 50)
-		stop()
-		if err := fetches.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		fetches := session.PollRecords(ctx, 50)
+		if err := fetches.Err(); err != nil {
 			return err
 		}
 		if fetches.Empty() {
-			break
+			continue
 		}
 		if err := session.Begin(); err != nil {
 			return err
