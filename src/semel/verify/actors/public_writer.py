@@ -9,6 +9,7 @@ Elsewhere. What must be true of it: `semel.verify.public_invariants`.
 """
 
 import asyncio
+import random
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -178,6 +179,23 @@ class PublicWriter:
                     producer = self._producer(runtime)
                     await introduced(producer, self.world)
         self.world.flaw("no last words were stored")
+
+
+def producer_settings(dice: random.Random, bootstrap: str) -> dict[str, Any]:
+    """Of a producer as patient, as hasty and as small as they come."""
+    request_timeout_ms = dice.choice([300, 1000, 4000])
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": CLIENT,
+        "max.in.flight.requests.per.connection": dice.choice([1, 2, 3, 4, 5, 5]),
+        "linger.ms": dice.choice([0, 5, 50]),
+        "batch.size": dice.choice([100, 400, 16384]),
+        "request.timeout.ms": request_timeout_ms,
+        "delivery.timeout.ms": request_timeout_ms + dice.choice([60, 2000, 60_000]),
+        "max.block.ms": dice.choice([3000, 60_000]),
+        "retry.backoff.ms": dice.choice([10, 100]),
+        "compression.type": dice.choice(["none", "none", "gzip", "lz4"]),
+    }
 
 
 def public_producer(settings: dict[str, Any], runtime: Runtime, *, is_older: bool) -> AsyncProducer:

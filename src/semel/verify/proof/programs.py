@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.consumer.values import ConsumerRecord
+from semel.client.producer.answers import MAY_BE_STORED
 from semel.client.producer.future import RecordMetadata
 from semel.client.producer.producer import AsyncProducer
 from semel.errors import SemelError
@@ -37,8 +38,6 @@ from semel.verify.proof.events import (
 )
 from semel.verify.proof.judge import output_of
 
-_MAYBE: Final = "may be stored"
-"""What our producer says of a record whose fate it does not know."""
 _POLL_MS: Final = 200
 _CLOSE_SECONDS: Final = 1.0
 _PARTS_MAX: Final = 8
@@ -104,7 +103,7 @@ class _Sender:
     def _failed(self, value: str, error: SemelError | None) -> None:
         if error is not None:
             self.stage.trouble(error)
-        certain = _MAYBE not in str(error)
+        certain = MAY_BE_STORED not in str(error)
         self.stage.add(Failed(self.stage.now(), self.process, value, certain, str(error)))
 
 

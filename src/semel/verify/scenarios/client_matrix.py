@@ -30,7 +30,7 @@ from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import seeded_dice
 from semel.verify.actors.public_reader import READER, PublicReader
 from semel.verify.actors.public_transformer import SOURCE, PublicTransformer, output_of
-from semel.verify.actors.public_writer import CLIENT, TOPIC, PublicWriter
+from semel.verify.actors.public_writer import CLIENT, TOPIC, PublicWriter, producer_settings
 from semel.verify.disturbances import Disturbance, FreezeBroker, play
 from semel.verify.fault_link import Fate, FaultLink, Plan, at_random, no_faults
 from semel.verify.promise import PromiseBroken
@@ -240,19 +240,7 @@ class Story:
 
 
 def _producer_settings(dice: random.Random, writing: Writing) -> dict[str, Any]:
-    request_timeout_ms = dice.choice([300, 1000, 4000])
-    settings: dict[str, Any] = {
-        "bootstrap.servers": f"{_LINK}:{PORT}",
-        "client.id": CLIENT,
-        "max.in.flight.requests.per.connection": dice.choice([1, 2, 3, 4, 5, 5]),
-        "linger.ms": dice.choice([0, 5, 50]),
-        "batch.size": dice.choice([100, 400, 16384]),
-        "request.timeout.ms": request_timeout_ms,
-        "delivery.timeout.ms": request_timeout_ms + dice.choice([60, 2000, 60_000]),
-        "max.block.ms": dice.choice([3000, 60_000]),
-        "retry.backoff.ms": dice.choice([10, 100]),
-        "compression.type": dice.choice(["none", "none", "gzip", "lz4"]),
-    }
+    settings = producer_settings(dice, f"{_LINK}:{PORT}")
     if writing is Writing.TRANSACTIONAL:
         settings["transactional.id"] = _ID
         settings["transaction.timeout.ms"] = dice.choice([2000, 60_000])

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from semel.runtime.memory_transport import Break
 from semel.runtime.randomness import seeded_dice
-from semel.verify.actors.public_writer import CLIENT, TOPIC, PublicWriter
+from semel.verify.actors.public_writer import CLIENT, TOPIC, PublicWriter, producer_settings
 from semel.verify.disturbances import (
     BadLinks,
     BreakConnections,
@@ -109,20 +109,8 @@ class Story:
 
 
 def _settings(dice: random.Random, transactional: bool) -> dict[str, Any]:
-    request_timeout_ms = dice.choice([300, 1000, 4000])
-    settings: dict[str, Any] = {
-        "bootstrap.servers": f"{BROKER}:{PORT}",
-        "client.id": CLIENT,
-        "max.in.flight.requests.per.connection": dice.choice([1, 2, 3, 4, 5, 5]),
-        "linger.ms": dice.choice([0, 5, 50]),
-        "batch.size": dice.choice([100, 400, 16384]),
-        "request.timeout.ms": request_timeout_ms,
-        "delivery.timeout.ms": request_timeout_ms + dice.choice([60, 2000, 60_000]),
-        "max.block.ms": dice.choice([3000, 60_000]),
-        "retry.backoff.ms": dice.choice([10, 100]),
-        "buffer.memory": dice.choice([1000, 33554432]),
-        "compression.type": dice.choice(["none", "none", "gzip", "lz4"]),
-    }
+    settings = producer_settings(dice, f"{BROKER}:{PORT}")
+    settings["buffer.memory"] = dice.choice([1000, 33554432])
     if transactional:
         settings["transactional.id"] = _ID
     return settings
