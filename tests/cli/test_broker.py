@@ -141,6 +141,24 @@ def test_a_directory_of_another_broker_id(tmp_path: Path, failed: Failed) -> Non
     )
 
 
+def test_a_directory_with_the_metadata_of_another_cluster(tmp_path: Path, failed: Failed) -> None:
+    for name in ("one", "other"):
+        with running_broker(tmp_path / name) as broker:
+            broker.stop()
+    mine, foreign = tmp_path / "one" / "meta.properties", tmp_path / "other" / "meta.properties"
+    own_id, foreign_id = (re.findall(r"cluster.id=(\S+)", file.read_text())[0] for file in (mine, foreign))
+    kept = mine.read_text()
+    mine.write_text(foreign.read_text())
+    line = failed("--listen", "127.0.0.1:0", "--data-dir", str(mine.parent))
+    assert line == (
+        f"semel: {mine.parent} is of two clusters: meta.properties says cluster.id={foreign_id}, its metadata {own_id}; "
+        f"bring the right files back, set cluster.id={own_id} if they are, or use another --data-dir"
+    )
+    mine.write_text(kept)
+    with running_broker(mine.parent) as broker:
+        broker.stop()
+
+
 def test_a_directory_that_cannot_be_written(tmp_path: Path, failed: Failed) -> None:
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -28,7 +28,7 @@ from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
 from semel.core.metadata.broker_configs import without_effect
 from semel.core.metadata.rows import ClusterRow, LeaderEpochRow
 from semel.core.metadata.topic_names import METADATA_TOPIC
-from semel.errors import LogError
+from semel.errors import ConfigError, LogError
 from semel.log.checkpoints import encode_uuid
 from semel.log.directory import LogDirectory
 from semel.log.partition_log import PartitionLog
@@ -103,6 +103,12 @@ class Broker:
         if cluster_id is None:
             cluster_id = directory.cluster_id or encode_uuid(random_uuid(runtime.dice))
             await store.commit([ClusterRow(cluster_id)])
+        elif directory.cluster_id != cluster_id:
+            raise ConfigError(
+                f"{directory.path} is of two clusters: meta.properties says cluster.id={directory.cluster_id}, its "
+                f"metadata {cluster_id}; bring the right files back, set cluster.id={cluster_id} if they are, or use "
+                "another --data-dir"
+            )
         config = as_changed(config, store.image)
         if idle := without_effect({**config.static, **config.dynamic}):
             _logger.warning("set, kept, and without effect here: %s", ", ".join(idle))
