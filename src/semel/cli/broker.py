@@ -163,7 +163,8 @@ async def _start(broker: "Broker") -> None:
                 f"cannot listen on {address}: {reason}; "
                 "stop what uses it or choose another with --listen HOST:PORT (port 0 picks a free one)"
             ) from error
+        where = "" if error.filename is None else f" ({error.filename})"
         raise ConfigError(
-            f"the data directory {config.data_dir} cannot be used: {reason} ({error.filename}); "
-            "choose another with --data-dir DIR"
+            f"the data directory {config.data_dir} cannot be used: {reason}{where}; "
+            f"{'make room or ' if error.errno == errno.ENOSPC else ''}choose another with --data-dir DIR"
         ) from error
