@@ -5,7 +5,8 @@ twice to the same simulated broker: with the shortcut and without it. Every answ
 """
 
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceData,
 )
 from semel.core.wire.registry import BY_KEY, ApiKey
+from semel.errors import ErrorCode
 
 TOPICS = ("orders", "payments")
 STEPS = 500
@@ -169,27 +171,51 @@ def test_the_shortcut_changes_no_answer_and_no_log(seed: int, monkeypatch: pytes
     assert with_it == without
 
 
+def producing(client: Client) -> Callable[[], tuple[ErrorCode, str | None]]:
+    """Sends one record to `orders`, again and again; what the broker says to it."""
+    dispatch, peer, numbers = Dispatch(client.broker.context), Peer(), count()
+
+    def produce() -> tuple[ErrorCode, str | None]:
+        data = PartitionProduceData(index=0, records=build_batch([RecordInput(b"k", b"v", 1)]))
+        wanted = TopicProduceData(name="orders", partition_data=[data])
+        request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[wanted])
+        answer = dispatch(frame_of(request, 11, next(numbers)), peer)  # type: ignore[arg-type]
+        assert isinstance(answer, bytes)
+        (found,) = ProduceResponse.decode(answer, 11, _ANSWER_START).responses[0].partition_responses
+        return ErrorCode(found.error_code), found.error_message
+
+    return produce
+
+
+def test_a_full_disk_is_called_one_and_what_was_refused_may_be_sent_again() -> None:
+    """The long way meets the batch the shortcut could not store, and must not take it for one that is numbered."""
+
+    async def tell(client: Client) -> None:
+        await client.create("orders")
+        produce = producing(client)
+        assert [produce() for _ in range(3)] == [(ErrorCode.NONE, None)] * 3
+        client.disk.fill_after(10)
+        for _ in range(3):
+            code, reason = produce()
+            assert code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert "orders-0: the disk refused the append" in (reason or "")
+        client.disk.clear_faults()
+        assert [produce() for _ in range(3)] == [(ErrorCode.NONE, None)] * 3
+        assert client.partition("orders").log.log_end_offset == 6
+
+    told(tell)
+
+
 def test_what_was_learned_is_forgotten_when_its_topic_goes() -> None:
     async def tell(client: Client) -> None:
-        context = client.broker.context
-        dispatch, peer = Dispatch(context), Peer()
-
-        async def produce(number: int) -> int:
-            data = PartitionProduceData(index=0, records=build_batch([RecordInput(b"k", b"v", 1)]))
-            wanted = TopicProduceData(name="orders", partition_data=[data])
-            request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[wanted])
-            answer = dispatch(frame_of(request, 11, number), peer)  # type: ignore[arg-type]
-            assert isinstance(answer, bytes)
-            decoded = ProduceResponse.decode(answer, 11, _ANSWER_START)
-            return decoded.responses[0].partition_responses[0].error_code
-
         await client.create("orders")
-        assert [await produce(number) for number in range(3)] == [0, 0, 0]
+        produce = producing(client)
+        assert [produce() for _ in range(3)] == [(ErrorCode.NONE, None)] * 3
         assert client.partition("orders").log.log_end_offset == 3
         await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=1_000), 6)
-        assert await produce(3) == 3, "UNKNOWN_TOPIC_OR_PARTITION"
+        assert produce()[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await client.create("orders")
-        assert [await produce(number) for number in range(4, 6)] == [0, 0]
+        assert [produce() for _ in range(2)] == [(ErrorCode.NONE, None)] * 2
         assert client.partition("orders").log.log_end_offset == 2
 
     told(tell)

@@ -135,7 +135,7 @@ class PartitionLog:
     ) -> AppendResult:
         """Take one batch as the leader: number it and write it, or answer why not.
 
-        The buffer is patched in place with the offset it got. `from_client` is False for what the broker's own
+        The buffer is patched in place with the offset it got, and is as it was where the disk refuses it. `from_client` is False for what the broker's own
         coordinators write.
         """
         if self.offline is not None:
@@ -165,6 +165,8 @@ class PartitionLog:
         base_offset = self.log_end_offset
         refused = self._write(data, batch.place(data, header, base_offset, leader_epoch), now_ms)
         if refused is not None:
+            # Who offers the batch again must find it as it came, not as one that is numbered already.
+            batch.place(data, header, header.base_offset, header.partition_leader_epoch)
             return refused
         return Appended(base_offset, self.log_end_offset - 1, now_ms if self._is_stamped else NO_TIMESTAMP)
 
