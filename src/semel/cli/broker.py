@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ from semel.errors import ConfigError
 if TYPE_CHECKING:
     from semel.broker.app import Broker
     from semel.broker.config import BrokerConfig
+    from semel.runtime.bundle import Runtime
 
 _ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 
@@ -71,13 +73,20 @@ def command(
 
     Prints 'semel broker N ready on HOST:PORT' once clients can connect.
     """
+    from semel.runtime.bundle import real_runtime
+
+    serve(_settings(listen, data_dir, broker_id, settings, file), real_runtime)
+
+
+def serve(settings: dict[str, str], make_runtime: "Callable[[], Runtime]") -> None:
+    """Run a broker with these settings, on what `make_runtime` gives it for a machine, until a signal comes."""
     from semel.broker.config import BrokerConfig
 
-    config = BrokerConfig.of(_settings(listen, data_dir, broker_id, settings, file))
+    config = BrokerConfig.of(settings)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    _run(config)
+    _run(config, make_runtime)
 
 
 def _settings(
@@ -110,11 +119,11 @@ def _settings(
     return given
 
 
-def _run(config: "BrokerConfig") -> None:
+def _run(config: "BrokerConfig", make_runtime: "Callable[[], Runtime]") -> None:
     from semel.runtime.loop_thread import fastest_loop
 
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        loading = runner.run(_serve(config))
+        loading = runner.run(_serve(config, make_runtime))
     if loading is not None and loading.is_alive():
         # The compiler does not survive an interpreter that goes away under it, and everything is on disk.
         sys.stdout.flush()

@@ -57,6 +57,10 @@ class Child:
         """How it ended; None while it runs."""
         return self._process.poll()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def say(self, line: str) -> None:
         """An order; a process that is gone hears nothing."""
         stdin = _pipe(self._process.stdin)
@@ -132,13 +136,18 @@ class BrokerProcess:
         """How it ended; None while it runs, and while it is not meant to."""
         return None if self._child is None else self._child.code
 
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now."""
+        return None if self._child is None else self._child.pid
+
     def last_words(self) -> str:
         return "" if self._child is None else self._child.last_words()
 
     def start(self) -> None:
         """Start and wait until it serves, on a free port."""
         options = [word for key, value in self._settings.items() for word in ("-X", f"{key}={value}")]
-        command = [sys.executable, "-m", "semel", "broker", "--listen", "127.0.0.1:0", "--data-dir"]
+        command = [sys.executable, *self._program(), "--listen", "127.0.0.1:0", "--data-dir"]
         self._data_dir.parent.mkdir(parents=True, exist_ok=True)
         child = Child(
             "broker",
@@ -170,6 +179,10 @@ class BrokerProcess:
         """SIGCONT: it goes on, and knows nothing of the pause."""
         if self._child is not None:
             self._child.signal(signal.SIGCONT)
+
+    def _program(self) -> list[str]:
+        """What Python is to run; its options follow."""
+        return ["-m", "semel", "broker"]
 
     def _end(self, number: signal.Signals) -> None:
         if self._child is not None:
