@@ -4,8 +4,9 @@ Role.   `FaultLink` listens and passes frames on, on a real network or a simulat
         `Fate`, given by `harm` (the next requests of one API) or by a plan: `at` (these exchanges of one API) or `at_random` (a
         seed, weights, a bound on the number of faults).
 Flow.   `listen` -> a task per connection: requests one way, answers the other -> `close`. `fault_proxy.FaultProxy` runs one on
-        a thread; the scenario `client_matrix` runs one on a simulated host. Answers that name the broker (Metadata,
-        DescribeCluster, FindCoordinator) are changed to name the link, so that every connection of a client comes through it.
+        a thread; the scenario `client_matrix` runs one on a simulated host. Answers that name brokers (Metadata,
+        DescribeCluster, FindCoordinator; Produce and Fetch, of a new leader) are changed to name the link, so that every
+        connection of a client comes through it; `fault_cluster` has a link for each broker and tells each the others' names.
 Rules.  * Exchanges are recorded in the order they came, with small frames whole, up to `exchanges_max`; fates are counted for
           as long as it runs (`tally`).
         * Bounded: faults, connections, recorded exchanges, delays; a copy that arrives late is awaited before the end.
@@ -16,11 +17,11 @@ import asyncio
 import contextlib
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from struct import Struct
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from semel.core.wire import framing
 from semel.core.wire.message import Request, Response
@@ -39,6 +40,9 @@ _KEPT_BYTES_MAX: Final = 16 << 10
 _FRAME_MAX_BYTES: Final = 64 << 20
 _COPIES_SECONDS: Final = 10
 _NAMES_BROKERS: Final = frozenset({ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR})
+_NAMES_LEADERS: Final = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
+"""From which version on an answer may name a new leader, at its end (KIP-951)."""
+_LEADERS_BYTES_MAX: Final = 4096
 
 
 class Fate(Enum):
@@ -140,6 +144,11 @@ class FaultLinkError(SemelError):
     """The link itself failed: what a test saw through it means nothing."""
 
 
+Address: TypeAlias = tuple[str, int]
+Naming: TypeAlias = Callable[[Address], Awaitable[Address]]
+"""From where a broker says it is to where clients are to look for it."""
+
+
 @dataclass(slots=True)
 class _Connection:
     """One client's connection and the one to the broker behind it."""
@@ -159,12 +168,16 @@ class FaultLink:
     def __init__(
         self,
         network: Network,
-        broker: tuple[str, int],
+        broker: Address,
         plan: Plan = no_faults,
         *,
         exchanges_max: int = EXCHANGES_MAX,
+        naming: Naming | None = None,
     ) -> None:
         self._network = network
+        self._naming = naming or self._own_name
+        self._hosts: set[bytes] = set()
+        """Of brokers that were named."""
         self._server: Server | None = None
         self.broker = broker
         """Where requests go; connections that stand are kept when it changes."""
@@ -325,8 +338,8 @@ class FaultLink:
                     pass
             if connection.silent:
                 continue
-            if exchange.key in _NAMES_BROKERS:
-                frame = self._named_here(exchange, frame)
+            if exchange.key in _NAMES_BROKERS or self._may_name_leaders(exchange, frame):
+                frame = await self._renamed(exchange, frame)
             connection.client.writelines((_LENGTH.pack(len(frame)), frame))
             await connection.client.drain()
 
@@ -342,14 +355,27 @@ class FaultLink:
             finally:
                 _abort(writer)
 
-    def _named_here(self, exchange: Exchange, frame: bytes) -> bytes:
+    async def _renamed(self, exchange: Exchange, frame: bytes) -> bytes:
+        """The answer with every broker where clients are to look for it."""
         correlation_id, response = _read_response(exchange.key, exchange.version, frame)
         places: list[Any] = [response] if hasattr(response, "host") else []
-        places += getattr(response, "brokers", []) + getattr(response, "coordinators", [])
+        for field_name in ("brokers", "coordinators", "node_endpoints"):
+            places += getattr(response, field_name, [])
         for place in places:
             if place.port >= 0 and place.host:
-                place.host, place.port = self.address
+                self._hosts.add(place.host.encode())
+                place.host, place.port = await self._naming((place.host, place.port))
         return framing.response_frame(correlation_id, response, exchange.version)[_LENGTH.size :]
+
+    async def _own_name(self, _broker: Address) -> Address:
+        return self.address
+
+    def _may_name_leaders(self, exchange: Exchange, frame: bytes) -> bool:
+        """Whether the name of a broker stands where an answer names new leaders; large answers are not read for nothing."""
+        if exchange.version < _NAMES_LEADERS.get(exchange.key, exchange.version + 1):
+            return False
+        end = frame[-_LEADERS_BYTES_MAX:]
+        return any(host in end for host in self._hosts)
 
 
 def _key(key: ApiKey | str) -> ApiKey:
