@@ -158,6 +158,21 @@ def test_a_process_that_forgets_to_stop_still_leaves_nothing(tmp_path: Path) -> 
     assert list(tmp_path.glob("semel-*")) == []
 
 
+def test_a_process_that_forgets_to_stop_ends_without_warnings(tmp_path: Path) -> None:
+    """Where warnings are errors a socket left open once kept the loop from closing, and the process from ending."""
+    program = (
+        "import socket; from semel import Broker\n"
+        "broker = Broker().start()\n"
+        "host, _, port = broker.bootstrap.partition(':')\n"
+        "client = socket.create_connection((host, int(port)))\n"
+        "client.close()\n"
+        "other = socket.create_connection((host, int(port))).detach()\n"
+    )
+    done = run_python(program, TMPDIR=str(tmp_path), PYTHONWARNINGS="error")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(tmp_path.glob("semel-*")) == []
+
+
 def test_importing_semel_is_light() -> None:
     done = run_python(
         "import sys, semel\n"

@@ -153,7 +153,12 @@ class _Running:
         if self._pid == os.getpid():
             _alive.discard(self)
             self._kernels.cancel()
-            self._release()
+            try:
+                self._loop.run(
+                    self._app.leave()
+                )  # A loop that is closed above open sockets complains of them.
+            finally:
+                self._release()
 
     def _release(self) -> None:
         self._loop.close()
@@ -166,6 +171,6 @@ _alive: set[_Running] = set()  # A broker whose owner forgot it runs all the sam
 
 @atexit.register
 def _release_all() -> None:
-    """End what nobody stopped. Its threads' pool is gone by now, so a stop in order is not possible any more."""
+    """End what nobody stopped: nothing that was acknowledged is lost, and nobody waits for the disk."""
     for running in list(_alive):
         running.abandon()

@@ -167,6 +167,11 @@ class Broker:
         finally:
             await self.runtime.tasks.close()
 
+    async def leave(self) -> None:
+        """Serve nobody any more, at once, and leave everything else as a kill would."""
+        if self._listener is not None:
+            await self._listener.close(grace_seconds=0)
+
     async def _close_logs(self, directory: LogDirectory) -> None:
         """On threads, a few at a time: each log waits for several syncs, and there may be thousands."""
         calls = directory.begin_close(self.runtime.clock.now_ms())
