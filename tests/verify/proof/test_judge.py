@@ -13,19 +13,39 @@ from semel.verify.proof.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
+    Assigned,
+    Commit,
     Committing,
     Ended,
+    Event,
     Fault,
     HistoryError,
     Outcome,
     Polled,
+    Position,
     Repositioned,
     Sent,
     from_lines,
     to_lines,
 )
-from semel.verify.proof.examples import BROKEN, LIMITS, History, also, reading, right, self_test, without
+from semel.verify.proof.examples import (
+    BROKEN,
+    LIMITS,
+    History,
+    also,
+    changed,
+    handed,
+    reading,
+    right,
+    self_test,
+    without,
+)
 from semel.verify.proof.judge import counts, judge
+
+
+def replaced(old: Event, new: Event) -> History:
+    """What is right, but for one event."""
+    return changed(old, new)(right())
 
 
 def test_a_history_that_is_right_has_no_findings() -> None:
@@ -74,6 +94,38 @@ def test_a_reader_that_sought_may_go_back() -> None:
         at=20,
     )(right())
     assert judge(history, LIMITS) == []
+
+
+def test_a_commit_whose_answer_was_lost_may_still_arrive() -> None:
+    """It sets the position back, which no broker can tell from a commit that was meant so."""
+    back = replaced(
+        Polled(5.25, "heir", COMMITTED, "inputs", 0, ((1, "i2"),)),
+        Polled(5.25, "heir", COMMITTED, "inputs", 0, ((0, "i1"), (1, "i2"))),
+    )
+    lost = Commit(5.22, 5.2, "member", "readers", "inputs", 0, 0, "unknown")
+    assert {one.anomaly for one in judge(back, LIMITS)} == {Anomaly.POSITION_LOST}
+    assert judge([lost, *back], LIMITS) == []
+    long_ago = Commit(-99.0, -100.0, "member", "readers", "inputs", 0, 0, "unknown")
+    assert {one.anomaly for one in judge([long_ago, *back], LIMITS)} == {Anomaly.POSITION_LOST}
+
+
+def test_an_owner_that_gets_its_partition_back_stores_again() -> None:
+    again = also(
+        Assigned(60.0, "member", "readers", "inputs", 0),
+        Commit(62.0, 61.0, "member", "readers", "inputs", 0, 2, "stored"),
+    )(right())
+    assert judge(again, LIMITS) == []
+
+
+def test_tasks_of_spark_may_write_again_what_was_not_committed() -> None:
+    """Nobody says that it sent their records; a copy that is not committed is no copy, one that is committed is one."""
+    value = "output of i2 by spark:0"
+    moved = replaced(Position(51.0, "group", "inputs", 0, 1), Position(51.0, "group", "inputs", 0, 2))
+    once = handed("final", COMMITTED, (4, value), topic="outputs")
+    twice = handed("final raw", UNCOMMITTED, (2, value), (4, value), topic="outputs")
+    assert judge(twice(once(moved)), LIMITS) == []
+    both = handed("final", COMMITTED, (2, value), (4, value), topic="outputs")
+    assert {one.anomaly for one in judge(twice(both(moved)), LIMITS)} == {Anomaly.DUPLICATE}
 
 
 def test_time_in_which_nobody_could_answer_is_excused() -> None:

@@ -1,6 +1,6 @@
 """What clients of a real cluster saw, as plain values: the only thing the judgement knows.
 
-Role.   `workload` adds events the moment a client learns something; `judge` looks for what cannot be, once all is over. Nothing
+Role.   `programs` and their kin add events the moment a client learns something; `judge` looks for what cannot be, once all is over. Nothing
         here knows which broker it was: the same history is written on Semel and on any Kafka.
 Flow.   events in the order they were seen -> `to_lines` / `from_lines`: one JSON object a line, to keep and to judge again.
 Rules.  * Pure. `at` is seconds since the run began, on one clock.
@@ -21,6 +21,7 @@ UNCOMMITTED: Final = "read_uncommitted"
 
 Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
 Outcome: TypeAlias = Literal["committed", "aborted", "unknown"]
+CommitOutcome: TypeAlias = Literal["stored", "refused", "unknown"]
 
 
 class HistoryError(SemelError):
@@ -125,6 +126,31 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """A member of a group was given a partition: it reads on from the position that is stored."""
+
+    at: float
+    process: str
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a member of a group was told of a position that it wanted stored."""
+
+    at: float
+    asked_at: float
+    process: str
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    outcome: CommitOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """What a group had stored at the end: everything of its input below `offset` is done."""
 
@@ -133,6 +159,20 @@ class Position:
     topic: str
     partition: int
     offset: int
+    transforms: bool = True
+    """Done means that there is an output; if not, that a member was handed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A group that nobody disturbed any more did not come to the end of its input."""
+
+    at: float
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +206,10 @@ Event: TypeAlias = (
     | Polled
     | Repositioned
     | Drained
+    | Assigned
+    | Commit
     | Position
+    | Unfinished
     | Stable
     | Fault
 )
@@ -183,7 +226,10 @@ _KINDS: Final = {
         Polled,
         Repositioned,
         Drained,
+        Assigned,
+        Commit,
         Position,
+        Unfinished,
         Stable,
         Fault,
     )

@@ -14,6 +14,8 @@ from semel.verify.proof.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
+    Assigned,
+    Commit,
     Committing,
     Drained,
     Ended,
@@ -26,6 +28,7 @@ from semel.verify.proof.events import (
     Sent,
     Stable,
     Took,
+    Unfinished,
 )
 from semel.verify.proof.judge import Limits, judge
 
@@ -49,7 +52,7 @@ def reading(
 
 
 def right() -> History:
-    """Plain writes, a committed and an aborted transaction, an abandoned one, a transformer; everything as promised.
+    """Plain writes, a committed and an aborted transaction, an abandoned one, a transformer, a group; all as promised.
 
     Offsets of "records": a1 a2 | b1 b2 commit(4) | c1 abort(6) | d1 abort(8); of "inputs": i1 i2; of "outputs": o1 marker.
     """
@@ -81,6 +84,13 @@ def right() -> History:
         Sent(5.0, "worker", "outputs", 0, "output of i1 by worker:1", 1),
         Committing(5.1, "worker", 1),
         Ended(5.2, "worker", 1, "committed"),
+        Assigned(5.21, "member", "readers", "inputs", 0),
+        Polled(5.22, "member", COMMITTED, "inputs", 0, ((0, "i1"),)),
+        Commit(5.23, 5.22, "member", "readers", "inputs", 0, 1, "stored"),
+        Assigned(5.24, "heir", "readers", "inputs", 0),
+        Polled(5.25, "heir", COMMITTED, "inputs", 0, ((1, "i2"),)),
+        Commit(5.26, 5.25, "member", "readers", "inputs", 0, 1, "refused"),
+        Commit(5.27, 5.26, "heir", "readers", "inputs", 0, 2, "stored"),
         Stable(5.3, "records", 0, 7, 8),
         Stable(49.0, "records", 0, 9, 9),
         *reading("final", COMMITTED, "records", committed, 9),
@@ -90,6 +100,7 @@ def right() -> History:
         *reading("final", COMMITTED, "outputs", {0: "output of i1 by worker:1"}, 2),
         *reading("final raw", UNCOMMITTED, "outputs", {0: "output of i1 by worker:1"}, 2),
         Position(51.0, "group", "inputs", 0, 1),
+        Position(51.0, "readers", "inputs", 0, 2, transforms=False),
     ]
 
 
@@ -246,6 +257,35 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
             handed("final", COMMITTED, (9, "e1")),
             handed("final raw", UNCOMMITTED, (9, "e1")),
         ),
+    ),
+    (
+        Anomaly.POSITION_LOST,
+        "an owner begins below what was stored",
+        changed(
+            Polled(5.25, "heir", COMMITTED, "inputs", 0, ((1, "i2"),)),
+            Polled(5.25, "heir", COMMITTED, "inputs", 0, ((0, "i1"), (1, "i2"))),
+        ),
+    ),
+    (
+        Anomaly.UNREAD,
+        "the group goes on, a record was handed to nobody",
+        changed(
+            Polled(5.25, "heir", COMMITTED, "inputs", 0, ((1, "i2"),)),
+            Polled(5.25, "heir", COMMITTED, "inputs", 0, ()),
+        ),
+    ),
+    (
+        Anomaly.FORMER_OWNER,
+        "who was taken for dead stores its position",
+        changed(
+            Commit(5.26, 5.25, "member", "readers", "inputs", 0, 1, "refused"),
+            Commit(5.26, 5.25, "member", "readers", "inputs", 0, 1, "stored"),
+        ),
+    ),
+    (
+        Anomaly.GROUP_STUCK,
+        "nobody reads on",
+        also(Unfinished(112.0, "readers", "inputs", 0, 1, 2)),
     ),
     (Anomaly.STUCK, "for longer than anything may take", also(Stable(200.0, "records", 0, 9, 12))),
     (

@@ -116,6 +116,11 @@ class Index:
             for offset, value in log.values.items()
         }
 
+    def is_visible(self, where: Place, offset: int) -> bool:
+        """Whether readers of committed records find something there."""
+        log = self.logs.get(COMMITTED, {}).get(where)
+        return log is not None and offset in log.values
+
     def sent_as(self, value: str) -> Sent | None:
         place = self.sent.get(value)
         event = None if place is None else self.history[place]

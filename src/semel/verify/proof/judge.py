@@ -8,7 +8,8 @@ Rules.  Pure. What is promised, and what breaks it:
         * Of a transaction all records are visible or none; all if it is known to be committed.
         * An offset has one value, for everybody and for ever, the one its producer was told.
         * A reader is handed offsets in order and passes over nothing that it may see.
-        * A group's position and the outputs of what lies below it are stored together.
+        * A group's position and the outputs of what lies below it are stored together. What holds for groups that only read:
+          `judge_groups`.
         * A producer whose transactional id was taken by another writes no more.
         * The last stable offset goes on, and so does the system, within the limits given.
 """
@@ -22,6 +23,7 @@ from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.events import (
     COMMITTED,
     Acked,
+    Assigned,
     Drained,
     Ended,
     Event,
@@ -35,6 +37,7 @@ from semel.verify.proof.events import (
     Took,
 )
 from semel.verify.proof.index import Index, Place, Transaction
+from semel.verify.proof.judge_groups import judge_groups
 
 _OUTPUT_OF: Final = "output of "
 _BY: Final = " by "
@@ -68,6 +71,7 @@ def judge(history: Sequence[Event], limits: Limits | None = None) -> list[Findin
         *_inconsistent(index),
         *_readers(index),
         *_positions(index),
+        *judge_groups(index),
         *_zombies(index),
         *_stuck(history, limits),
         *_unavailable(history, limits),
@@ -122,7 +126,9 @@ def _lost_and_torn(index: Index) -> Iterator[Finding]:
 
 
 def _duplicates(index: Index) -> Iterator[Finding]:
-    for value, places in index.offsets.items():
+    for value, found in index.offsets.items():
+        # What nobody says to have sent comes from tasks of Spark: a task that is tried again sends it again, uncommitted.
+        places = found if value in index.sent else [one for one in found if index.is_visible(*one)]
         if len(places) > 1:
             where = ", ".join(f"{topic}-{partition} at {offset}" for (topic, partition), offset in places)
             polls = [poll for at, offset in places for poll in index.polls_of(at, offset)[:1]]
@@ -217,7 +223,7 @@ def _readers(index: Index) -> Iterator[Finding]:
     handed: dict[tuple[str, Place], set[int]] = {}
     moved: set[tuple[str, Place]] = set()
     for place, event in enumerate(index.history):
-        if isinstance(event, Repositioned):
+        if isinstance(event, Repositioned | Assigned):
             reader = event.process, (event.topic, event.partition)
             if last.pop(reader, None) is not None:
                 moved.add(reader)  # It need not see all of it any more.
@@ -271,7 +277,7 @@ def _positions(index: Index) -> Iterator[Finding]:
                 tuple(place for one in made for place in index.events_of(one)),
             )
     for place, event in enumerate(index.history):
-        if not isinstance(event, Position):
+        if not isinstance(event, Position) or not event.transforms:
             continue
         inputs = index.logs.get(COMMITTED, {}).get((event.topic, event.partition))
         if inputs is None:
