@@ -308,8 +308,9 @@ class Membership:
     async def _send(self, request: Request[Any], wait_ms: int) -> None:
         member = cast("Any", self.member)  # Each protocol has requests and answers of its own, in pairs.
         since_ms = self._now_ms()
+        longer_ms = max(0, wait_ms - self._cluster.config.request_timeout_ms)
         try:
-            answer = await self._cluster.send(request, node_id=self._coordinator, timeout_ms=wait_ms)
+            answer = await self._cluster.send(request, node_id=self._coordinator, timeout_ms=longer_ms)
         except (DisconnectedError, RefusedError) as error:
             _logger.debug("the coordinator of group %s: %s", member.config.group_id, error)
             self._tell(lambda now_ms: member.unanswered(request, now_ms))

@@ -60,6 +60,9 @@ from semel.core.wire.messages.sync_group import (
 from semel.errors import ConfigError, ErrorCode, InvariantError, WireError
 from semel.types import TopicPartition
 
+_JOIN_LAPSE_MS: Final = (
+    5_000  # An answer may come as late as the rebalance ends; as in Java, a bit later still.
+)
 _ALIVE: Final = frozenset({Phase.DECIDING, Phase.SYNCING, Phase.STABLE, Phase.REVOKING})
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _WAIT: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS})
@@ -319,7 +322,7 @@ class Member:
                 for name in config.partition_assignment_strategy
             ],
         )
-        return self._send(request, wait_ms=config.max_poll_interval_ms)
+        return self._send(request, wait_ms=config.max_poll_interval_ms + _JOIN_LAPSE_MS)
 
     def _subscription(self, assignor: str) -> assigning.Member:
         generation = self._owned_generation
@@ -382,7 +385,7 @@ class Member:
             protocol_name=self._protocol,
             assignments=assignments,
         )
-        return self._send(request, wait_ms=self.config.max_poll_interval_ms)
+        return self._send(request)
 
     def _synced(self, response: SyncGroupResponse, now_ms: int) -> list[Instruction]:
         code = code_of(response)

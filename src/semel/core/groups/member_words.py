@@ -83,7 +83,10 @@ class FindCoordinator(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send this to the coordinator; then `answered` or `unanswered`. The answer may take this long."""
+    """Send this to the coordinator; then `answered` or `unanswered`.
+
+    The answer may take `wait_ms`, or `request.timeout.ms` if that is longer.
+    """
 
     request: GroupRequest
     wait_ms: int = 0
