@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from semel import Broker, Producer
+from semel import Admin, Broker, Producer, TopicPartition
 from semel.cli.main import cli
 from semel.errors import SemelError
 
@@ -226,18 +226,34 @@ def test_every_key_the_seeds_give_a_consumer_is_taken(
     assert said == "k:größer\n"
 
 
-def test_what_a_partition_remembers_of_a_producer(semel: Commands, topic: str) -> None:
-    semel.done("produce", topic, stdin="a\nb\nc\n")
-    (state,) = semel.json("producers", "describe", topic)
-    assert state["producer_epoch"] == 0
-    assert state["last_sequence"] == 2
-    assert state["transaction_start_offset"] is None
-    header, row = semel.done("producers", "describe", topic).splitlines()
+@pytest.mark.mission("PST-01")
+def test_what_each_partition_remembers_of_a_producer(broker: Broker, semel: Commands, topic: str) -> None:
+    semel.done("topics", "create", topic, "--partitions", "2")
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for partition in (0, 0, 0, 1):
+            producer.send(topic, b"v", partition=partition).result()
+    first, second = semel.json("producers", "describe", topic)
+    assert first["producer_id"] == second["producer_id"]
+    assert [one["last_sequence"] for one in (first, second)] == [2, 0]
+    assert {(one["producer_epoch"], one["transaction_start_offset"]) for one in (first, second)} == {
+        (0, None)
+    }
+    places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        told = admin.describe_producers(places)
+    assert [(one.producer_id, one.last_sequence) for place in places for one in told[place]] == [
+        (first["producer_id"], 2),
+        (first["producer_id"], 0),
+    ]
+    header, *rows = semel.done("producers", "describe", topic).splitlines()
     assert (
         header
         == "PARTITION  PRODUCER ID  EPOCH  LAST SEQUENCE  LAST TIME                 OPEN TRANSACTION FROM"
     )
-    assert row.split()[:4] == ["0", str(state["producer_id"]), "0", "2"]
+    assert [row.split()[:4] for row in rows] == [
+        [str(partition), str(first["producer_id"]), "0", str(sequence)]
+        for partition, sequence in ((0, 2), (1, 0))
+    ]
 
 
 def test_settings_are_shown_changed_and_put_back(semel: Commands, topic: str) -> None:
