@@ -53,10 +53,10 @@ format: install
 	$(BIN)/ruff format src tests tools examples
 	$(BIN)/ruff check --fix src tests tools examples
 
-bench: install peers ## measurements beside the peers, written to docs/benchmarks*.md
-	$(BIN)/python -m semel.bench --write docs/benchmarks.md
-	for what in broker groups cleaner transactions profile spark; do \
-	  $(BIN)/python -m semel.bench $$what --write docs/benchmarks-$$what.md || exit 1; done
+bench: install peers ## measurements beside the peers, written to docs/: hours; 'semel bench --quick' for a first look
+	$(BIN)/python -m semel.bench codec kernels runtime log --write docs/benchmarks.md
+	$(BIN)/semel bench --write docs
+	$(BIN)/python -m semel.bench profile --write docs/benchmarks-profile.md
 
 campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md

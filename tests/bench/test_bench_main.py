@@ -26,13 +26,14 @@ def fake_sections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in bench.NAMES:
         module = ModuleType(f"semel.bench.{name}", doc=f"How fast {name} is.\n\nMore words.")
 
-        def comparisons(name: str = name) -> list[Comparison]:
+        def comparisons(_peer: object = None, name: str = name) -> list[Comparison]:
             asked.append(name)
             return [Comparison(f"{name} sums", "sums", 1, [Subject("semel", _spin), Subject("peer", _spin)])]
 
         module.comparisons = comparisons  # type: ignore[attr-defined]  # A module made by hand.
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(bench, "ROUND_SECONDS_MIN", 1e-4)
+    monkeypatch.setattr(bench, "peer_of", lambda _options: None)
     return asked
 
 

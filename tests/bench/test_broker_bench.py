@@ -354,13 +354,16 @@ def test_the_page_its_plot_and_its_figures_are_written(
 ) -> None:
     seen: list[Path] = []
 
-    def all_of_it(_scale: object, pairs: int, root: Path, show: Callable[[str], object]) -> list[Figure]:
+    def all_of_it(
+        _scale: object, pairs: int, root: Path, show: Callable[[str], object], _peer: object
+    ) -> list[Figure]:
         assert pairs == 3
         seen.append(root)
         show(table(_figures()))
         return _figures()
 
     monkeypatch.setattr(bench, "run_all", all_of_it)
+    monkeypatch.setattr(bench, "peer_of", lambda _options: None)
     target = tmp_path / "broker.md"
     assert main(["broker", "--pairs", "3", "--write", str(target), "--directory", str(tmp_path)]) == 0
     assert "python -m semel.bench broker --pairs 3" in target.read_text(encoding="utf-8")
@@ -377,7 +380,7 @@ def test_a_failure_is_one_line_and_leaves_no_files(
         raise LoadError("the broker closed the connection")
 
     monkeypatch.setattr(bench, "run_all", fails)
-    assert main(["broker", "--directory", str(tmp_path)]) == 1
+    assert main(["broker", "--alone", "--directory", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "semel.bench: the broker closed the connection\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -390,7 +393,7 @@ def test_a_kill_on_the_way_leaves_no_files(tmp_path: Path, monkeypatch: pytest.M
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(bench, "run_all", is_killed)
     with pytest.raises(SystemExit) as stopped:
-        main(["broker", "--directory", str(tmp_path)])
+        main(["broker", "--alone", "--directory", str(tmp_path)])
     assert stopped.value.code == 143
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(signal.SIGTERM) is before

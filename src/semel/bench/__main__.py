@@ -14,13 +14,25 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX, ROUND_SECONDS_MIN, measure
-from semel.bench.report import Section, as_json, as_markdown, comparison_lines, update
+from semel.bench.peer import add_peer_options, peer_of, peer_words
+from semel.bench.report import Section, aligned, as_json, as_markdown, comparison_lines, update
 from semel.errors import SemelError
 from semel.runtime.environment import environment
 
 NAMES: Final = ("codec", "kernels", "runtime", "log", "client", "tables")
-_OWN_PAGES: Final = ("broker", "cleaner", "groups", "profile", "spark", "transactions")
+_OWN_PAGES: Final = (
+    "broker",
+    "cleaner",
+    "groups",
+    "idempotence",
+    "profile",
+    "recovery",
+    "scale",
+    "spark",
+    "transactions",
+)
 """Whole processes: measured in their own way, each on its page."""
+_WITH_PEER: Final = ("client",)
 _QUICK_PAIRS: Final = 3
 _QUICK_ROUND_SECONDS: Final = 0.01
 
@@ -57,17 +69,20 @@ def _write(page: Path, section: Section) -> None:
 
 def _measure_section(name: str, options: argparse.Namespace) -> Section:
     module = importlib.import_module(f"semel.bench.{name}")
+    # Only clients need a broker to talk to, and so a peer that has one.
+    comparisons = module.comparisons(peer_of(options)) if name in _WITH_PEER else module.comparisons()
     about = (module.__doc__ or name).strip().splitlines()[0]
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     seconds = _QUICK_ROUND_SECONDS if options.quick else ROUND_SECONDS_MIN
     if not options.json:
         print(f"\n## {name}: {about}", flush=True)
     results = []
-    for comparison in module.comparisons():
+    for comparison in comparisons:
         results.append(measure(comparison, pairs, round_seconds_min=seconds))
         if not options.json:
-            print(comparison_lines(results[-1]), end="", flush=True)
+            print(aligned(comparison_lines(results[-1])), end="", flush=True)
     again = f"python -m semel.bench {name} --pairs {pairs}" + (" --quick" if options.quick else "")
+    again += peer_words(options) if name in _WITH_PEER else ""
     return Section(name=name, about=about, environment=environment(again), results=tuple(results))
 
 
@@ -91,6 +106,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--write", type=Path, metavar="PAGE.md", help="write this page, and the figures as JSON beside it"
     )
+    add_peer_options(parser)
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"there is no benchmark {', '.join(unknown)}; choose from {', '.join(NAMES)}")
@@ -100,6 +116,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
     if options.quick and options.write is not None:
         parser.error("--quick figures are not for a page; leave out --quick or --write")
+    if options.write is not None and (options.alone or options.against is not None):
+        parser.error("a page is written beside the Apache Kafka of this machine; --json prints any figures")
     return options
 
 

@@ -11,13 +11,23 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final, TypeAlias
 
 from semel.bench import kafka_peer
 from semel.bench.broker_figures import HEADER, Figure, as_json, page, summary
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
+from semel.bench.peer import add_peer_options
 from semel.bench.plot import ratio_plot
+from semel.bench.report import aligned
 from semel.errors import SemelError
 from semel.runtime.environment import environment
+
+Plot: TypeAlias = Callable[[Sequence[Figure]], str]
+
+
+_WITH_ITS_OWN_PEERS: Final = ("spark",)
+_OF_PROCESSES: Final = ("recovery", "scale")
+"""Measured by starting and killing brokers."""
 
 
 def parser_of(name: str, what: str) -> argparse.ArgumentParser:
@@ -35,6 +45,11 @@ def parser_of(name: str, what: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--write", type=Path, metavar="PAGE.md", help="write the page, its plot and its figures"
     )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    if name in _WITH_ITS_OWN_PEERS:
+        parser.set_defaults(against=None, alone=False)
+    else:
+        add_peer_options(parser, elsewhere=name not in _OF_PROCESSES)
     return parser
 
 
@@ -47,6 +62,10 @@ def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> arg
         parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
     if options.quick and options.write is not None:
         parser.error("--quick figures are not for a page; leave out --quick or --write")
+    if options.write is not None and (options.alone or options.against is not None):
+        parser.error(
+            "a page is written beside the Apache Kafka of this machine; --json FILE keeps any figures"
+        )
     return options
 
 
@@ -57,8 +76,13 @@ def carry_out(
     notes: Sequence[str],
     *,
     header: str = HEADER,
+    plot: Plot | None = None,
+    also: Callable[[Sequence[Figure]], str] | None = None,
 ) -> int:
-    """Measure in a folder that is removed whatever happens, show what was reached, write the page; the exit code."""
+    """Measure in a folder that is removed whatever happens, show what was reached, write the page; the exit code.
+
+    `plot` draws the page's picture, by default every ratio; `also` is more of the page, after what was reached.
+    """
     # A kill must end the brokers too, and remove what they wrote.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     root = Path(tempfile.mkdtemp(prefix="semel-bench-", dir=options.directory))
@@ -70,27 +94,43 @@ def carry_out(
     finally:
         shutil.rmtree(root, ignore_errors=True)
         signal.signal(signal.SIGTERM, before)
-    print(summary(figures))
+    show(summary(figures))
+    if options.json is not None:
+        options.json.write_text(as_json(figures, environment(command), notes), encoding="utf-8")
     if options.write is not None:
-        write_page(options.write, figures, command, notes, header=header)
+        write_page(options.write, figures, command, notes, header=header, plot=plot, also=also)
     return 0
 
 
 def show(text: str) -> None:
-    """Figures as soon as they are there."""
-    print(text, flush=True)
+    """Figures as soon as they are there, in columns that a terminal keeps straight."""
+    print(aligned(text), flush=True)
 
 
 def write_page(
-    path: Path, figures: Sequence[Figure], command: str, notes: Sequence[str], *, header: str = HEADER
+    path: Path,
+    figures: Sequence[Figure],
+    command: str,
+    notes: Sequence[str],
+    *,
+    header: str = HEADER,
+    plot: Plot | None = None,
+    also: Callable[[Sequence[Figure]], str] | None = None,
 ) -> None:
     """The page, its plot and its figures beside it. `command` repeats the run."""
     where = environment(command)
-    plot = path.with_suffix(".svg")
-    plot.write_text(ratio_plot(figures, "Semel ÷ Apache Kafka"), encoding="utf-8")
+    picture = path.with_suffix(".svg")
+    drawn = ratio_plot(figures, "Semel ÷ Apache Kafka") if plot is None else plot(figures)
+    picture.write_text(drawn, encoding="utf-8")
     path.with_suffix(".json").write_text(as_json(figures, where, notes), encoding="utf-8")
     text = page(
-        figures, where, notes, kafka_version=kafka_peer.DEFAULT_VERSION, plot=plot.name, header=header
+        figures,
+        where,
+        notes,
+        kafka_version=kafka_peer.DEFAULT_VERSION,
+        plot=picture.name,
+        header=header,
+        also="" if also is None else also(figures),
     )
     path.write_text(text, encoding="utf-8")
-    print(f"written to {path}, {plot} and {path.with_suffix('.json')}", file=sys.stderr)
+    print(f"written to {path}, {picture} and {path.with_suffix('.json')}", file=sys.stderr)

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench import broker_lives as lives
-from semel.bench import kafka_peer
 from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
 from semel.bench.broker_figures import Figure, Target, figure, table
-from semel.bench.broker_load import ProduceFrame, Wire, produce_small, records_of, small_requests
+from semel.bench.broker_load import ProduceFrame, produce_small, records_of, small_requests
 from semel.bench.broker_workloads import (
     KAFKA,
     QUICK,
@@ -36,7 +35,8 @@ from semel.bench.broker_workloads import (
 )
 from semel.bench.idempotence_cost import judge_and_record_seconds
 from semel.bench.measure import PAIRS_DEFAULT
-from semel.bench.processes import SemelProcess, cpu_seconds, pid_of, resident_bytes
+from semel.bench.peer import Maker, Peer, own_makers, peer_of, peer_words, running_sides
+from semel.bench.processes import RemoteBroker, cpu_seconds, pid_of, resident_bytes
 from semel.core.records.build import load_kernels
 
 _QUICK_PAIRS: Final = 2
@@ -91,7 +91,7 @@ def _on_against_off(semel: Side, scale: Scale, pairs: int) -> list[float]:
     return ratios
 
 
-def life_figures(makers: dict[str, lives.Maker], root: Path, scale: Scale) -> list[Figure]:
+def life_figures(makers: dict[str, Maker], root: Path, scale: Scale) -> list[Figure]:
     """Starts and restarts, each on a clone of a prepared directory."""
     starts: dict[str, list[lives.Start]] = {name: [] for name in makers}
     restarts: dict[str, list[lives.Restart]] = {name: [] for name in makers}
@@ -109,7 +109,8 @@ def life_figures(makers: dict[str, lives.Maker], root: Path, scale: Scale) -> li
         shutil.rmtree(root / f"{name}-full")
 
     def both(work: str, quantity: str, values: Callable[[str], list[float]], *targets: Target) -> Figure:
-        return figure(_LIFE, work, quantity, values(SEMEL), values(KAFKA), targets=targets)
+        others = values(KAFKA) if KAFKA in makers else ()
+        return figure(_LIFE, work, quantity, values(SEMEL), others, targets=targets)
 
     killed = f"after kill -9 with {scale.restart_bytes / 1e9:.3g} GB"
     return [
@@ -138,31 +139,27 @@ def life_figures(makers: dict[str, lives.Maker], root: Path, scale: Scale) -> li
 
 def memory_figure(sides: Sequence[Side], work: str, target: Target) -> Figure:
     """What both hold in memory now."""
-    semel, kafka = ([resident_bytes(pid_of(side.broker)) / 1e6] for side in sides)
-    return figure("Memory", work, "MB resident", semel, kafka, targets=[target])
+    semel, *kafka = (
+        resident_bytes(pid_of(side.broker)) / 1e6
+        for side in sides
+        if not isinstance(side.broker, RemoteBroker)
+    )
+    return figure("Memory", work, "MB resident", [semel], kafka, targets=[target])
 
 
-def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object]) -> list[Figure]:
+def run_all(
+    scale: Scale, pairs: int, root: Path, show: Callable[[str], object], peer: Peer | None
+) -> list[Figure]:
     """Everything."""
-    home = kafka_peer.find()
     load_kernels()  # Batches are built here: not something to wait for in the middle.
-    makers: dict[str, lives.Maker] = {
-        SEMEL: lambda directory: SemelProcess(directory, _SETTINGS),
-        KAFKA: lambda directory: kafka_peer.KafkaBroker(home, directory, _SETTINGS),
-    }
-    made = life_figures(makers, root, scale)
+    made = life_figures(own_makers(peer, _SETTINGS), root, scale)
     show(table(made))
     with contextlib.ExitStack() as stack:
-        sides: list[Side] = []
-        for name, make in makers.items():
-            broker = make(root / name)
-            stack.callback(broker.kill)
-            broker.start()
-            sides.append(Side(name, broker, stack.enter_context(Wire(broker.bootstrap))))
+        sides = running_sides(stack, peer, root, _SETTINGS)
         time.sleep(lives.IDLE_SECONDS)
         made.append(memory_figure(sides, f"idle for {lives.IDLE_SECONDS:g} s", Target(80, absolute=True)))
         kept: dict[str, Samples] = {}
-        for workload in workloads(scale, home):
+        for workload in workloads(scale, peer.home if peer else None):
             samples = measure(workload, sides, pairs)
             if workload.group.startswith("Produce"):
                 kept[workload.work] = samples
@@ -179,5 +176,7 @@ def main(arguments: Sequence[str]) -> int:
     options = options_of(parser_of("broker", "the broker"), arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     scale = QUICK if options.quick else Scale(lives=pairs)
-    command = f"python -m semel.bench broker --pairs {pairs}"
-    return carry_out(options, lambda root: run_all(scale, pairs, root, show), command, _NOTES)
+    command = f"python -m semel.bench broker --pairs {pairs}{peer_words(options)}"
+    return carry_out(
+        options, lambda root: run_all(scale, pairs, root, show, peer_of(options)), command, _NOTES
+    )

@@ -8,6 +8,7 @@ Rules.  * Clients run at their defaults, with idempotence on. Only confluent-kaf
           is measured both ways: assigned its partitions, and in a group.
 """
 
+import importlib.util
 import re
 import resource
 import time
@@ -22,6 +23,11 @@ _CONSUMED_FIELDS: Final = 10
 _CONSUMED_COUNT: Final = 4
 _CONSUMED_FETCHING_MS: Final = 7
 _PRODUCED: Final = re.compile(r"(\d+) records sent, ([\d.]+) records/sec .*?([\d.]+) ms avg latency")
+
+
+def has_confluent() -> bool:
+    """Whether confluent-kafka is installed; a measurement without it has no such rows."""
+    return importlib.util.find_spec("confluent_kafka") is not None
 
 
 def confluent_produce(bootstrap: str, topic: str, *, records: int, size_bytes: int) -> Load:

@@ -6,6 +6,7 @@ Rules.  * A ratio is Semel's over Kafka's, taken inside each round, then summari
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -82,7 +83,9 @@ def figure(
     *,
     targets: Sequence[Target] = (),
 ) -> Figure:
-    """The summary of one value per round."""
+    """The summary of one value per round. A peer whose values cannot be seen (not a number) has none."""
+    if any(map(math.isnan, kafka)):
+        kafka = ()
     if not semel or (kafka and len(kafka) != len(semel)):
         raise BenchError(f"{work}, {quantity}: {len(semel)} rounds of Semel beside {len(kafka)} of Kafka")
     ratio = [ours / theirs for ours, theirs in zip(semel, kafka, strict=True)] if kafka else []
@@ -124,11 +127,12 @@ def page(
     kafka_version: str,
     plot: str,
     header: str = HEADER,
+    also: str = "",
 ) -> str:
-    """The whole page. `header` names `{version}` and `{plot}`."""
+    """The whole page. `header` names `{version}` and `{plot}`; `also` comes before the groups."""
     text = header.format(version=kafka_version, plot=plot)
     text += where.text
-    text += "\n" + summary(figures)
+    text += "\n" + summary(figures) + also
     for group in dict.fromkeys(one.group for one in figures):
         members = [one for one in figures if one.group == group]
         rounds = min(one.rounds for one in members)
@@ -146,8 +150,13 @@ def page(
 def summary(figures: Sequence[Figure]) -> str:
     """How many targets were reached, and every one that was not, in words."""
     verdicts = [(one, said) for one in figures for said in one.verdicts()]
+    verdicts = [
+        (one, said) for one, said in verdicts if not said.endswith("not decided")
+    ]  # There was no peer.
     missed = [f"- {one.work}, {one.quantity}: {said}" for one, said in verdicts if "**missed**" in said]
     reached = len(verdicts) - len(missed)
+    if not verdicts:
+        return "No target was decided.\n"
     if not missed:
         return f"All {reached} targets were reached.\n"
     return f"{reached} of {len(verdicts)} targets were reached. Missed:\n\n" + "\n".join(missed) + "\n"

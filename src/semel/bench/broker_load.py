@@ -98,6 +98,8 @@ class Wire:
         self.socket = socket.create_connection((host, int(port)), timeout=_TIMEOUT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
+        self.bytes_moved = 0
+        """By `ask`, both ways."""
 
     def __enter__(self) -> Self:
         return self
@@ -108,8 +110,10 @@ class Wire:
     def ask(self, key: ApiKey, request: Request[R], version: int) -> R:
         """Send one request and wait for its answer."""
         self._correlation_id += 1
-        self.socket.sendall(frame(key, request, version, self._correlation_id))
+        sent = frame(key, request, version, self._correlation_id)
+        self.socket.sendall(sent)
         answer = self.receive()
+        self.bytes_moved += len(sent) + _LENGTH.size + len(answer)
         _correlation_id, position = framing.read_response_header(answer, api(key).response_header(version))
         response: R = api(key).response.decode(answer, version, position)  # type: ignore[assignment]  # R is the request's
         return response
@@ -337,7 +341,7 @@ def fetch_first(wire: Wire, topic: str, partition: int = 0) -> int:
     """How many bytes of records a first fetch of a partition brings; waits until it is led."""
     deadline = time.monotonic() + _LEADER_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
-        request = _fetch_request(topic, 1 << 20, 0, partition)
+        request = fetch_request(topic, 1 << 20, 0, partition)
         answer = wire.ask(ApiKey.FETCH, request, FETCH_VERSION)
         found = answer.responses[0].partitions[0] if answer.responses else None
         if found is not None and not found.error_code and found.records:
@@ -354,7 +358,7 @@ def produce_first(wire: Wire, topic: str) -> None:
     deadline = time.monotonic() + _LEADER_TIMEOUT_SECONDS
     while True:
         wire.socket.sendall(request.data)
-        code = _produced(wire.receive()).error_code
+        code = produced(wire.receive()).error_code
         if not code or time.monotonic() > deadline:
             break
         time.sleep(0.005)
@@ -368,7 +372,8 @@ def frame(key: ApiKey, request: Request[R], version: int, correlation_id: int) -
     return framing.request_frame(RequestHeader(key, version, correlation_id, _CLIENT), request)
 
 
-def _fetch_request(topic: str, max_bytes: int, offset: int, partition: int = 0) -> FetchRequest:
+def fetch_request(topic: str, max_bytes: int, offset: int, partition: int = 0) -> FetchRequest:
+    """A Fetch of one partition, without a session."""
     one = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     return FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=[FetchTopic(topic=topic, partitions=[one])]
@@ -377,7 +382,7 @@ def _fetch_request(topic: str, max_bytes: int, offset: int, partition: int = 0) 
 
 def _fetch_frame(topic: str, max_bytes: int) -> tuple[bytearray, int]:
     """A Fetch request without session, and where its offset stands."""
-    data = frame(ApiKey.FETCH, _fetch_request(topic, max_bytes, _OFFSET_MARK), FETCH_VERSION, 1)
+    data = frame(ApiKey.FETCH, fetch_request(topic, max_bytes, _OFFSET_MARK), FETCH_VERSION, 1)
     return bytearray(data), data.index(_OFFSET.pack(_OFFSET_MARK))
 
 
@@ -405,7 +410,8 @@ def _cut(answers: bytes) -> list[bytes]:
     return cut
 
 
-def _produced(answer: bytes) -> PartitionProduceResponse:
+def produced(answer: bytes) -> PartitionProduceResponse:
+    """What became of the one batch of a request."""
     _id, position = framing.read_response_header(answer, api(ApiKey.PRODUCE).response_header(PRODUCE_VERSION))
     return ProduceResponse.decode(answer, PRODUCE_VERSION, position).responses[0].partition_responses[0]
 
@@ -414,13 +420,11 @@ def _check_produced(answers: Sequence[bytes], records: int) -> None:
     """Every batch was taken, each behind the one before it."""
     previous = None
     for answer in answers:
-        produced = _produced(answer)
-        check("producing", produced.error_code)
-        if previous is not None and produced.base_offset != previous + records:
-            raise LoadError(
-                f"a batch of {records} at offset {previous} was followed by {produced.base_offset}"
-            )
-        previous = produced.base_offset
+        stored = produced(answer)
+        check("producing", stored.error_code)
+        if previous is not None and stored.base_offset != previous + records:
+            raise LoadError(f"a batch of {records} at offset {previous} was followed by {stored.base_offset}")
+        previous = stored.base_offset
 
 
 def check(what: str, code: int) -> None:

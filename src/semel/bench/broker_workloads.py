@@ -25,7 +25,7 @@ from semel.bench.broker_load import (
 )
 from semel.bench.kafka_peer import KafkaHome
 from semel.bench.measure import PAIRS_DEFAULT
-from semel.bench.processes import BrokerProcess, cpu_seconds, pid_of
+from semel.bench.processes import BrokerProcess, cpu_of
 
 SEMEL, KAFKA = "Semel", "Kafka"
 _LARGE: Final = 1_000_000
@@ -59,6 +59,8 @@ class Side:
     broker: BrokerProcess
     wire: Wire
     topics_made: int = 0
+    prefix: str = "bench"
+    """Of its topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ class Samples:
     broker_cpu: dict[str, list[float]] = field(default_factory=lambda: {SEMEL: [], KAFKA: []})
 
 
-def workloads(scale: Scale, home: KafkaHome) -> list[Workload]:
-    """Everything the two running brokers are asked to do."""
+def workloads(scale: Scale, home: KafkaHome | None) -> list[Workload]:
+    """Everything the two running brokers are asked to do; the Java client's part where it is installed."""
     made = [
         *(_large(size, scale) for size in (100, 1024)),
         _middle(scale),
@@ -93,10 +95,12 @@ def workloads(scale: Scale, home: KafkaHome) -> list[Workload]:
         *(_small(in_flight, scale.small_requests) for in_flight in (5, 50)),
         *(_fetch(count, scale) for count in (1, 8)),
     ]
-    for size, records in scale.records.items():
-        made += _confluent(size, records)
-    for size, records in scale.records.items():
-        made += _java(home, size, records)
+    if clients.has_confluent():
+        for size, records in scale.records.items():
+            made += _confluent(size, records)
+    if home is not None:
+        for size, records in scale.records.items():
+            made += _java(home, size, records)
     return made
 
 
@@ -193,6 +197,8 @@ def _java(home: KafkaHome, size: int, records: int) -> list[Workload]:
         return clients.java_produce(home, side.broker.bootstrap, topic, records=records, size_bytes=size)
 
     def fill(side: Side, topic: str) -> Load:
+        if not clients.has_confluent():
+            return produce(side, topic)
         return clients.confluent_produce(side.broker.bootstrap, topic, records=records, size_bytes=size)
 
     def consume(side: Side, topic: str) -> Load:
@@ -231,9 +237,9 @@ def measure(workload: Workload, sides: Sequence[Side], pairs: int) -> Samples:
             for side in sides if number % 2 == 0 else reversed(sides):
                 with contextlib.ExitStack() as own:
                     topic = shared.get(side.name) or own.enter_context(fresh_topic(side, workload.partitions))
-                    before = cpu_seconds(pid_of(side.broker))
+                    before = cpu_of(side.broker)
                     load = workload.run(side, topic)
-                    spent = cpu_seconds(pid_of(side.broker)) - before
+                    spent = cpu_of(side.broker) - before
                 if number >= 0:
                     samples.loads[side.name].append(load)
                     samples.broker_cpu[side.name].append(spent)
@@ -244,7 +250,7 @@ def measure(workload: Workload, sides: Sequence[Side], pairs: int) -> Samples:
 def fresh_topic(side: Side, partitions: int = 1) -> Iterator[str]:
     """A topic that is gone behind its use."""
     side.topics_made += 1
-    topic = f"bench-{side.topics_made}"
+    topic = f"{side.prefix}-{side.topics_made}"
     side.wire.create_topic(topic, partitions)
     try:
         yield topic

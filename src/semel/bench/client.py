@@ -14,10 +14,9 @@ from typing import Final
 import pyarrow as pa
 
 from semel.bench import client_subjects as subjects
-from semel.bench import kafka_peer
-from semel.bench.broker_load import Wire
 from semel.bench.measure import Comparison, Subject, peer
-from semel.bench.processes import BrokerProcess, SemelProcess
+from semel.bench.peer import Peer, side_of
+from semel.bench.processes import BrokerProcess, RemoteBroker, SemelProcess
 
 _VALUE_BYTES: Final = 100
 _MANY: Final = 500_000
@@ -29,34 +28,41 @@ _ARROW_CONSUMED: Final = ("5 times confluent-kafka's records per second", 5.0)
 _AS_FAST: Final = ("as many records per second as kafka-python and aiokafka", 1.0)
 
 
-def comparisons() -> Iterator[Comparison]:
+def comparisons(other: Peer | None) -> Iterator[Comparison]:
     """Every row, first on Semel's broker; a broker is started when its first row is asked for."""
     root = Path(tempfile.mkdtemp(prefix="semel-bench-client-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     yield from _on("Semel", SemelProcess(root / "semel"))
-    home = kafka_peer.find()
-    yield from _on(f"Apache Kafka {home.version}", kafka_peer.KafkaBroker(home, root / "kafka"))
+    if other is not None:
+        yield from _on(other.name, other.broker(root / "kafka", {}))
 
 
 def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
-    broker.start()
+    """The rows on one broker. Clients live until the process ends, and so does what they are connected to."""
     atexit.register(broker.kill)
-    bootstrap = broker.bootstrap
-    with Wire(bootstrap) as wire:
-        for topic in ("written", "many", "some"):
-            wire.create_topic(topic, subjects.PARTITIONS)
+    side = side_of(name, broker)
+    atexit.register(side.wire.socket.close)
+    topics = [f"{side.prefix}-{role}" for role in ("written", "many", "some")]
+    for topic in topics:
+        side.wire.create_topic(topic, subjects.PARTITIONS)
+        if isinstance(broker, RemoteBroker):
+            atexit.register(side.wire.delete_topic, topic)
+    yield from _rows(name, broker.bootstrap, *topics)
+
+
+def _rows(name: str, bootstrap: str, written_to: str, many_in: str, some_in: str) -> Iterator[Comparison]:
     many = _table(_MANY)
     values = many.column("value").to_pylist()
     some = values[:_SOME]
-    subjects.semel_arrow(bootstrap, "many", many)()
-    subjects.semel_arrow(bootstrap, "some", many.slice(0, _SOME))()
+    subjects.semel_arrow(bootstrap, many_in, many)()
+    subjects.semel_arrow(bootstrap, some_in, many.slice(0, _SOME))()
     yield _of_records(
         f"produce a table of {_MANY:,} records of {_VALUE_BYTES} B, on {name}",
         _MANY,
         _ARROW_PRODUCED,
         [
-            Subject("semel send_arrow", subjects.semel_arrow(bootstrap, "written", many)),
-            peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, "written", values)),
+            Subject("semel send_arrow", subjects.semel_arrow(bootstrap, written_to, many)),
+            peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, written_to, values)),
         ],
     )
     yield _of_records(
@@ -64,10 +70,10 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
         _SOME,
         _AS_FAST,
         [
-            Subject("semel send", subjects.semel_records(bootstrap, "written", some)),
-            peer("kafka-python", lambda: subjects.kafka_python_records(bootstrap, "written", some)),
-            peer("aiokafka", lambda: subjects.aiokafka_records(bootstrap, "written", some)),
-            peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, "written", some)),
+            Subject("semel send", subjects.semel_records(bootstrap, written_to, some)),
+            peer("kafka-python", lambda: subjects.kafka_python_records(bootstrap, written_to, some)),
+            peer("aiokafka", lambda: subjects.aiokafka_records(bootstrap, written_to, some)),
+            peer("confluent-kafka", lambda: subjects.confluent_records(bootstrap, written_to, some)),
         ],
     )
     yield _of_records(
@@ -75,8 +81,8 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
         _MANY,
         _ARROW_CONSUMED,
         [
-            Subject("semel poll_arrow", subjects.semel_to_arrow(bootstrap, "many", _MANY)),
-            peer("confluent-kafka", lambda: subjects.confluent_to_arrow(bootstrap, "many", _MANY)),
+            Subject("semel poll_arrow", subjects.semel_to_arrow(bootstrap, many_in, _MANY)),
+            peer("confluent-kafka", lambda: subjects.confluent_to_arrow(bootstrap, many_in, _MANY)),
         ],
     )
     yield _of_records(
@@ -84,13 +90,13 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
         _SOME,
         _AS_FAST,
         [
-            Subject("semel poll", subjects.semel_to_records(bootstrap, "some", _SOME)),
-            peer("kafka-python", lambda: subjects.kafka_python_to_records(bootstrap, "some", _SOME)),
-            peer("aiokafka", lambda: subjects.aiokafka_to_records(bootstrap, "some", _SOME)),
-            peer("confluent-kafka", lambda: subjects.confluent_to_records(bootstrap, "some", _SOME)),
+            Subject("semel poll", subjects.semel_to_records(bootstrap, some_in, _SOME)),
+            peer("kafka-python", lambda: subjects.kafka_python_to_records(bootstrap, some_in, _SOME)),
+            peer("aiokafka", lambda: subjects.aiokafka_to_records(bootstrap, some_in, _SOME)),
+            peer("confluent-kafka", lambda: subjects.confluent_to_records(bootstrap, some_in, _SOME)),
         ],
     )
-    yield from settings_compared(bootstrap, "written", some, name)
+    yield from settings_compared(bootstrap, written_to, some, name)
     yield Comparison(
         title=f"transactions of one record, on {name}",
         unit="transactions",
@@ -98,10 +104,10 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
         target="as many transactions per second as confluent-kafka",
         target_ratio=1.0,
         subjects=[
-            Subject("semel", subjects.semel_transactions(bootstrap, "written", _TRANSACTIONS)),
+            Subject("semel", subjects.semel_transactions(bootstrap, written_to, _TRANSACTIONS)),
             peer(
                 "confluent-kafka",
-                lambda: subjects.confluent_transactions(bootstrap, "written", _TRANSACTIONS),
+                lambda: subjects.confluent_transactions(bootstrap, written_to, _TRANSACTIONS),
             ),
         ],
     )

@@ -10,21 +10,26 @@ Rules.  * One driver for both brokers: members on plain sockets (`group_load`), 
 """
 
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from semel.bench import kafka_peer
 from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
-from semel.bench.broker_clients import PARTITIONS, confluent_consume_in_group, confluent_produce
+from semel.bench.broker_clients import (
+    PARTITIONS,
+    confluent_consume_in_group,
+    confluent_produce,
+    has_confluent,
+)
 from semel.bench.broker_figures import Figure, Target, figure, table
-from semel.bench.broker_load import Load, ProduceFrame, Wire, produce_large, records_of
+from semel.bench.broker_load import Load, ProduceFrame, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples, Side, Workload, measure
 from semel.bench.group_load import WireGroup, await_coordinator, commit, join_to_first_record
 from semel.bench.measure import PAIRS_DEFAULT
-from semel.bench.processes import BrokerProcess, SemelProcess
+from semel.bench.peer import Peer, peer_of, peer_words, running_sides
 from semel.core.records.build import load_kernels
 from semel.errors import SemelError
 
@@ -118,7 +123,7 @@ def workloads(scale: Scale) -> list[Workload]:
             side.broker.bootstrap, topic, names.next(), records=scale.records, size_bytes=_RECORD_BYTES
         )
 
-    return [
+    made = [
         Workload(
             "Rebalance, the driver",
             f"{scale.members} members",
@@ -158,6 +163,7 @@ def workloads(scale: Scale) -> list[Workload]:
             fill=produce,
         ),
     ]
+    return [one for one in made if _CONFLUENT not in one.work or has_confluent()]
 
 
 class _Names:
@@ -165,10 +171,11 @@ class _Names:
 
     def __init__(self) -> None:
         self._made = 0
+        self._run = secrets.token_hex(4)  # A peer that runs already may remember the groups of another run.
 
     def next(self) -> str:
         self._made += 1
-        return f"bench-group-{self._made}"
+        return f"bench-{self._run}-{self._made}"
 
 
 def _confluent_join(bootstrap: str, topic: str, group: str) -> float:
@@ -226,23 +233,16 @@ def figures_of(workload: Workload, samples: Samples) -> list[Figure]:
     return made
 
 
-def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object]) -> list[Figure]:
+def run_all(
+    scale: Scale, pairs: int, root: Path, show: Callable[[str], object], peer: Peer | None
+) -> list[Figure]:
     """Everything."""
-    home = kafka_peer.find()
     load_kernels()
-    brokers: dict[str, BrokerProcess] = {
-        SEMEL: SemelProcess(root / SEMEL, _SETTINGS),
-        KAFKA: kafka_peer.KafkaBroker(home, root / KAFKA, _SETTINGS),
-    }
     made: list[Figure] = []
     with contextlib.ExitStack() as stack:
-        sides: list[Side] = []
-        for name, broker in brokers.items():
-            stack.callback(broker.kill)
-            broker.start()
-            side = Side(name, broker, stack.enter_context(Wire(broker.bootstrap)))
+        sides = running_sides(stack, peer, root, _SETTINGS)
+        for side in sides:
             await_coordinator(side.wire, "first")
-            sides.append(side)
         for workload in workloads(scale):
             made += (fresh := figures_of(workload, measure(workload, sides, pairs)))
             show(table(fresh))
@@ -254,5 +254,11 @@ def main(arguments: Sequence[str]) -> int:
     options = options_of(parser_of("groups", "consumer groups"), arguments)
     pairs = options.pairs or (_QUICK_PAIRS if options.quick else PAIRS_DEFAULT)
     scale = QUICK if options.quick else Scale()
-    command = f"python -m semel.bench groups --pairs {pairs}"
-    return carry_out(options, lambda root: run_all(scale, pairs, root, show), command, _NOTES, header=_HEADER)
+    command = f"python -m semel.bench groups --pairs {pairs}{peer_words(options)}"
+    return carry_out(
+        options,
+        lambda root: run_all(scale, pairs, root, show, peer_of(options)),
+        command,
+        _NOTES,
+        header=_HEADER,
+    )

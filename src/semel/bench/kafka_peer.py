@@ -31,8 +31,8 @@ from typing import IO, Final
 from semel.errors import SemelError
 
 DEFAULT_VERSION: Final = "4.3.1"
-_START_TIMEOUT_SECONDS: Final = 120
-_STOP_TIMEOUT_SECONDS: Final = 60
+_START_TIMEOUT_SECONDS: Final = 300
+_STOP_TIMEOUT_SECONDS: Final = 180
 
 # The values of config/server.properties in Apache Kafka's distribution.
 _STOCK_SETTINGS: Final[Mapping[str, str]] = {

@@ -1,13 +1,14 @@
 """Broker processes to measure: start, stop and kill them; what CPU and memory they have used.
 
 Role.   `SemelProcess` and `kafka_peer.KafkaBroker` look the same to a benchmark (`BrokerProcess`): a broker of its own
-        process, on a directory of its own, at stock settings.
+        process, on a directory of its own, at stock settings. `RemoteBroker` is one that runs already.
 Rules.  * CPU seconds are those of the whole process, all threads, in nanoseconds, from the process's own CPU clock:
           the ticks of /proc/PID/stat are 10 ms, as long as some runs.
         * Memory is VmRSS: what is resident, shared libraries included, mapped files of logs as well.
         * A directory that many runs begin from is cloned: logs, which no start changes, are linked and all else copied.
 """
 
+import math
 import os
 import selectors
 import shutil
@@ -21,8 +22,8 @@ from typing import IO, Final, Protocol
 
 from semel.bench.kafka_peer import PeerFailedError
 
-_START_TIMEOUT_SECONDS: Final = 120.0
-_STOP_TIMEOUT_SECONDS: Final = 60.0
+_START_TIMEOUT_SECONDS: Final = 300.0
+_STOP_TIMEOUT_SECONDS: Final = 180.0
 _READY: Final = " ready on "
 _CPU_CLOCK_OF_PROCESS: Final = (
     2  # Linux: the low bits of a clock id that say "scheduled time of a whole process".
@@ -123,6 +124,20 @@ class SemelProcess:
             self._errors = None
 
 
+@dataclass(slots=True)
+class RemoteBroker:
+    """A broker that runs already: it looks like one of our processes, but is not ours to start, end or look into."""
+
+    bootstrap: str
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 def pid_of(broker: BrokerProcess) -> int:
     """Its process id; raises if it does not run."""
     if broker.process is None or broker.process.poll() is not None:
@@ -133,6 +148,11 @@ def pid_of(broker: BrokerProcess) -> int:
 def cpu_seconds(pid: int) -> float:
     """CPU seconds a running process has used, user and system, all threads, those that have ended included."""
     return time.clock_gettime((~pid << 3) | _CPU_CLOCK_OF_PROCESS)
+
+
+def cpu_of(broker: BrokerProcess) -> float:
+    """CPU seconds a broker has used; not a number where it is not ours to look into."""
+    return math.nan if isinstance(broker, RemoteBroker) else cpu_seconds(pid_of(broker))
 
 
 def resident_bytes(pid: int) -> int:

@@ -104,7 +104,7 @@ def verdict(result: ComparisonResult) -> str | None:
     ratio = next((ratio for ratio in result.ratios if ratio.peer == result.target_peer), None)
     if ratio is None:
         return f"Target not decided: {target}; there was nothing to measure it beside."
-    measured = f"measured {_with_interval(ratio.speed)}"
+    measured = f"measured {with_interval(ratio.speed)}"
     if ratio.speed.median < result.target_ratio:
         return f"**Target missed**: {target}; {measured}."
     if ratio.speed.low < result.target_ratio:
@@ -125,7 +125,7 @@ def _section_lines(section: Section) -> str:
 def _row(subject: SubjectResult, ratio: Ratio | None, *, has_bytes: bool) -> list[str]:
     cells = [
         subject.name,
-        _with_interval(subject.units_per_second),
+        with_interval(subject.units_per_second),
         number_text(subject.microseconds_per_unit.median),
     ]
     cells.append(number_text(subject.cpu_microseconds_per_unit.median))
@@ -133,7 +133,7 @@ def _row(subject: SubjectResult, ratio: Ratio | None, *, has_bytes: bool) -> lis
         cells += [_median(subject.gb_per_second), _median(subject.cpu_seconds_per_gb)]
     if ratio is None:
         return [*cells, "", ""]
-    return [*cells, _with_interval(ratio.speed), "" if ratio.cpu is None else _with_interval(ratio.cpu)]
+    return [*cells, with_interval(ratio.speed), "" if ratio.cpu is None else with_interval(ratio.cpu)]
 
 
 def _table_line(cells: Sequence[str]) -> str:
@@ -152,7 +152,7 @@ def _median(value: Estimate | None) -> str:
     return "" if value is None else number_text(value.median)
 
 
-def _with_interval(value: Estimate) -> str:
+def with_interval(value: Estimate) -> str:
     return f"{number_text(value.median)} [{number_text(value.low)}, {number_text(value.high)}]"
 
 
@@ -166,6 +166,37 @@ def number_text(value: float) -> str:
     if abs(rounded) < 1e-4:
         return f"{value:.2e}"
     return f"{value:#.3g}"
+
+
+def aligned(markdown: str) -> str:
+    """A text whose Markdown tables are set in straight columns, for a terminal."""
+    lines = markdown.split("\n")
+    made: list[str] = []
+    position = 0
+    while position < len(lines):
+        end = position
+        while end < len(lines) and lines[end].startswith("|"):
+            end += 1
+        if end == position:
+            made.append(lines[position])
+            position += 1
+        else:
+            made += _straightened(lines[position:end])
+            position = end
+    return "\n".join(made).replace("**", "")
+
+
+def _straightened(lines: Sequence[str]) -> list[str]:
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    head, rule, *body = rows
+    widths = [max(len(row[at]) for row in (head, *body)) for at in range(len(head))]
+    is_right = [cell.endswith(":") for cell in rule]
+
+    def line(row: Sequence[str]) -> str:
+        cells = zip(row, widths, is_right, strict=True)
+        return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells)
+
+    return [line(row).rstrip() for row in (head, ["-" * width for width in widths], *body)]
 
 
 def _section(entry: Mapping[str, Any]) -> Section:

@@ -12,20 +12,21 @@ Rules.  * One driver for both brokers: producers on plain sockets (`transaction_
 """
 
 import contextlib
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from semel.bench import kafka_peer, transactional_ids
+from semel.bench import transactional_ids
 from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
-from semel.bench.broker_clients import PARTITIONS
+from semel.bench.broker_clients import PARTITIONS, has_confluent
 from semel.bench.broker_figures import Figure, Target, figure, table
-from semel.bench.broker_load import Load, ProduceFrame, Wire, produce_large, records_of
+from semel.bench.broker_load import Load, ProduceFrame, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples, Side, Workload, fresh_topic, measure
 from semel.bench.group_load import await_coordinator
 from semel.bench.measure import PAIRS_DEFAULT
-from semel.bench.processes import BrokerProcess, SemelProcess
+from semel.bench.peer import Peer, own_makers, peer_of, peer_words, running_sides
 from semel.bench.transaction_clients import (
     confluent_copy,
     confluent_scan,
@@ -180,7 +181,7 @@ def workloads(scale: Scale) -> list[Workload]:
             fill=fill,
         )
     )
-    return made
+    return [one for one in made if _CONFLUENT not in one.work or has_confluent()]
 
 
 def costs(scale: Scale) -> list[Cost]:
@@ -253,18 +254,21 @@ def costs(scale: Scale) -> list[Cost]:
         )
         for transactional, work in ((True, "transactions of 100 ms"), (False, "no transactions"))
     ]
-    return [
+    made = [
         scanning("the loader", read),
         scanning(_CONFLUENT, consume),
         Cost(writing[0], writing[1], "with ÷ without"),
     ]
+    return [one for one in made if _CONFLUENT not in one.dear.work or has_confluent()]
 
 
 class _Names:
     """Transactional ids, each used once."""
 
     def __init__(self, kind: str = "txn") -> None:
-        self._kind = kind
+        self._kind = (
+            f"{kind}-{secrets.token_hex(4)}"  # A peer that runs already may know the ids of another run.
+        )
         self._made = 0
 
     def some(self, count: int) -> list[str]:
@@ -317,24 +321,17 @@ def figures_of_cost(cost: Cost, dear: Samples, plain: Samples) -> list[Figure]:
     return [*figures_of(cost.dear, dear), share, *figures_of(cost.plain, plain)]
 
 
-def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object]) -> list[Figure]:
-    """Everything."""
-    home = kafka_peer.find()
+def run_all(
+    scale: Scale, pairs: int, root: Path, show: Callable[[str], object], peer: Peer | None
+) -> list[Figure]:
+    """Everything; many transactional ids only beside a peer that may be killed."""
     load_kernels()
-    brokers: dict[str, BrokerProcess] = {
-        SEMEL: SemelProcess(root / SEMEL, SETTINGS),
-        KAFKA: kafka_peer.KafkaBroker(home, root / KAFKA, SETTINGS),
-    }
     made: list[Figure] = []
     with contextlib.ExitStack() as stack:
-        sides: list[Side] = []
-        for name, broker in brokers.items():
-            stack.callback(broker.kill)
-            broker.start()
-            side = Side(name, broker, stack.enter_context(Wire(broker.bootstrap)))
+        sides = running_sides(stack, peer, root, SETTINGS)
+        for side in sides:
             await_coordinator(side.wire, "first")
             await_transactions(side.wire, "first")
-            sides.append(side)
         for workload in workloads(scale):
             made += (fresh := figures_of(workload, measure(workload, sides, pairs)))
             show(table(fresh))
@@ -342,13 +339,11 @@ def run_all(scale: Scale, pairs: int, root: Path, show: Callable[[str], object])
             measured = [measure(workload, sides, pairs) for workload in (cost.dear, cost.plain)]
             made += (fresh := figures_of_cost(cost, *measured))
             show(table(fresh))
-    makers: dict[str, transactional_ids.Maker] = {
-        SEMEL: lambda directory: SemelProcess(directory, SETTINGS),
-        KAFKA: lambda directory: kafka_peer.KafkaBroker(home, directory, SETTINGS),
-    }
-    for fresh in transactional_ids.measured(makers, scale.ids, min(pairs, scale.lives), root / "ids"):
-        made += fresh
-        show(table(fresh))
+    if peer is not None and peer.home is not None:
+        brokers = own_makers(peer, SETTINGS)
+        for fresh in transactional_ids.measured(brokers, scale.ids, min(pairs, scale.lives), root / "ids"):
+            made += fresh
+            show(table(fresh))
     return made
 
 
@@ -366,4 +361,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.million:
         scale = Scale(ids=(*scale.ids, 1_000_000))
     command = f"python -m semel.bench transactions --pairs {pairs}" + " --million" * options.million
-    return carry_out(options, lambda root: run_all(scale, pairs, root, show), command, _NOTES, header=_HEADER)
+    command += peer_words(options)
+    return carry_out(
+        options,
+        lambda root: run_all(scale, pairs, root, show, peer_of(options)),
+        command,
+        _NOTES,
+        header=_HEADER,
+    )
