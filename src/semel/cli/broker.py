@@ -131,17 +131,16 @@ def _run(config: "BrokerConfig", make_runtime: "Callable[[], Runtime]") -> None:
         os._exit(0)
 
 
-async def _serve(config: "BrokerConfig") -> threading.Thread | None:
+async def _serve(config: "BrokerConfig", make_runtime: "Callable[[], Runtime]") -> threading.Thread | None:
     """Serve until a signal comes; the thread that loads kernels, if it was begun: it may not be done."""
     from semel.broker.app import Broker
-    from semel.runtime.bundle import real_runtime
     from semel.runtime.kernel_loading import load_kernels_beside
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    broker = Broker(config, real_runtime())
+    broker = Broker(config, make_runtime())
     await _start(broker)
     click.echo(f"semel broker {config.node_id} ready on {broker.bootstrap}")
     gc.collect()
