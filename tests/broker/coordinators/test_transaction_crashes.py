@@ -6,19 +6,26 @@ Method: a producer writes to two partitions and commits a group's offset in one 
         cut, with `flush.messages=1`) at that very one. The next broker must have finished what was decided; a reader of
         committed records must find all or nothing, all of it if the producer was told so; the next owner of the id
         must be able to do it again. Both protocols.
+
+        Between two operations an answer may leave. So a second story, which also has an owner fenced with an open transaction and
+        one that takes too long, is listed append by append, and the process is killed right after each, before anybody hears
+        of it.
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import pytest
 
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.core.records import batch
+from semel.core.records.batch import BatchHeader
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.core.records.visibility import CommittedOnly
+from semel.core.transactions import rows as transaction_rows
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -39,6 +46,7 @@ from semel.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from semel.errors import DisconnectedError, ErrorCode
+from semel.log.partition_log import PartitionLog
 from semel.net.connection import Connection, connect
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import Simulation
@@ -240,6 +248,8 @@ class World:
         self.known = Known()
         self.operations = 0
 
+        self.deaths = 0
+
     async def serve(self, runtime: Runtime) -> None:
         await Broker(self.config, runtime).start()
         await asyncio.get_running_loop().create_future()
@@ -275,8 +285,7 @@ class World:
         if self.crash_at is not None:
             self.host.disk.crash_at_operation(self.crash_at, death=self.death)
         try:
-            await self.transact(producer, "aborted", 50, commit=False)
-            await self.transact(producer, "disturbed", 2)
+            await self.disturbed(producer)
         except DisconnectedError:
             producer = await self.connect(runtime)
         self.operations = self.host.disk.counters.operations - before
@@ -289,6 +298,10 @@ class World:
             except DisconnectedError:
                 producer = await self.connect(runtime)
         raise AssertionError("the broker died twice")
+
+    async def disturbed(self, producer: Producer) -> None:
+        await self.transact(producer, "aborted", 50, commit=False)
+        await self.transact(producer, "disturbed", 2)
 
     async def check(self, producer: Producer) -> None:
         for _ in range(100):  # Markers follow the answer; five seconds are plenty on this disk.
@@ -317,6 +330,7 @@ class World:
                 dead = asyncio.ensure_future(self.host.until_dead())
                 await asyncio.wait([story, dead], return_when=asyncio.FIRST_COMPLETED)
                 if not story.done():
+                    self.deaths += 1
                     self.host.start(self.serve)
                 dead.cancel()
             await story
@@ -335,4 +349,82 @@ def test_a_death_at_any_operation_leaves_all_or_nothing(
     assert dry.known.told == ["before", "disturbed", "after"]
     assert dry.operations >= 12  # Rows, data and markers of two transactions.
     for number in range(dry.operations):
-        World(protocol, flush=flush).run(number, death)
+        world = World(protocol, flush=flush)
+        world.run(number, death)
+        assert world.deaths == 1
+
+
+class ByAppend(World):
+    """Lists the appends of a longer story, and dies right after the one it is told to."""
+
+    def __init__(self, protocol: Protocol, *, die_after: int | None = None) -> None:
+        super().__init__(protocol, flush=False)
+        self.appends: list[str] = []
+        self.die_after = die_after
+        self.is_listening = False
+
+    def appended(self, log: PartitionLog, data: bytes, header: BatchHeader) -> None:
+        if not self.is_listening:
+            return
+        self.appends.append(what_is(log, data, header))
+        if len(self.appends) - 1 == self.die_after:
+            self.host.disk.crash_at_operation(0, death="kill")
+            log.active.file.truncate(log.active.size_bytes)  # Changes nothing, and never returns.
+
+    async def disturbed(self, producer: Producer) -> None:
+        self.is_listening = True
+        await super().disturbed(producer)
+        await producer.write("of a zombie")
+        await producer.commit_offset(60)
+        await producer.introduce()
+        await producer.write("too slow")
+        await producer.commit_offset(70)
+        while not (await producer.read(0))[1]:  # Until its time is up; of the simulated kind.
+            await producer.runtime.tasks.sleep(5)
+        await producer.settled(FindCoordinatorRequest(coordinator_keys=[ID], key_type=1), 5)
+        await producer.introduce()
+        self.is_listening = False
+
+
+def what_is(log: PartitionLog, data: bytes, header: BatchHeader) -> str:
+    """An append in words: `orders: records`, `__transaction_state: PrepareCommit`."""
+    topic = log.topic_partition.topic
+    if header.is_control:
+        return f"{topic}: marker"
+    if topic != transaction_rows.TOPIC:
+        return f"{topic}: records"
+    rows = [transaction_rows.FORMAT.decode(record) for record in iter_records(data, 0, header)]
+    states = [transaction_rows.transaction_of(row) for row in rows if row is not None]
+    return f"{topic}: " + ", ".join(state.state.name for state in states if state is not None)
+
+
+@pytest.mark.parametrize("protocol", ["v1", "v2"])
+def test_a_kill_after_any_append_leaves_all_or_nothing(
+    protocol: Protocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds: list[ByAppend] = []
+    write = PartitionLog._write
+
+    def write_and_tell(log: PartitionLog, data: bytes, header: BatchHeader, *rest: Any) -> Any:
+        refused = write(log, data, header, *rest)  # type: ignore[arg-type]  # a buffer, as it came
+        worlds[-1].appended(log, bytes(data), header)
+        return refused
+
+    monkeypatch.setattr(PartitionLog, "_write", write_and_tell)
+    worlds.append(ByAppend(protocol))
+    worlds[0].run()
+    points = worlds[0].appends
+    assert worlds[0].known.told == ["before", "disturbed", "after"]
+    kinds = Counter(points)
+    state = f"{transaction_rows.TOPIC}: "
+    assert kinds["orders: records"] == kinds["orders: marker"] == 4 * PARTITIONS
+    assert kinds["__consumer_offsets: records"] == kinds["__consumer_offsets: marker"] == 4
+    assert kinds[state + "PREPARE_COMMIT"] == kinds[state + "COMPLETE_COMMIT"] == 1
+    assert kinds[state + "COMPLETE_ABORT"] == 3
+    assert kinds[state + "ONGOING"] >= 4
+    assert kinds[state + "EMPTY"] >= 1
+    for number, point in enumerate(points):
+        worlds.append(ByAppend(protocol, die_after=number))
+        worlds[-1].run()
+        assert worlds[-1].deaths == 1, point
+        assert worlds[-1].appends[: number + 1] == points[: number + 1]
