@@ -9,13 +9,17 @@ Rules.  * Name changes become durable in the order they were made, as in the jou
 """
 
 import errno
+import functools
 import os
 import posixpath
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from semel.runtime.memory_platter import Inode
+
+_PATHS_KEPT_MAX: Final = 4096
 
 
 class Directory:
@@ -52,6 +56,7 @@ class Rename:
 NameChange = Create | MakeDirectory | Remove | Rename
 
 
+@functools.lru_cache(_PATHS_KEPT_MAX)
 def normalize(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 
@@ -199,8 +204,9 @@ def _copy(directory: Directory) -> Directory:
     return copied
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
+@functools.lru_cache(_PATHS_KEPT_MAX)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
 
 
 def _error(code: int, path: str, target: str | None = None) -> OSError:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from semel.types import BytesLike
 
 if TYPE_CHECKING:
-    from semel.runtime.memory_network import MemoryNetwork
+    from semel.runtime.memory_network import Link, MemoryNetwork
 
 _READ_MAX_BYTES = 256 * 1024
 _HIGH_WATER_BYTES = 64 * 1024
@@ -73,6 +73,9 @@ class Pipe:
 
     def pump(self) -> None:
         """Send what the window allows."""
+        if not self.unsent:
+            self.source.drained()
+            return
         link = self._network.link(self.source.host, self.target.host)
         while self.unsent:
             room = link.window_bytes - self._in_flight_bytes - self.target.unread_bytes
@@ -86,21 +89,20 @@ class Pipe:
                 self.unsent.appendleft(data[size:])
             self.unsent_bytes -= size
             self._in_flight_bytes += size
-            self._launch_segment(data[:size])
+            self._launch_segment(data[:size], link)
         self.source.drained()
 
     def signal(self, signal: Signal) -> None:
-        self._fly(signal, 0)
+        self._fly(signal, 0, self._network.link(self.source.host, self.target.host))
 
     def drop_unsent(self) -> None:
         self.unsent.clear()
         self.unsent_bytes = 0
 
-    def _launch_segment(self, data: bytes) -> None:
+    def _launch_segment(self, data: bytes, link: "Link") -> None:
         dice = self._network.dice
-        link = self._network.link(self.source.host, self.target.host)
         if dice.random() >= link.break_probability:
-            self._fly(data, len(data))
+            self._fly(data, len(data), link)
             return
         self.break_under(data, dice.choice(tuple(Break)))
 
@@ -110,14 +112,13 @@ class Pipe:
         if how is Break.LOST:
             self._in_flight_bytes -= len(data)
         elif data:
-            self._fly(data, len(data))
+            self._fly(data, len(data), self._network.link(self.source.host, self.target.host))
         if how is not Break.HALF_OPEN:
             self.signal(Signal.RESET)
         self.source.lose(ConnectionResetError("the connection was reset by the network"))
 
-    def _fly(self, segment: bytes | Signal, size: int) -> None:
+    def _fly(self, segment: bytes | Signal, size: int, link: "Link") -> None:
         network, dice = self._network, self._network.dice
-        link = network.link(self.source.host, self.target.host)
         delay = dice.uniform(*link.latency_seconds)
         if dice.random() < link.stall_probability:
             delay += dice.uniform(*link.stall_seconds)
@@ -150,14 +151,14 @@ class Pipe:
             self._give_up_timer = None
 
     def _land(self, segment: bytes | Signal) -> None:
-        match segment:
-            case Signal():
-                self._loop.note(f"{self} {segment.name}")
-                self.target.receive_signal(segment)
-            case bytes():
+        if isinstance(segment, bytes):
+            if self._loop.is_traced:
                 self._loop.note(f"{self} {len(segment)} bytes {zlib.crc32(segment)}")
-                self._in_flight_bytes -= len(segment)
-                self.target.receive(segment)
+            self._in_flight_bytes -= len(segment)
+            self.target.receive(segment)
+        else:
+            self._loop.note(f"{self} {segment.name}")
+            self.target.receive_signal(segment)
 
     def _give_up(self) -> None:
         self._given_up = True

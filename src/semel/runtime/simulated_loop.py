@@ -20,6 +20,7 @@ import contextvars
 import hashlib
 import heapq
 import inspect
+import itertools
 import logging
 import sys
 import types
@@ -37,6 +38,8 @@ _log: Final = logging.getLogger(__name__)
 
 _WAITING_SHOWN_MAX: Final = 20
 TURN_SECONDS: Final = 1e-6
+_TASKS_MIN: Final = 64
+_CLOSED: Final = "Event loop is closed"
 
 
 class SimulationError(SemelError):
@@ -58,13 +61,65 @@ class SimulatedProcess:
         self.name = name
         self.dead = False
         self.frozen_until = 0.0
-        self.held: list[asyncio.Handle] = []
+        self.held: list[Scheduled] = []
         """What it would have done while it was frozen."""
 
 
 PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
     "PROCESS", default=None
 )
+
+
+class Scheduled(asyncio.TimerHandle):
+    """A callback that is to run, now or at its time. As asyncio's own, whose every making asks its loop whether it debugs."""
+
+    __slots__ = ("arguments", "callback", "context", "is_cancelled", "loop", "process", "time")
+
+    def __init__(
+        self,
+        loop: "SimulatedLoop",
+        time: float,
+        callback: Callable[..., object],
+        arguments: tuple[Any, ...],
+        context: contextvars.Context,
+    ) -> None:
+        self.loop = loop
+        self.time = time
+        self.callback: Callable[..., object] | None = callback
+        self.arguments = arguments
+        self.context = context
+        self.process = context.get(PROCESS)
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self.callback = None
+            self.arguments = ()
+            if self.time >= 0:
+                self.loop.timer_cancelled()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.time
+
+    def get_context(self) -> contextvars.Context:
+        return self.context
+
+    def __repr__(self) -> str:
+        return f"<{_callback_name(self)} at {self.time}>"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+_SOON: Final = -1.0
+"""The time of what waits for no time."""
 
 
 class SimulatedFuture(asyncio.Future[_T]):
@@ -103,10 +158,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._seconds_max = seconds_max
         self._now = 0.0
         self._steps = 0
-        self._numbers = 0
-        self._ready: deque[tuple[SimulatedProcess | None, asyncio.Handle]] = deque()
-        self._timers: list[tuple[float, float, int, SimulatedProcess | None, asyncio.TimerHandle]] = []
-        self._tasks: dict[int, SimulatedTask[Any]] = {}
+        self.next_number: Final[Callable[[], int]] = itertools.count(1).__next__
+        self._ready: deque[Scheduled] = deque()
+        self._timers: list[tuple[float, float, int, Scheduled]] = []
+        self._tasks: dict[int, SimulatedTask[Any]] = {}  # Those that are done go now and then.
+        self._tasks_max = _TASKS_MIN
         self._buried: list[SimulatedTask[Any]] = []  # Kept to the end, so that no finalizer runs before it.
         self._cancelled_timers = 0
         self._generators: weakref.WeakValueDictionary[int, AsyncGenerator[Any, Any]] = (
@@ -117,6 +173,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = False
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._trace = hashlib.sha256() if traced else None
+        self.is_traced: Final = traced
         self.unhandled: list[dict[str, Any]] = []
 
     # Time.
@@ -152,10 +209,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: *_Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        self._check_open()
-        context = contextvars.copy_context() if context is None else context
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append((context.get(PROCESS), handle))
+        if self._closed:
+            raise RuntimeError(_CLOSED)
+        handle = Scheduled(
+            self, _SOON, callback, args, contextvars.copy_context() if context is None else context
+        )
+        self._ready.append(handle)
         return handle
 
     # One thread: there is no other to come from.
@@ -177,32 +236,33 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: *_Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        self._check_open()
-        context = contextvars.copy_context() if context is None else context
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        tie = self._dice.random()
-        heapq.heappush(self._timers, (when, tie, self.next_number(), context.get(PROCESS), timer))
+        if self._closed:
+            raise RuntimeError(_CLOSED)
+        timer = Scheduled(
+            self, when, callback, args, contextvars.copy_context() if context is None else context
+        )
+        heapq.heappush(self._timers, (when, self._dice.random(), self.next_number(), timer))
         return timer
 
-    def _timer_handle_cancelled(self, _: asyncio.TimerHandle) -> None:
-        """Called by asyncio. A cancelled timer is dropped when its time comes, or when they are the most."""
+    def timer_cancelled(self) -> None:
+        """A cancelled timer is dropped when its time comes, or when they are the most."""
         self._cancelled_timers += 1
         if self._cancelled_timers > 100 and self._cancelled_timers * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[-1].cancelled()]
+            self._timers = [entry for entry in self._timers if not entry[-1].is_cancelled]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
     # Tasks and futures.
 
-    def next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
-
     def remember(self, task: SimulatedTask[Any]) -> None:
         """Keep a task until it is done, so that an error can name it and no collector ends it early."""
-        number = hash(task)
-        self._tasks[number] = task
-        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        self._tasks[hash(task)] = task
+        if len(self._tasks) > self._tasks_max:
+            self._forget_done()
+
+    def _forget_done(self) -> None:
+        self._tasks = {number: task for number, task in self._tasks.items() if not task.done()}
+        self._tasks_max = max(_TASKS_MIN, 2 * len(self._tasks))
 
     def create_future(self) -> asyncio.Future[Any]:
         return SimulatedFuture(loop=self)
@@ -213,11 +273,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def unfinished_tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks that are not done, oldest first."""
+        self._forget_done()
         return list(self._tasks.values())
 
     def bury(self, process: SimulatedProcess) -> None:
         """Stop everything that runs in `process`, at once and for good."""
         process.dead = True
+        self._forget_done()
         for number, task in list(self._tasks.items()):
             if task.process is process:
                 del self._tasks[number]
@@ -230,8 +292,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _thaw(self, process: SimulatedProcess) -> None:
         if self._now >= process.frozen_until:
-            held, process.held = process.held, []
-            self._ready.extend((process, handle) for handle in held)
+            self._ready.extend(process.held)
+            process.held = []
 
     # Running.
 
@@ -270,42 +332,51 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _run_turn(self) -> None:
         """Run what is ready; with nothing ready, jump to the next timer."""
-        while self._timers and (self._timers[0][-1].cancelled() or _is_dead(self._timers[0][-2])):
-            heapq.heappop(self._timers)
-        if self._ready:
+        ready, timers = self._ready, self._timers
+        while timers and (timers[0][-1].is_cancelled or _is_dead(timers[0][-1].process)):
+            heapq.heappop(timers)
+        if ready:
             self._now += TURN_SECONDS
         elif not self._stopping:
-            if not self._timers:
+            if not timers:
                 raise SimulationDeadlockError(self._deadlock_story())
-            self._now = max(self._now, self._timers[0][0])
+            self._now = max(self._now, timers[0][0])
             if self._now > self._seconds_max:
                 raise SimulationLimitError(
                     f"virtual time passed {self._seconds_max} s: a loop that waits for ever, or raise seconds_max"
                 )
-        while self._timers and self._timers[0][0] <= self._now:
-            *_, process, timer = heapq.heappop(self._timers)
-            self._ready.append((process, timer))
-        for _ in range(len(self._ready)):
-            process, handle = self._ready.popleft()
-            if handle.cancelled() or _is_dead(process):
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[-1])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle.is_cancelled:
                 continue
-            if process is not None and self._now < process.frozen_until:
+            process = handle.process
+            if process is None or (not process.dead and self._now >= process.frozen_until):
+                self._run_one(handle)
+            elif not process.dead:
                 process.held.append(handle)
-            else:
-                self._run_one(process, handle)
 
-    def _run_one(self, process: SimulatedProcess | None, handle: asyncio.Handle) -> None:
+    def _run_one(self, handle: Scheduled) -> None:
         self._steps += 1
         if self._steps > self._steps_max:
             raise SimulationLimitError(
                 f"{self._steps_max} steps at {self._now} s: a loop that never waits, or raise steps_max"
             )
         if self._trace is not None:
+            process = handle.process
             self.note(f"{'' if process is None else process.name} {_callback_name(handle)}")
-        handle._run()
+        try:
+            handle.context.run(handle.callback, *handle.arguments)  # type: ignore[arg-type]  # not cancelled: there is one
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler(
+                {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+            )
 
     def _deadlock_story(self) -> str:
-        waiting = [_describe(task) for task in self._tasks.values()]
+        waiting = [_describe(task) for task in self._tasks.values() if not task.done()]
         shown = "\n  ".join(waiting[:_WAITING_SHOWN_MAX])
         more = (
             f"\n  and {len(waiting) - _WAITING_SHOWN_MAX} more" if len(waiting) > _WAITING_SHOWN_MAX else ""
@@ -324,6 +395,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         if self._running:
             raise RuntimeError("a running loop cannot be closed")
+        self._forget_done()  # Errors that nobody looked at are told as long as somebody listens.
         self._closed = True
         self._ready.clear()
         self._timers.clear()
@@ -335,7 +407,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError("Event loop is closed")
+            raise RuntimeError(_CLOSED)
 
     # What asyncio asks of every loop.
 
@@ -428,8 +500,8 @@ def _is_dead(process: SimulatedProcess | None) -> bool:
     return process is not None and process.dead
 
 
-def _callback_name(handle: asyncio.Handle) -> str:
-    callback = handle._callback  # type: ignore[attr-defined]  # the only place where a handle tells what it runs
+def _callback_name(handle: Scheduled) -> str:
+    callback = handle.callback
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         return owner.get_name()
