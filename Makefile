@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 KAFKA_VERSIONS ?= 4.3.1 3.9.2
 TESTS ?= tests
-WORKERS ?= auto
+# Tests wait a lot (for sessions to end, for brokers to start): one worker more than there are cores, but not a crowd.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 # Caches of compiled kernels stay inside the project's own environment.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
@@ -60,6 +61,7 @@ bench: install peers ## measurements beside the peers, written to docs/: hours; 
 
 campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md
+	$(BIN)/python -m semel.verify.long_run --seconds 3600 --write docs/long-run.md
 	$(BIN)/python tests/group_chaos.py --members 20 --seconds 180
 	$(BIN)/python tests/once_story.py --rounds 1000
 	$(BIN)/python tests/spark/kill_story.py --runs 200 --write docs/spark-kills.md
