@@ -15,10 +15,10 @@ import pytest
 
 from semel.errors import ErrorCode, RefusedError
 from semel.spark import planning
-from semel.spark.batch_reader import RangePartition
 from semel.spark.broker_client import BrokerClient, Found
 from semel.spark.options import Assign, SourceOptions, Strategy, Subscribe, SubscribePattern
 from semel.spark.stream_reader import StreamReader
+from semel.spark.tasks import RangePartition
 from semel.types import TopicPartition
 
 Row = tuple[TopicPartition, int]

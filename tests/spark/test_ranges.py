@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.exceptions import IllegalArgumentException, IllegalStateException
-from semel.spark.ranges import DataLossException, OffsetRange, between, divided, lost, plan_read
+from semel.spark.ranges import (
+    TASKS_ALONE,
+    DataLossException,
+    OffsetRange,
+    between,
+    divided,
+    gathered,
+    lost,
+    plan_read,
+)
 from semel.types import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -64,6 +73,34 @@ def test_large_partitions_are_cut_and_small_ones_are_not() -> None:
 def test_more_tasks_than_a_driver_survives_are_refused() -> None:
     with pytest.raises(IllegalArgumentException, match="maxRecordsPerPartition=1 makes 2000000 tasks"):
         divided([OffsetRange(T0, 0, 2_000_000)], max_records=1)
+
+
+@given(
+    sizes=st.lists(st.integers(min_value=1, max_value=300), max_size=400),
+    min_records=st.integers(min_value=0, max_value=2_000),
+    min_partitions=st.none() | st.integers(min_value=1, max_value=600),
+    max_records=st.none() | st.integers(min_value=1, max_value=500),
+)
+def test_small_ranges_share_tasks(
+    sizes: list[int], min_records: int, min_partitions: int | None, max_records: int | None
+) -> None:
+    whole = [OffsetRange(TopicPartition("t", number), 0, size) for number, size in enumerate(sizes)]
+    parts = divided(whole, min_partitions=min_partitions, max_records=max_records)
+    tasks = gathered(parts, min_records=min_records, min_partitions=min_partitions, max_records=max_records)
+    assert tuple(one for task in tasks for one in task) == parts
+    assert len(tasks) >= min(len(parts), max(TASKS_ALONE, min_partitions or 0))
+    for task in tasks:
+        assert len({one.where for one in task}) == len(task)
+        assert len(task) == 1 or sum(one.size for one in task) <= min(min_records, max_records or min_records)
+
+
+def test_a_thousand_small_partitions_are_a_few_tasks_and_large_ones_have_one_each() -> None:
+    small = [OffsetRange(TopicPartition("t", number), 0, 10) for number in range(1000)]
+    large = [OffsetRange(TopicPartition("u", number), 0, 10_000) for number in range(1000)]
+    assert len(gathered(small, min_records=10_000)) == 33
+    assert len(gathered(large, min_records=10_000)) == 1000
+    assert len(gathered(small[:TASKS_ALONE], min_records=10_000)) == TASKS_ALONE
+    assert len(gathered(small, min_records=0)) == 1000
 
 
 @given(

@@ -4,6 +4,7 @@ Method: planning and reading as Spark calls them, without Spark, on a broker in 
 produced is the reference.
 """
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -16,11 +17,12 @@ import pytest
 
 from broker_process import running_broker
 from semel import Admin, Producer, TopicPartition
-from semel.spark.batch_reader import BatchReader, RangePartition
+from semel.spark.batch_reader import BatchReader
 from semel.spark.broker_client import client_for, close_clients
 from semel.spark.options import SourceOptions
 from semel.spark.ranges import DataLossException, OffsetRange
 from semel.spark.reading import read_ranges
+from semel.spark.tasks import RangePartition
 from spark_kit import new_topic, read_all
 
 QUICK = {"fetchOffset.retryIntervalMs": "20"}
@@ -56,10 +58,13 @@ def numbers(start: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, end)]
 
 
-def produce(bootstrap: str, topic: str, contents: list[bytes], **settings: Any) -> None:
+def produce(
+    bootstrap: str, topic: str, contents: list[bytes], *, partitions: tuple[int, ...] = (0,), **settings: Any
+) -> None:
+    """In turn to these partitions."""
     with Producer(bootstrap_servers=bootstrap, **settings) as producer:
-        for content in contents:
-            producer.send(topic, content, partition=0)
+        for content, partition in zip(contents, itertools.cycle(partitions), strict=False):
+            producer.send(topic, content, partition=partition)
 
 
 def test_rows_are_the_records(either_bootstrap: str) -> None:
@@ -140,6 +145,43 @@ def test_ranges_cut_batches_anywhere(spark_bootstrap: str, codec: str) -> None:
         assert [value for batch in found for value in batch.column("value").to_pylist()] == numbers(
             start, end
         )
+
+
+def test_one_task_reads_many_partitions(either_bootstrap: str) -> None:
+    """One fetch begins all of them; what it did not bring, because it was full, is fetched alone."""
+    topic = new_topic(either_bootstrap, partitions=40)
+    produce(either_bootstrap, topic, numbers(0, 4000), partitions=tuple(range(40)), linger_ms=20)
+    produce(either_bootstrap, topic, [b"large" * 100] * 400, partitions=(7,), linger_ms=20)
+    everything = sorted(read_all(either_bootstrap, topic).column("value").to_pylist())
+    ranges = [
+        OffsetRange(where, 0, end)
+        for where, end in client_for(options(either_bootstrap, topic).client)
+        .offsets({TopicPartition(topic, one): -1 for one in range(40)})
+        .items()
+    ]
+    for chosen in (
+        options(either_bootstrap, topic),
+        options(either_bootstrap, topic, kafka__max__partition__fetch__bytes=5000),
+    ):
+        (batch,) = read_ranges(ranges, chosen)
+        assert sorted(batch.column("value").to_pylist()) == everything
+        places = list(
+            zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+        )
+        assert places == [(one.where.partition, offset) for one in ranges for offset in range(one.end)]
+
+
+def test_a_partition_among_many_that_is_gone_is_a_loss(spark_bootstrap: str) -> None:
+    topic = new_topic(spark_bootstrap, partitions=3)
+    for partition in range(3):
+        produce(spark_bootstrap, topic, numbers(0, 10), partitions=(partition,))
+    with Admin(bootstrap_servers=spark_bootstrap) as admin:
+        admin.delete_records({(topic, 1): 4})
+    ranges = [OffsetRange(TopicPartition(topic, one), 0, 10) for one in range(3)]
+    with pytest.raises(DataLossException, match=f"{topic}-1 cannot be read from offset 0"):
+        list(read_ranges(ranges, options(spark_bootstrap, topic)))
+    (left,) = read_ranges(ranges, options(spark_bootstrap, topic, failOnDataLoss="false"))
+    assert left.column("value").to_pylist() == [*numbers(0, 10), *numbers(4, 10), *numbers(0, 10)]
 
 
 def test_batches_are_bounded(spark_bootstrap: str) -> None:

@@ -2,12 +2,11 @@
 
 Role.   `BatchReader` plans on the driver and reads in tasks. `FilteringReader` is the same for `pushFilters`: Spark refuses sources that
         take filters unless `spark.sql.python.filterPushdown.enabled` is true, so that it is the user who asks for it.
-Flow.   Spark makes it twice, on the driver and, by pickle, in every task: `partitions` -> a range per task -> `read`.
+Flow.   Spark makes it twice, on the driver and, by pickle, in every task: `partitions` -> ranges of each task -> `read`.
 Rules.  The ends are settled when the read is planned: what is written later is not read.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -16,19 +15,13 @@ from semel.exceptions import IllegalStateException
 from semel.spark.narrowing import Narrowing, narrowing
 from semel.spark.options import SourceOptions
 from semel.spark.planning import Planner
-from semel.spark.ranges import OffsetRange, divided, plan_read
+from semel.spark.ranges import OffsetRange, plan_read
+from semel.spark.tasks import read_task, tasks_of
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
-
-
-@dataclass
-class RangePartition(InputPartition):
-    """What one task reads."""
-
-    ranges: tuple[OffsetRange, ...]
 
 
 class BatchReader(DataSourceReader):
@@ -38,7 +31,7 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """A task for every range."""
+        """The tasks."""
         options, planner = self._options, Planner(self._options)
         if options.starting is None or options.ending is None:
             raise IllegalStateException("a batch has a start and an end: SourceOptions.for_batch sets them")
@@ -46,21 +39,14 @@ class BatchReader(DataSourceReader):
         ranges = plan_read(
             planner.bound(options.starting, there, "starting"), planner.bound(options.ending, there, "ending")
         )
-        parts = divided(
-            self._narrowed(ranges, planner),
-            min_partitions=options.min_partitions,
-            max_records=options.max_records_per_partition,
-        )
-        return [RangePartition((one,)) for one in parts]
+        return tasks_of(self._narrowed(ranges, planner), options)
 
     def _narrowed(self, ranges: tuple[OffsetRange, ...], _planner: Planner) -> tuple[OffsetRange, ...]:
         return ranges
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The rows of a task. Spark makes up a partition where there is none to read."""
-        from semel.spark.reading import read_ranges
-
-        return read_ranges(partition.ranges if isinstance(partition, RangePartition) else (), self._options)
+        """The rows of a task."""
+        return read_task(partition, self._options)
 
 
 class FilteringReader(BatchReader):

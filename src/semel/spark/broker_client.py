@@ -2,7 +2,8 @@
 
 Role.   `client_for` gives a process's client for some settings. `BrokerClient` finds partitions, asks for offsets, and fetches; `run` is
         for sinks: any coroutine function that takes a `Cluster`.
-Flow.   a reader on the driver: `partitions`, `offsets`. A task: `start_fetch`, decode what came before, `fetched`, and so on.
+Flow.   a reader on the driver: `partitions`, `offsets`. A task: `start_fetch`, decode what came before, `fetched`, and so
+        on; `fetch_together` for many small partitions.
 Rules.  * Spark's workers live on between tasks, and so do connections: a trigger opens none. After `IDLE_SECONDS` without use they are
           closed, and opened again when needed.
         * A fork of the process begins anew: neither thread nor sockets are inherited.
@@ -13,16 +14,23 @@ Rules.  * Spark's workers live on between tasks, and so do connections: a trigge
 import asyncio
 import atexit
 import concurrent.futures
+import logging
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from semel.client.cluster import Cluster, PartitionView, TopicView, error_code, passes, refused, topic_view
 from semel.client.config import ISOLATION_LEVELS
 from semel.client.settings import ConsumerConfig
-from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from semel.core.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from semel.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -34,6 +42,8 @@ from semel.runtime.bundle import real_runtime
 from semel.runtime.loop_thread import LoopThread
 from semel.spark.options import Assign, Strategy, Subscribe, SubscribePattern
 from semel.types import BytesLike, TopicPartition
+
+_logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,6 +63,14 @@ class Found(NamedTuple):
 
     partitions: tuple[TopicPartition, ...]
     missing: tuple[str, ...]
+
+
+class Asked(NamedTuple):
+    """Where a fetch begins, and the bytes it may bring."""
+
+    where: TopicPartition
+    offset: int
+    bytes_max: int
 
 
 class Fetched(NamedTuple):
@@ -102,11 +120,13 @@ class BrokerClient:
         """Offsets at these times, or -1 for the end and -2 for the beginning; -1 where no record is that young."""
         return self._thread.run(self._using(self._questions.offsets(asked))) if asked else {}
 
-    def start_fetch(
-        self, where: TopicPartition, offset: int, *, patience_ms: int
-    ) -> "concurrent.futures.Future[Fetched]":
-        """Ask for what a partition has from this offset on; `fetched` waits for it."""
-        return self._thread.submit(self._using(self._questions.fetch(where, offset, patience_ms)))
+    def start_fetch(self, asked: Asked, *, patience_ms: int) -> "concurrent.futures.Future[Fetched]":
+        """Ask for what a partition has from an offset on; `fetched` waits for it."""
+        return self._thread.submit(self._using(self._questions.fetch(asked, patience_ms)))
+
+    def fetch_together(self, asked: Sequence[Asked]) -> dict[TopicPartition, Fetched]:
+        """What one request to each leader brings of many partitions; one that needs patience is left out, and to be fetched alone."""
+        return self._thread.run(self._using(self._questions.fetch_together(asked)))
 
     def fetched(self, under_way: "concurrent.futures.Future[Fetched]") -> Fetched:
         """What a fetch brought."""
@@ -271,12 +291,13 @@ class _Questions:
 
     # Records
 
-    async def fetch(self, where: TopicPartition, offset: int, patience_ms: int) -> Fetched:
+    async def fetch(self, asked: Asked, patience_ms: int) -> Fetched:
         """What the partition has from this offset on; nothing, if nothing comes in a fetch's time."""
+        where = asked.where
 
         async def attempt() -> Fetched:
             try:
-                return await self._fetch(where, offset)
+                return await self._fetch(asked)
             except (DisconnectedError, RefusedError):
                 self._views.pop(where.topic, None)
                 self._nearer.pop(where, None)
@@ -284,40 +305,69 @@ class _Questions:
 
         return await self.cluster.patiently(attempt, timeout_ms=patience_ms, may_repeat=_may_fetch_again)
 
-    async def _fetch(self, where: TopicPartition, offset: int) -> Fetched:
-        config = self._config
-        view = await self._view(where)
-        part = FetchPartition(
-            partition=where.partition,
-            fetch_offset=offset,
-            partition_max_bytes=config.max_partition_fetch_bytes,
-        )
-        request = FetchRequest(
-            replica_id=_CONSUMER,
-            max_wait_ms=config.fetch_max_wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            isolation_level=self._isolation,
-            topics=[FetchTopic(topic=where.topic, partitions=[part])],
-            rack_id=config.client_rack,
-        )
-        answer = await self.cluster.send(
-            request,
-            node_id=self._nearer.get(where, view.leader),
-            version_max=_BY_NAME_VERSION,
-            timeout_ms=config.fetch_max_wait_ms,
-        )
-        if answer.error_code:
-            raise refused(answer.error_code, f"to fetch {where}", by=self.cluster.where)
+    async def _fetch(self, asked: Asked) -> Fetched:
+        where = asked.where
+        answer = await self._send_fetch(await self._reader_of(where), [asked], self._config.fetch_max_bytes)
         data = next((one for topic in answer.responses for one in topic.partitions), None)
         if data is None:
             raise InvariantError(f"{self.cluster.where} answered a fetch of {where} without a partition")
         if data.error_code:
-            raise refused(data.error_code, f"to fetch {where} from offset {offset}", by=self.cluster.where)
+            raise refused(
+                data.error_code, f"to fetch {where} from offset {asked.offset}", by=self.cluster.where
+            )
         if data.preferred_read_replica != _NO_NODE and not data.records:
             self._nearer[where] = data.preferred_read_replica
-            return await self._fetch(where, offset)
+            return await self._fetch(asked)
         return self._taken(data)
+
+    async def fetch_together(self, asked: Sequence[Asked]) -> dict[TopicPartition, Fetched]:
+        """One request to each leader, all of them together bounded like a fetch of one partition."""
+        by_node: dict[int, list[Asked]] = {}
+        found: dict[TopicPartition, Fetched] = {}
+        try:
+            for one in asked:
+                by_node.setdefault(await self._reader_of(one.where), []).append(one)
+            bytes_max = self._config.max_partition_fetch_bytes // max(1, len(by_node))
+            answers = await asyncio.gather(
+                *(self._send_fetch(node, some, bytes_max) for node, some in by_node.items())
+            )
+        except (DisconnectedError, RefusedError) as error:
+            _logger.info("%d partitions are fetched one by one: %s", len(asked), error)
+            return {}
+        for topic in (topic for answer in answers for topic in answer.responses):
+            for data in topic.partitions:
+                if not data.error_code and data.records:
+                    found[TopicPartition(topic.topic, data.partition_index)] = self._taken(data)
+        return found
+
+    async def _reader_of(self, where: TopicPartition) -> int:
+        """The broker this partition is read from: its leader, or a nearer one the leader named."""
+        return self._nearer.get(where, (await self._view(where)).leader)
+
+    async def _send_fetch(self, node_id: int, asked: Sequence[Asked], bytes_max: int) -> FetchResponse:
+        config = self._config
+        topics: dict[str, FetchTopic] = {}
+        for where, offset, partition_bytes_max in asked:
+            part = FetchPartition(
+                partition=where.partition, fetch_offset=offset, partition_max_bytes=partition_bytes_max
+            )
+            topics.setdefault(where.topic, FetchTopic(topic=where.topic)).partitions.append(part)
+        request = FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=bytes_max,
+            isolation_level=self._isolation,
+            topics=list(topics.values()),
+            rack_id=config.client_rack,
+        )
+        answer = await self.cluster.send(
+            request, node_id=node_id, version_max=_BY_NAME_VERSION, timeout_ms=config.fetch_max_wait_ms
+        )
+        if answer.error_code:
+            what = str(asked[0].where) if len(asked) == 1 else f"{len(asked)} partitions"
+            raise refused(answer.error_code, f"to fetch {what}", by=self.cluster.where)
+        return answer
 
     def _taken(self, data: PartitionData) -> Fetched:
         committed = self._config.isolation_level == "read_committed"

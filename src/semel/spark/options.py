@@ -52,6 +52,7 @@ READ_OPTIONS: Final = (
     "failOnDataLoss",
     "minPartitions",
     "maxRecordsPerPartition",
+    "minRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -66,6 +67,7 @@ READ_OPTIONS: Final = (
 )
 """Everything a reader takes beside `kafka.*`."""
 CLIENT_PREFIX: Final = "kafka."
+MIN_RECORDS_PER_PARTITION: Final = 10_000
 BATCH_ROWS: Final = 200_000
 BATCH_BYTES: Final = 32 * 1024 * 1024
 FETCH_BYTES: Final = 16 * 1024 * 1024
@@ -93,6 +95,7 @@ _MEANT: Final = {
     "offsets": "startingOffsets",
 }
 """What is met, and what was meant."""
+_AS_BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 _SPARK_DECIDES: Final = {
     "auto.offset.reset": "set startingOffsets to earliest or latest; a query that goes on does so where it left off",
     "key.deserializer": "keys come as bytes: convert the column key, as with cast('string')",
@@ -100,6 +103,12 @@ _SPARK_DECIDES: Final = {
     "enable.auto.commit": "Spark keeps the offsets in the checkpoint of the query",
     "interceptor.classes": "use operations of the data frame",
 }
+_DECIDED: Final = {
+    "key.deserializer": _AS_BYTES,
+    "value.deserializer": _AS_BYTES,
+    "enable.auto.commit": "false",
+}
+"""What it is anyway, and may be said."""
 _UNITS_MS: Final = {
     "": 1.0,
     "us": 0.001,
@@ -151,6 +160,8 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
+    min_records_per_partition: int = MIN_RECORDS_PER_PARTITION
+    """Where there are many partitions with little in them, a task reads several until it has so many offsets; 0: one each."""
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -176,6 +187,9 @@ class SourceOptions:
             fail_on_data_loss=given.get("failOnDataLoss", _boolean, default=True),
             min_partitions=given.get("minPartitions", _positive(_TASKS_MAX), default=None),
             max_records_per_partition=given.get("maxRecordsPerPartition", _positive(_LONG_MAX), default=None),
+            min_records_per_partition=given.get(
+                "minRecordsPerPartition", _whole(0, _LONG_MAX), default=MIN_RECORDS_PER_PARTITION
+            ),
             max_offsets_per_trigger=given.get("maxOffsetsPerTrigger", _positive(_LONG_MAX), default=None),
             min_offsets_per_trigger=given.get("minOffsetsPerTrigger", _positive(_LONG_MAX), default=None),
             max_trigger_delay_ms=given.get("maxTriggerDelay", _duration_ms, default=15 * 60_000),
@@ -313,8 +327,8 @@ def _strategy(given: _Given) -> Strategy:
 def _client(options: Mapping[str, str], given: _Given) -> dict[str, str]:
     settings = client_settings(options)
     for name, way_out in _SPARK_DECIDES.items():
-        if name in settings:
-            raise IllegalArgumentException(f"kafka.{name} is not supported: {way_out}")
+        if name in settings and settings[name].strip() != _DECIDED.get(name):
+            raise IllegalArgumentException(f"kafka.{name}={settings[name]} is not supported: {way_out}")
     if not settings.get("bootstrap.servers", "").strip():
         raise IllegalArgumentException(
             "the option kafka.bootstrap.servers must name the brokers, as localhost:9092"

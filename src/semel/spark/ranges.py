@@ -1,8 +1,8 @@
 """Which offsets one task reads: ranges between two offsets, what got lost between them, and how ranges are divided.
 
-Role.   Pure. `between` gives the ranges of a micro-batch and names what is missing; `divided` cuts them for `minPartitions` and
-        `maxRecordsPerPartition`; `plan_read` does it for a batch query, whose ends a user may have chosen.
-Flow.   readers -> `between` or `plan_read` -> `divided` -> one task per range.
+Role.   Pure. `between` gives the ranges of a micro-batch and names what is missing; `plan_read` those of a batch query, whose ends a
+        user may have chosen. `divided` cuts them for `minPartitions` and `maxRecordsPerPartition`; `gathered` puts small ones together.
+Flow.   readers -> `between` or `plan_read` -> `divided` -> `gathered` -> the ranges of each task.
 Rules.  * The same offsets and options give the same ranges, in the order of topics, partitions and offsets: a replayed batch is read
           by the same tasks.
         * Ranges are counted in offsets, not records: markers of transactions and compacted records have offsets too.
@@ -19,6 +19,8 @@ from semel.types import TopicPartition
 
 TASKS_MAX: Final = 1_000_000
 """More tasks than that no driver survives."""
+TASKS_ALONE: Final = 32
+"""Up to so many ranges have a task each, however small they are."""
 _SHOWN_MAX: Final = 10
 
 
@@ -109,7 +111,7 @@ def plan_read(start: Offsets, end: Offsets) -> tuple[OffsetRange, ...]:
 def divided(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
 ) -> tuple[OffsetRange, ...]:
-    """One range per task: none longer than `max_records`, and about `min_partitions` of them if there are fewer."""
+    """The ranges, cut: none longer than `max_records`, and about `min_partitions` of them if there are fewer."""
     whole = tuple(one for one in sorted(ranges) if one.size > 0)
     if max_records is not None:
         count = sum(-(-one.size // max_records) for one in whole)
@@ -130,6 +132,34 @@ def divided(
         for one in whole
         for part in _cut(one, 1 if one in small else _share(one.size, large_total, large_parts))
     )
+
+
+def gathered(
+    ranges: Sequence[OffsetRange],
+    *,
+    min_records: int,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> tuple[tuple[OffsetRange, ...], ...]:
+    """The ranges of each task: a task costs more than a few records do, so that small ranges share one until it has `min_records`.
+
+    There are never fewer tasks than `min_partitions`, nor fewer than `TASKS_ALONE` because of this; none gets more than `max_records`;
+    and what `divided` has cut stays apart.
+    """
+    together_max = max(1, len(ranges) // max(min_partitions or 0, TASKS_ALONE))
+    records_max = min_records if max_records is None else min(min_records, max_records)
+    tasks: list[tuple[OffsetRange, ...]] = []
+    together: list[OffsetRange] = []
+    size = 0
+    for one in ranges:
+        if together and (len(together) == together_max or size + one.size > records_max):
+            tasks.append(tuple(together))
+            together, size = [], 0
+        together.append(one)
+        size += one.size
+    if together:
+        tasks.append(tuple(together))
+    return tuple(tasks)
 
 
 def _share(size: int, total: int, parts: int) -> int:

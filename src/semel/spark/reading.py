@@ -1,10 +1,11 @@
 """What a task does: ranges of offsets become batches of rows, straight from the kernels.
 
 Role.   `read_ranges` yields `pyarrow.RecordBatch`es of a task's ranges, in order.
-Flow.   Fetch -> a chunk of bytes -> the kernels' columns, cut at the end of the range -> rows (`columns`) -> batches of up to `batchRows`
+Flow.   One fetch for all ranges of a task if there are several; then, range by range: fetch -> a chunk of bytes -> the kernels' columns, cut at the end of the range -> rows (`columns`) -> batches of up to `batchRows`
         rows and about `batchBytes` bytes -> Spark. While one chunk is decoded and sent on, the next is being fetched.
-Rules.  * A task holds at most two fetches (`kafka.max.partition.fetch.bytes` each, or one record batch if that is larger), the part
-          of one that is decoded, and the rows of one batch: memory does not grow with the range.
+Rules.  * A task holds at most three fetches (`kafka.max.partition.fetch.bytes` each, or one record batch if that is larger; the third is
+          the one for all of its ranges), the part of one that is decoded, and the rows of one batch: memory does not grow with the
+          range.
         * Nothing is done per record in Python, but for the first few before the kernels are loaded.
         * An offset that is gone is an error, or with `failOnDataLoss` false is passed over with a warning, as far as the first one
           there is. Offsets without a record (markers, aborted or compacted records) are no loss.
@@ -14,7 +15,7 @@ import concurrent.futures
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ import pyarrow as pa
 from semel.core.client.fetched import PLAIN_BYTES_MAX, Chunk, Decoding, Piece, end_of
 from semel.errors import ErrorCode, RefusedError
 from semel.exceptions import TimeoutException
-from semel.spark.broker_client import UNKNOWN_TOPIC, BrokerClient, Fetched, client_for
+from semel.spark.broker_client import UNKNOWN_TOPIC, Asked, BrokerClient, Fetched, client_for
 from semel.spark.columns import RowMaker, combined
 from semel.spark.offsets import EARLIEST_OFFSET, LATEST_OFFSET
 from semel.spark.options import SourceOptions
@@ -30,14 +31,37 @@ from semel.spark.ranges import OffsetRange, lost
 
 _logger = logging.getLogger(__name__)
 
+TOGETHER_MAX: Final = 256
+"""Partitions in one fetch."""
 _TURN: Final = 0
+_BYTES_PER_OFFSET: Final = 2048.0
+_SPARE: Final = 1.25
+_FETCH_BYTES_MIN: Final = 64 * 1024
 
 
-def read_ranges(ranges: Iterable[OffsetRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of these ranges."""
+def read_ranges(ranges: Sequence[OffsetRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of these ranges, in batches that are worth a call."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in _rows_of(ranges, options):
+        if held and (rows + batch.num_rows > options.batch_rows or size + batch.nbytes > options.batch_bytes):
+            yield combined(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    if held:
+        yield combined(held)
+
+
+def _rows_of(ranges: Sequence[OffsetRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Rows as they come. Several ranges begin with one fetch for all of them, and go on alone where that did not bring the whole."""
     client = client_for(options.client)
-    for one in ranges:
-        yield from _RangeReader(client, one, options).batches()
+    for start in range(0, len(ranges), TOGETHER_MAX):
+        readers = [_RangeReader(client, one, options) for one in ranges[start : start + TOGETHER_MAX]]
+        first = client.fetch_together([one.asked() for one in readers]) if len(readers) > 1 else {}
+        for one in readers:
+            yield from one.rows(first.pop(one.where, None))
 
 
 class _RangeReader:
@@ -46,35 +70,28 @@ class _RangeReader:
     def __init__(self, client: BrokerClient, wanted: OffsetRange, options: SourceOptions) -> None:
         self._client = client
         self._options = options
-        self._where = wanted.where
+        self.where = wanted.where
         self._offset = wanted.start
         self._end = wanted.end
+        self._first: Fetched | None = None
         self._under_way: concurrent.futures.Future[Fetched] | None = None
+        self._bytes_per_offset = _BYTES_PER_OFFSET
+        """A guess at first, then as in the last fetch."""
         self._fruitless = 0
         """Answers in a row that said the offset is not there."""
         self._progress_at = time.monotonic()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows in batches that are worth a call."""
-        options = self._options
-        held: list[pa.RecordBatch] = []
-        rows = size = 0
-        for batch in self._rows():
-            if held and (
-                rows + batch.num_rows > options.batch_rows or size + batch.nbytes > options.batch_bytes
-            ):
-                yield combined(held)
-                held, rows, size = [], 0, 0
-            held.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-        if held:
-            yield combined(held)
+    def asked(self) -> Asked:
+        """The fetch of what is left, but not of much that lies behind it."""
+        bytes_left = int((self._end - self._offset) * self._bytes_per_offset * _SPARE)
+        bytes_max = self._client.config.max_partition_fetch_bytes
+        return Asked(self.where, self._offset, min(max(bytes_left, _FETCH_BYTES_MIN), bytes_max))
 
-    def _rows(self) -> Iterator[pa.RecordBatch]:
-        """Rows as they come, none of it larger than a batch."""
+    def rows(self, first: Fetched | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows as they come, none of it larger than a batch; `first` is what `asked` brought, if it was asked already."""
+        self._first, self._progress_at = first, time.monotonic()
         options = self._options
-        maker = RowMaker(self._where, include_headers=options.include_headers)
+        maker = RowMaker(self.where, include_headers=options.include_headers)
         for piece in self._pieces():
             left: Piece | None = piece
             while left is not None:
@@ -102,6 +119,7 @@ class _RangeReader:
                     continue
                 self._fruitless, self._progress_at = 0, time.monotonic()
                 self._offset = following
+                self._bytes_per_offset = len(got.data) / (following - fetch_offset)
                 if following < self._end:
                     self._start_fetch()
                 yield from self._decoded(fetch_offset, got)
@@ -111,7 +129,7 @@ class _RangeReader:
 
     def _decoded(self, fetch_offset: int, got: Fetched) -> Iterator[Piece]:
         chunk = Chunk(
-            self._where,
+            self.where,
             _TURN,
             got.data,
             fetch_offset,
@@ -136,12 +154,13 @@ class _RangeReader:
     # Fetches
 
     def _start_fetch(self) -> None:
-        self._under_way = self._client.start_fetch(
-            self._where, self._offset, patience_ms=self._options.poll_timeout_ms
-        )
+        self._under_way = self._client.start_fetch(self.asked(), patience_ms=self._options.poll_timeout_ms)
 
     def _next(self) -> Fetched | None:
         """What was fetched from where reading stands; None if it stands elsewhere now."""
+        first, self._first = self._first, None
+        if first is not None:
+            return first
         if self._under_way is None:
             self._start_fetch()
         under_way, self._under_way = self._under_way, None
@@ -165,7 +184,7 @@ class _RangeReader:
     def _check_patience(self) -> None:
         if time.monotonic() - self._progress_at > self._options.poll_timeout_ms / 1000:
             raise TimeoutException(
-                f"{self._where} gave nothing from offset {self._offset} on within kafkaConsumer.pollTimeoutMs="
+                f"{self.where} gave nothing from offset {self._offset} on within kafkaConsumer.pollTimeoutMs="
                 f"{self._options.poll_timeout_ms}"
             )
 
@@ -183,12 +202,12 @@ class _RangeReader:
         if options.fail_on_data_loss:
             ends = f"it has [{begin}, {end})" if end >= 0 else "it does not exist"
             raise lost(
-                f"{self._where} cannot be read from offset {self._offset} to {self._end}: {ends}"
+                f"{self.where} cannot be read from offset {self._offset} to {self._end}: {ends}"
             ) from error
         goes_on = self._end if self._offset >= end else min(max(begin, self._offset), self._end)
         _logger.warning(
             "%s: offsets %d to %d are gone and passed over, for failOnDataLoss is false",
-            self._where,
+            self.where,
             self._offset,
             goes_on,
         )
@@ -197,8 +216,8 @@ class _RangeReader:
     def _limits(self) -> tuple[int, int]:
         """Where the partition begins and ends; nowhere, if it is gone."""
         try:
-            begin = self._client.offsets({self._where: EARLIEST_OFFSET})[self._where]
-            end = self._client.offsets({self._where: LATEST_OFFSET})[self._where]
+            begin = self._client.offsets({self.where: EARLIEST_OFFSET})[self.where]
+            end = self._client.offsets({self.where: LATEST_OFFSET})[self.where]
         except RefusedError as error:
             if error.code not in UNKNOWN_TOPIC:
                 raise

@@ -25,11 +25,11 @@ from pyspark.sql.streaming.datasource import (
 
 from semel.exceptions import IllegalStateException
 from semel.runtime.clock import RealClock
-from semel.spark.batch_reader import RangePartition
 from semel.spark.offsets import BEGAN, as_json, began_in, from_json, is_delayed, limited
 from semel.spark.options import SourceOptions
 from semel.spark.planning import Planner
-from semel.spark.ranges import between, divided
+from semel.spark.ranges import between
+from semel.spark.tasks import read_task, tasks_of
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """A task for every range between two offsets."""
+        """The tasks of what lies between two offsets."""
         if start == end:
             return []
         began = None if BEGAN in start else began_in(end)
@@ -123,15 +123,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [where for where in ends if where not in begins]
         batch = between(begins, ends, self._planner.earliest(new))
         self._planner.report(batch.losses)
-        parts = divided(
-            batch.ranges,
-            min_partitions=self._options.min_partitions,
-            max_records=self._options.max_records_per_partition,
-        )
-        return [RangePartition((one,)) for one in parts]
+        return tasks_of(batch.ranges, self._options)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of a task."""
-        from semel.spark.reading import read_ranges
-
-        return read_ranges(partition.ranges if isinstance(partition, RangePartition) else (), self._options)
+        return read_task(partition, self._options)
