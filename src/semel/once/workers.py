@@ -45,13 +45,13 @@ Order = Literal["key", "partition", "none"]
 Work = Callable[[Any], object]
 DeadLetter = Callable[[Any, BaseException], object]
 _ORDERS: Final = ("key", "partition", "none")
-_POLL_MS: Final = 100
+POLL_MS: Final = 100
 _WORKERS_MAX: Final = 1000
-_NO_RETRY: Final = RetryPolicy(attempts_max=1)
+NO_RETRY: Final = RetryPolicy(attempts_max=1)
 _log = logging.getLogger(__name__)
 
 
-class _End(Enum):
+class End(Enum):
     """How the work on a record ended, if not with an error."""
 
     FINISHED = 1
@@ -70,7 +70,7 @@ class CommittingConsumer(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class _Home:
+class Home:
     """One partition for as long as it is ours. When it comes back, it is a new one."""
 
     prefix: FinishedPrefix = field(default_factory=FinishedPrefix)
@@ -80,9 +80,11 @@ class _Home:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class Task:
+    """A record to work on."""
+
     record: Any
-    home: _Home
+    home: Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class PoolOptions:
     in_flight_max: int | None = None  # None: 100 for each worker.
     commit_interval_ms: int = 1_000
     drain_ms: int = 30_000
-    retries: RetryPolicy = _NO_RETRY
+    retries: RetryPolicy = NO_RETRY
     dead_letter: DeadLetter | None = None
 
     def __post_init__(self) -> None:
@@ -123,8 +125,8 @@ class WorkerPool:
         self._work: Final = work
         self._options: Final = options
         self._changed: Final = threading.Condition()  # Guards everything below.
-        self._lanes: Final[Lanes[_Task]] = Lanes()
-        self._homes: Final[dict[TopicPartition, _Home]] = {}
+        self._lanes: Final[Lanes[Task]] = Lanes()
+        self._homes: Final[dict[TopicPartition, Home]] = {}
         self._unfinished = 0
         self._finished = 0
         self._stopping = False
@@ -139,7 +141,7 @@ class WorkerPool:
         self._start()
         try:
             while not until() and self._failure is None:
-                self._offer(list(self._consumer.poll(timeout_ms=_POLL_MS)))
+                self._offer(list(self._consumer.poll(timeout_ms=POLL_MS)))
                 self._hold_back()
                 self._commit_now_and_then()
         except WakeupException:
@@ -148,12 +150,7 @@ class WorkerPool:
             self._stop()
         self._commit(self._homes)
         if self._failure is not None:
-            record, error = self._failure
-            raise WorkFailedError(
-                f"the work on {record.topic}-{record.partition} offset {record.offset} failed after "
-                f"{self._options.retries.attempts_max} attempts: {error!r}. Everything before it is committed, it is not: give "
-                "`dead_letter` to put such records aside"
-            ) from error
+            raise failed_for_good(*self._failure, self._options)
         return self._finished
 
     # ---- the caller's thread
@@ -167,25 +164,16 @@ class WorkerPool:
                 self._homes.pop(partition).ours = False
             for record in records:
                 partition = TopicPartition(record.topic, record.partition)
-                home = self._homes.setdefault(partition, _Home())
+                home = self._homes.setdefault(partition, Home())
                 if (
                     record.offset <= home.prefix.last
                 ):  # It went and came back inside one poll, or somebody sought.
                     home.ours = False
-                    home = self._homes[partition] = _Home()
+                    home = self._homes[partition] = Home()
                 home.prefix.started(record.offset)
                 self._unfinished += 1
-                self._lanes.offer(_Task(record, home), self._lane(home, record))
+                self._lanes.offer(Task(record, home), lane_of(self._options.order, home, record))
             self._changed.notify_all()
-
-    def _lane(self, home: _Home, record: Any) -> Hashable:
-        match self._options.order:
-            case "none":
-                return None
-            case "partition":
-                return home
-            case "key":
-                return None if record.key is None else (home, record.key)
 
     def _hold_back(self) -> None:
         """Pause above the bound, resume at half of it."""
@@ -283,7 +271,7 @@ class WorkerPool:
                 task.home.running -= 1
                 self._unfinished -= 1
                 self._lanes.done(lane)
-                if outcome is _End.FINISHED:
+                if outcome is End.FINISHED:
                     task.home.prefix.finished(task.record.offset)
                     self._finished += 1
                 elif isinstance(outcome, BaseException) and self._failure is None:
@@ -291,7 +279,7 @@ class WorkerPool:
                     self._stopping = True
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[Hashable, _Task] | None:
+    def _next(self) -> tuple[Hashable, Task] | None:
         """The next task; None when the pool stops."""
         with self._changed:
             while not self._stopping:
@@ -307,8 +295,8 @@ class WorkerPool:
                 self._lanes.done(lane)
             return None
 
-    def _attempt(self, task: _Task) -> BaseException | _End:
-        """Do the work, as often as the policy says; `_End.FINISHED`, `_End.LEFT` by a pool that stops, or the error that remained."""
+    def _attempt(self, task: Task) -> BaseException | End:
+        """Do the work, as often as the policy says; `End.FINISHED`, `End.LEFT` by a pool that stops, or the error that remained."""
         attempt = 0
         while True:
             attempt += 1
@@ -319,14 +307,14 @@ class WorkerPool:
                 if wait_ms is None or not isinstance(error, Exception):
                     return self._put_aside(task, error)
             else:
-                return _End.FINISHED
+                return End.FINISHED
             with self._changed:
                 if self._changed.wait_for(
                     lambda: self._stopping or not task.home.ours, timeout=wait_ms / 1000
                 ):
-                    return _End.LEFT
+                    return End.LEFT
 
-    def _put_aside(self, task: _Task, error: BaseException) -> BaseException | _End:
+    def _put_aside(self, task: Task, error: BaseException) -> BaseException | End:
         if self._options.dead_letter is None:
             return error
         try:
@@ -334,7 +322,7 @@ class WorkerPool:
         except BaseException as second:
             second.__cause__ = error
             return second
-        return _End.FINISHED
+        return End.FINISHED
 
     def _settle(self, result: object) -> None:
         """Work that goes on elsewhere is finished when it is finished there."""
@@ -378,17 +366,39 @@ def process(
         in_flight_max=in_flight_max,
         commit_interval_ms=commit_interval_ms,
         drain_ms=drain_ms,
-        retries=retries or _NO_RETRY,
+        retries=retries or NO_RETRY,
         dead_letter=dead_letter,
     )
-    _check_commits(consumer)
+    check_commits(consumer)
     pool = WorkerPool(consumer, work, options)
     if topics is not None:
         consumer.subscribe(list(topics), listener=pool)
     return pool.run(until)
 
 
-def _check_commits(consumer: CommittingConsumer) -> None:
+def lane_of(order: Order, home: Home, record: Any) -> Hashable:
+    """Whom a record must not overtake."""
+    match order:
+        case "none":
+            return None
+        case "partition":
+            return home
+        case "key":
+            return None if record.key is None else (home, record.key)
+
+
+def failed_for_good(record: Any, error: BaseException, options: PoolOptions) -> WorkFailedError:
+    """What a pool raises that stopped at a record."""
+    failed = WorkFailedError(
+        f"the work on {record.topic}-{record.partition} offset {record.offset} failed after "
+        f"{options.retries.attempts_max} attempts: {error!r}. Everything before it is committed, it is not: give "
+        "`dead_letter` to put such records aside"
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def check_commits(consumer: object) -> None:
     """A consumer that commits by itself commits what it has handed out, finished or not."""
     config: Mapping[str, object] = getattr(consumer, "config", {})
     if config.get("enable.auto.commit") is True and config.get("group.id") is not None:

@@ -362,7 +362,7 @@ def test_the_producer_id_is_fetched_by_the_sender_when_there_is_something_to_sen
     script = Script()
 
     async def story(producer: AsyncProducer, runtime: Runtime) -> None:
-        producer.start()
+        producer._start()
         await runtime.tasks.sleep(5)
         assert script.producer_ids == 0, "making it does not ask for anything"
         await sent(producer, b"v")
@@ -375,7 +375,7 @@ def test_the_producer_id_is_fetched_by_the_sender_when_there_is_something_to_sen
     transactional = Script()
 
     async def refused(producer: AsyncProducer, runtime: Runtime) -> None:
-        producer.start()
+        producer._start()
         await runtime.tasks.sleep(5)
         with pytest.raises(semel.IllegalStateException, match="init_transactions first"):
             await producer.send("t", b"v")

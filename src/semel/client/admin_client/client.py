@@ -49,11 +49,11 @@ class AsyncAdmin(TopicCalls, ConfigCalls, GroupCalls, TransactionCalls, ClusterC
         """End the connections. Closing twice is harmless."""
         if self._is_closed:
             return
-        self.give_up()
+        self._give_up()
         if self._owns_runtime:
             await self._runtime.tasks.close()
 
-    def give_up(self) -> None:
+    def _give_up(self) -> None:
         """End the connections at once."""
         self._is_closed = True
         if self._reporting is not None:

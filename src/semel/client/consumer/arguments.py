@@ -97,28 +97,6 @@ class _Callables(ConsumerRebalanceListener):
         return self._on_lost(partitions)
 
 
-class Both(ConsumerRebalanceListener):
-    """The user's listener and a second one, which hears first of what goes and last of what comes."""
-
-    def __init__(
-        self, user: ConsumerRebalanceListener | None, second: ConsumerRebalanceListener | None
-    ) -> None:
-        self._user = user or ConsumerRebalanceListener()
-        self._second = second or ConsumerRebalanceListener()
-
-    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Any:
-        self._user.on_partitions_assigned(partitions)
-        self._second.on_partitions_assigned(partitions)
-
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Any:
-        self._second.on_partitions_revoked(partitions)
-        self._user.on_partitions_revoked(partitions)
-
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Any:
-        self._second.on_partitions_lost(partitions)
-        self._user.on_partitions_lost(partitions)
-
-
 def listener(
     given: Any, on_assign: Told | None, on_revoke: Told | None, on_lost: Told | None
 ) -> ConsumerRebalanceListener | None:

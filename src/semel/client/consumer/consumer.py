@@ -9,7 +9,7 @@ Elsewhere. What happens: `engine`. The blocking twin: `semel.client.sync.consume
 """
 
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -315,6 +315,12 @@ class AsyncConsumer:
     def metrics(self) -> MetricValues:
         """What this consumer measures, by Java's names."""
         return self._engine.metrics.registry.snapshot()
+
+    async def process(self, work: Callable[..., Any], *, workers: int = 1, **options: Any) -> int:
+        """Give every record to `work`, `workers` at a time; commits only what is finished, in order. See `semel.once.async_workers`."""
+        from semel.once.async_workers import process
+
+        return await process(self, work, workers=workers, **options)
 
     # The end
 

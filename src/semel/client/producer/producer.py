@@ -132,15 +132,15 @@ class AsyncProducer:
         Waits only for what the record needs to be taken: its topic, and memory. `callback` is called with the record's
         metadata or with what went wrong, the other of the two being None.
         """
-        self.start()
+        self._start()
         try:
             taken = self.intake.offer(topic, value, key, partition, timestamp, headers, callback)
             return taken if isinstance(taken, SendFuture) else await self._take(taken)
         except ApiException as error:
-            self.refused(error)
+            self._refused(error)
             raise
 
-    def refused(self, error: SemelError) -> KafkaException:
+    def _refused(self, error: SemelError) -> KafkaException:
         """A record was not taken, for this reason: a transaction cannot be committed without it."""
         if self.transactions is not None:
             self.transactions.refuse(error.code)
@@ -166,10 +166,10 @@ class AsyncProducer:
             async with asyncio.timeout(max(0, deadline_ms - self._now_ms()) / 1000):
                 await free
         except TimeoutError:
-            raise self.exhausted(size_bytes) from None
+            raise self._exhausted(size_bytes) from None
         self._metrics.waited_for_memory(self._now_ms() - since_ms)
 
-    def exhausted(self, size_bytes: int) -> BufferExhaustedException:
+    def _exhausted(self, size_bytes: int) -> BufferExhaustedException:
         """What `send` raises when memory stays full."""
         config = self._settings
         self._metrics.exhausted()
@@ -186,30 +186,30 @@ class AsyncProducer:
         object is made per row. Returns once all rows are taken; awaiting what it returns gives the ranges of offsets.
         `timestamp` is that of rows without one; now, unless it is given.
         """
-        self.start()
+        self._start()
         if not Kernels.is_loaded:
             await self._runtime.tasks.in_thread(Kernels.load)
         taken: list[Batch] = []
         try:
-            for rows in self.pieces(data):
+            for rows in self._pieces(data):
                 known = await self.topics.fetch(topic, None, self._settings.max_block_ms)
-                for placed in self.columns().batches(rows, known, self.arrow_time(timestamp)):
-                    while (batch := self.take_placed(known, placed)) is None:
+                for placed in self._made_columns().batches(rows, known, self._arrow_time(timestamp)):
+                    while (batch := self._take_placed(known, placed)) is None:
                         deadline_ms = self._now_ms() + self._settings.max_block_ms
                         await self._room(len(placed.batch.data), deadline_ms)
                     taken.append(batch)
                     await self._runtime.tasks.sleep(0)  # Let the sender have its turn.
         except SemelError as error:
-            raise self.refused(error) from error
+            raise self._refused(error) from error
         return ArrowFuture(taken)
 
-    def pieces(self, data: Any) -> "Iterator[pa.RecordBatch]":
+    def _pieces(self, data: Any) -> "Iterator[pa.RecordBatch]":
         """The rows, a piece at a time."""
         from semel.client.producer import arrow
 
         return arrow.pieces(data)
 
-    def columns(self) -> "Columns":
+    def _made_columns(self) -> "Columns":
         """What makes batches of rows."""
         if self._columns is None:
             from semel.client.producer.arrow import Columns
@@ -217,21 +217,21 @@ class AsyncProducer:
             self._columns = Columns(self._settings, self._sender.codec)
         return self._columns
 
-    def take_placed(self, known: KnownTopic, placed: "Placed") -> Batch | None:
+    def _take_placed(self, known: KnownTopic, placed: "Placed") -> Batch | None:
         """Take a finished batch, or None while there is no room for it."""
         made = placed.batch
         return self.outbox.append_sealed(
             known, placed.partition, made.data, made.records_count, made.max_timestamp
         )
 
-    def arrow_time(self, timestamp: Timestamp) -> int:
+    def _arrow_time(self, timestamp: Timestamp) -> int:
         """The time of rows without one."""
         return self._runtime.clock.now_ms() if timestamp is None else milliseconds(timestamp)
 
     async def flush(self) -> None:
         """Send everything that was given now, and return once the fate of all of it is known."""
         self._check_open()
-        self.start()
+        self._start()
         with self._timed("flush"):
             await self._until_ended(self.outbox.pending())
 
@@ -251,7 +251,7 @@ class AsyncProducer:
     async def partitions_for(self, topic: str) -> list[PartitionView]:
         """The partitions of a topic, as the cluster describes them."""
         self._check_open()
-        self.start()
+        self._start()
         await self.topics.fetch(topic, None, self._settings.max_block_ms)
         return list((await self.cluster.topic(topic)).partitions)
 
@@ -280,9 +280,9 @@ class AsyncProducer:
     async def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
         self._transactions()
-        self.begin()
+        self._begin()
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """The same on any thread, once the producer is started."""
         self._check_open()
         if self.transactions is None:
@@ -390,12 +390,12 @@ class AsyncProducer:
         self._check_open()
         if self.transactions is None:
             raise IllegalStateException(NOT_TRANSACTIONAL)
-        self.start()
+        self._start()
         return self.transactions
 
     # Life
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Begin to send, on the running loop. Starting twice is harmless."""
         if self._task is None and self._closing is None:
             name = self._settings.client_id
@@ -452,7 +452,7 @@ class AsyncProducer:
         if self._owns_runtime:
             await self._runtime.tasks.close()
 
-    def give_up(self) -> None:
+    def _give_up(self) -> None:
         """Fail what has no answer: its producer is gone without having been closed."""
         self._sender.die(
             KafkaException(
@@ -463,7 +463,7 @@ class AsyncProducer:
         self.cluster.close()
 
     async def __aenter__(self) -> Self:
-        self.start()
+        self._start()
         return self
 
     async def __aexit__(

@@ -39,8 +39,10 @@ class Admin(Shell):
     KIND: ClassVar[str] = "admin client"
     CLOSED: ClassVar[str] = CLOSED
 
-    def __init__(self, settings: Mapping[str, Given] | None = None, /, **keywords: Given) -> None:
-        config = AdminConfig.of(settings, **keywords)
+    def __init__(
+        self, settings: Mapping[str, Given] | AdminConfig | None = None, /, **keywords: Given
+    ) -> None:
+        config = settings if isinstance(settings, AdminConfig) else AdminConfig.of(settings, **keywords)
         super().__init__()
         self._core = AsyncAdmin(config, runtime=self._runtime)
 
@@ -58,7 +60,7 @@ class Admin(Shell):
         self._shut(self._core.close())
 
     def _give_up(self) -> None:
-        self._core.give_up()
+        self._core._give_up()
 
     create_topics = createTopics = _blocking(AsyncAdmin.create_topics)
     delete_topics = deleteTopics = _blocking(AsyncAdmin.delete_topics)

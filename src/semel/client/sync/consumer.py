@@ -11,7 +11,6 @@ Rules.  * One thread uses a consumer at a time; another one is refused, except w
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -109,19 +108,6 @@ class Consumer(Shell):
         wanted = arguments.subscription(topics, pattern)
         told = arguments.listener(listener, on_assign, on_revoke, on_lost)
         self._at_once(self._engine.subscribe, wanted, told)
-
-    @contextmanager
-    def also_tell(self, listener: Any) -> Iterator[None]:
-        """A second listener for the length of a `with`: before the user's own when partitions go, after it when they come."""
-        told = arguments.listener(listener, None, None, None)
-        before = self._engine.listener
-        both = arguments.Both(before, told)
-        self._engine.listener = both
-        try:
-            yield
-        finally:
-            if self._engine.listener is both:
-                self._engine.listener = before
 
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing."""

@@ -37,8 +37,10 @@ class Producer(Shell):
     KIND: ClassVar[str] = "producer"
     CLOSED: ClassVar[str] = CLOSED
 
-    def __init__(self, settings: Mapping[str, Given] | None = None, /, **keywords: Given) -> None:
-        config = ProducerConfig.of(settings, **keywords)
+    def __init__(
+        self, settings: Mapping[str, Given] | ProducerConfig | None = None, /, **keywords: Given
+    ) -> None:
+        config = settings if isinstance(settings, ProducerConfig) else ProducerConfig.of(settings, **keywords)
         super().__init__()
         try:
             self._core = AsyncProducer(config, runtime=self._runtime)
@@ -51,7 +53,7 @@ class Producer(Shell):
         self._now_ms = self._runtime.clock.monotonic_ms
 
     async def _begin(self) -> None:
-        self._core.start()
+        self._core._start()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Producer(Shell):
     def _refused(self, error: SemelError) -> None:
         """A record was not taken: a transaction cannot be committed without it."""
         if self._core.transactions is not None:
-            self._thread.call_soon(self._core.refused, error)
+            self._thread.call_soon(self._core._refused, error)
 
     def _room(self, size_bytes: int, deadline_ms: int) -> None:
         """Wait until some memory is free."""
@@ -110,7 +112,7 @@ class Producer(Shell):
         free = threading.Event()
         self._core.outbox.call_when_free(size_bytes, free.set)
         if not free.wait(max(0, deadline_ms - self._now_ms()) / 1000):
-            raise self._core.exhausted(size_bytes)
+            raise self._core._exhausted(size_bytes)
 
     def send_arrow(self, topic: str, data: Any, *, timestamp: Timestamp = None) -> ArrowFuture:
         """Send the rows of Arrow columns: key, value, and where they are there timestamp, headers and partition.
@@ -123,12 +125,12 @@ class Producer(Shell):
         Kernels.load()
         core, taken = self._core, list[Batch]()
         try:
-            for rows in core.pieces(data):
+            for rows in core._pieces(data):
                 known = core.topics.get(topic)
                 if known is None:
                     known = self._run(core.topics.fetch(topic, None, self._max_block_ms))
-                for placed in core.columns().batches(rows, known, core.arrow_time(timestamp)):
-                    while (batch := core.take_placed(known, placed)) is None:
+                for placed in core._made_columns().batches(rows, known, core._arrow_time(timestamp)):
+                    while (batch := core._take_placed(known, placed)) is None:
                         self._room(len(placed.batch.data), self._now_ms() + self._max_block_ms)
                     taken.append(batch)
         except SemelError as error:
@@ -165,7 +167,7 @@ class Producer(Shell):
     def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
         self._check()
-        self._core.begin()
+        self._core._begin()
 
     def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: Any) -> None:
         """Commit a group's offsets with the transaction: of the next record to read, that is the last one's plus one.
@@ -245,7 +247,7 @@ class Producer(Shell):
         """Nobody closed it: what waits for an answer hears that there will be none."""
         core: AsyncProducer | None = getattr(self, "_core", None)
         if core is not None:
-            core.give_up()
+            core._give_up()
 
     def __repr__(self) -> str:
         return f"<semel.Producer {self.config['client.id']} of {','.join(self.config['bootstrap.servers'])}>"
