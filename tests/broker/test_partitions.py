@@ -46,7 +46,7 @@ class Machine:
             self.runtime.files, "/data", node_id=1, cluster_id="c", directory_id="d"
         )
         self.partitions = Partitions(self.directory, self.image, BrokerConfig.of(), self.runtime)
-        self.partitions.load()
+        self.simulation.loop.run_until_complete(self.partitions.load())
         if self.lives and not self.directory.was_clean:  # As `app.Broker` does, durably.
             known = max(self.image.leader_epoch_min, self.partitions.highest_leader_epoch())
             self.image.apply(LeaderEpochRow(known + 1))

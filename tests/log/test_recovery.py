@@ -88,6 +88,22 @@ def test_trap_24_kill_9_rebuilds_the_same_state_and_saves_it() -> None:
     )
 
 
+def test_a_log_that_never_held_anything_waits_for_no_disk() -> None:
+    """A broker may have thousands of them after a kill."""
+    files = disk()
+    open_at(files, SMALL)
+    files.kill()
+    before, syncs = file_bytes(files), files.counters.syncs
+    again = open_at(files, SMALL, clean=False)
+    assert (again.log_end_offset, files.counters.syncs) == (0, syncs)
+    assert file_bytes(files) == before
+    assert isinstance(send(again, batch_of(b"x", producer_id=1, sequence=0)), Appended)
+    again.flush(NOW)
+    kept = content(again)
+    files.crash()
+    assert content(open_at(files, SMALL, clean=False)) == kept
+
+
 @pytest.mark.mission("PST-10")
 def test_all_snapshots_lost() -> None:
     files = disk()

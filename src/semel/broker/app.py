@@ -113,7 +113,7 @@ class Broker:
         if idle := without_effect({**config.static, **config.dynamic}):
             _logger.warning("set, kept, and without effect here: %s", ", ".join(idle))
         partitions = Partitions(directory, store.image, config, runtime)
-        partitions.load()
+        await partitions.load()
         if is_old and not directory.was_clean:
             epoch = 1 + max(store.image.leader_epoch_min, partitions.highest_leader_epoch())
             await store.commit([LeaderEpochRow(epoch)])

@@ -35,6 +35,7 @@ from semel.types import TopicPartition
 _logger = logging.getLogger(__name__)
 NO_LEADER: Final = -1
 """Who leads a partition that is offline, or not made yet."""
+_OPENERS: Final = 8  # Threads that open logs after an unclean stop.
 _MAKERS: Final = 8  # Threads that make partitions: as many syncs as a disk takes together.
 
 
@@ -162,11 +163,25 @@ class Partitions:
         self.changes = 0
         """Counts what makes a partition another one: made, deleted, with other settings."""
 
-    def load(self) -> None:
-        """Open the logs of all topics, and remove directories no topic owns."""
-        now_ms = self._runtime.clock.now_ms()
-        self._directory.load_all(self._log_config, now_ms)
-        found = [*self._directory.logs, *self._directory.damaged]
+    async def load(self) -> None:
+        """Open the logs of all topics, and remove directories no topic owns.
+
+        After an unclean stop on threads: every log waits for syncs then, and there may be thousands.
+        """
+        directory, now_ms = self._directory, self._runtime.clock.now_ms()
+        wanted = [(one, self._log_config(one)) for one in directory.begin_load()]
+        if directory.was_clean:
+            read = directory.read_some(wanted, now_ms)
+        else:
+            parts = [wanted[first::_OPENERS] for first in range(min(_OPENERS, len(wanted)))]
+            tasks = self._runtime.tasks
+            pieces = await asyncio.gather(
+                *(tasks.in_thread(directory.read_some, part, now_ms) for part in parts)
+            )
+            together = {one: log for piece in pieces for one, log in piece.items()}
+            read = {one: together[one] for one, _config in wanted}
+        directory.finish_load(read)
+        found = [*directory.logs, *directory.damaged]
         self._delete_logs([tp for tp in found if tp.topic != METADATA_TOPIC and not self._is_owned(tp)])
 
     def highest_leader_epoch(self) -> int:

@@ -142,7 +142,13 @@ class LogDirectory:
             self._pristine.add(topic_partition)
 
     def load_all(self, config_for: Callable[[TopicPartition], LogConfig], now_ms: int) -> None:
-        """Load every partition that is not loaded yet, and finish deletions a crash interrupted."""
+        """Load every partition that is not loaded yet, one after the other."""
+        wanted = [(topic_partition, config_for(topic_partition)) for topic_partition in self.begin_load()]
+        self.finish_load(self.read_some(wanted, now_ms))
+
+    def begin_load(self) -> list[TopicPartition]:
+        """The partitions that are not loaded yet; deletions a crash interrupted are finished on the way."""
+        found: list[TopicPartition] = []
         for name in self._files.list_directory(self.path):
             path = join(self.path, name)
             if not self._files.is_directory(path):
@@ -153,7 +159,31 @@ class LogDirectory:
             elif topic_partition is None:
                 _logger.warning("%s is no partition's directory and is left alone", path)
             elif topic_partition not in self.logs:
-                self._load_or_isolate(topic_partition, config_for(topic_partition), now_ms)
+                found.append(topic_partition)
+        return found
+
+    def read_some(
+        self, wanted: Sequence[tuple[TopicPartition, LogConfig]], now_ms: int
+    ) -> dict[TopicPartition, PartitionLog | Exception]:
+        """Open logs, which are not the directory's yet, or find out why not. Blocks, and may run on a thread."""
+        read: dict[TopicPartition, PartitionLog | Exception] = {}
+        for topic_partition, config in wanted:
+            try:
+                read[topic_partition] = self.read(topic_partition, config, now_ms)
+            except (LogError, CorruptBatchError, OSError) as error:
+                read[topic_partition] = error
+        return read
+
+    def finish_load(self, read: Mapping[TopicPartition, PartitionLog | Exception]) -> None:
+        """Take over what was read, once it is all there is."""
+        for topic_partition, log in read.items():
+            if isinstance(log, Exception):
+                self._isolate(topic_partition, log)
+                continue
+            try:
+                self.take(log)
+            except (LogError, OSError) as error:
+                self._isolate(topic_partition, error)
         if not self.was_clean:
             # The last owner may have been killed before it synced the name of a directory it had just made.
             self._files.sync_directory(self.path)
@@ -166,23 +196,21 @@ class LogDirectory:
         self.cleaner_offsets.keep([*self.logs, *self.damaged])
         self.checkpoint()
 
-    def _load_or_isolate(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> None:
-        try:
-            self.load(topic_partition, config, now_ms)
-        except (LogError, CorruptBatchError, OSError) as error:
-            path = join(self.path, str(topic_partition))
-            self.damaged[topic_partition] = error
-            _logger.error(
-                "%s is offline and everything else is served: %s. Its files are left as they are; "
-                "`semel log verify %s` tells what is wrong with them",
-                topic_partition,
-                error,
-                path,
-            )
-            with contextlib.suppress(CorruptLogError, OSError):
-                topic_id = checkpoints.read_topic_id(self._files, join(path, names.PARTITION_METADATA))
-                if topic_id is not None:
-                    self.topic_ids[topic_partition] = topic_id
+    def _isolate(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Leave a partition offline; everything else is served."""
+        path = join(self.path, str(topic_partition))
+        self.damaged[topic_partition] = error
+        _logger.error(
+            "%s is offline and everything else is served: %s. Its files are left as they are; "
+            "`semel log verify %s` tells what is wrong with them",
+            topic_partition,
+            error,
+            path,
+        )
+        with contextlib.suppress(CorruptLogError, OSError):
+            topic_id = checkpoints.read_topic_id(self._files, join(path, names.PARTITION_METADATA))
+            if topic_id is not None:
+                self.topic_ids[topic_partition] = topic_id
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         path = join(self.path, name)

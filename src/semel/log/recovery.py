@@ -16,6 +16,7 @@ Rules.  * What was synced below the recovery point is trusted; everything above 
           checked are corrected by them: their file is written with a sync, not with an append.
         * Snapshots above the end, and damaged ones, go before anything is appended.
         * An index that is missing or unfit is rebuilt from the log, with the content it had.
+        * A log into which nothing was ever written is left as it is, without a sync: a broker may have thousands.
 """
 
 import logging
@@ -94,7 +95,8 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
     snapshots.remove_strays(segment.base_offset for segment in log.segments)
     log.leader_epochs.truncate_from_end(log.log_end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
-    if recovered.checked:
+    has_nothing_to_keep = opened.is_untouched and log.log_end_offset == 0 and not must_rewrite
+    if recovered.checked and not has_nothing_to_keep:
         # The next crash may come at once: leave it a snapshot, and synced files, to start from.
         snapshots.save(log.producers, log.log_end_offset)
         log.flush(opening.now_ms)
@@ -110,6 +112,8 @@ class _Opened:
 
     segments: list[Segment]
     unindexed: set[int]
+    is_untouched: bool
+    """Whether nothing was ever appended: there is nothing then that a sync could keep."""
 
 
 @dataclass(slots=True)
@@ -147,7 +151,8 @@ def _open_segments(files: Files, opening: Opening) -> _Opened:
             segment = Segment.open_without_indexes(*where)
             unindexed.add(base_offset)
         segments.append(segment)
-    return _Opened(segments, unindexed)
+    is_untouched = all(segment.base_offset == 0 and segment.size_bytes == 0 for segment in segments)
+    return _Opened(segments, unindexed, is_untouched)
 
 
 def _aborted_counts(files: Files, directory: str) -> dict[int, int]:
