@@ -7,6 +7,7 @@ handlers, each story on this machine's loopback and in a simulation; idle time o
 import asyncio
 import logging
 import random
+import time
 import tracemalloc
 from collections.abc import Awaitable
 from pathlib import Path
@@ -263,6 +264,30 @@ def test_a_false_length_closes_the_connection_with_one_line(
         assert f"{peer[0]}:{peer[1]}" in line
 
     world(story)
+
+
+def test_who_asks_much_at_once_lets_others_have_their_turn() -> None:
+    """A thousand requests in one piece, each a while of work: another client is answered long before the last of them."""
+
+    async def story(runtime: Runtime) -> None:
+        handled: list[bytes] = []
+
+        def handler(request: bytearray, _: InboundConnection) -> Reply:
+            time.sleep(0.001)
+            handled.append(bytes(request))
+            return frame(b"done")
+
+        listener, address = await listening(runtime, handler)
+        greedy, modest = await raw_client(runtime, address), await raw_client(runtime, address)
+        greedy.transport.write(frame(b"much") * 1000)
+        modest.transport.write(frame(b"little"))
+        await modest.take_frame()
+        assert handled.count(b"much") < 500
+        assert [await greedy.take_frame() for _ in range(1000)] == [b"done"] * 1000
+        assert handled.count(b"much") == 1000
+        await listener.close()
+
+    in_reality(story)
 
 
 def test_announcing_much_costs_little() -> None:

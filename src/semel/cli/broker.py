@@ -86,7 +86,19 @@ def serve(settings: dict[str, str], make_runtime: "Callable[[], Runtime]") -> No
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    _raise_file_limit()
     _run(config, make_runtime)
+
+
+def _raise_file_limit() -> None:
+    """Take as many files as the system allows this process: every segment is one, and every connection. So do JVMs."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        logging.getLogger(__name__).warning("at most %d files may be open: %s", soft, error)
 
 
 def _settings(

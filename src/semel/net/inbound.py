@@ -7,6 +7,8 @@ Flow.   The transport fills the buffer of `core.wire.framing.FrameReader`; compl
 Rules.  * Handlers start in the order of requests. A reply waits until all earlier ones are on their way.
         * At most `in_flight_max` requests and about `in_flight_bytes_max` of their bytes are being handled; beyond
           that, and while the client does not read its replies, nothing more is read from it.
+        * One turn of the loop handles requests of one client for at most about `TURN_SECONDS_MAX`; what it has sent beyond
+          that waits until others have had theirs.
         * Bytes that are no frame, and a handler that raises, close this connection and no other: earlier replies
           are still sent, later requests are dropped, and one line in the log says why.
         * A client that has closed its half still gets the replies it is owed.
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[bytearray, "InboundConnection"], Reply | Awaitable[Reply]]
+TURN_SECONDS_MAX: Final = 0.01
 _AT_ONCE: Final = (bytes, list, type(None), bytearray, memoryview)
 
 
@@ -111,6 +114,7 @@ class InboundConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
+        self._reader.forget()
         self._waiting.clear()
         self._outbox.clear()
         self._listener.closed(self)
@@ -149,6 +153,9 @@ class InboundConnection(asyncio.BufferedProtocol):
         """Hand frames to the handler as far as the bounds allow, then send what is ready."""
         waiting, turns, outbox, handler = self._waiting, self._turns, self._outbox, self._handler
         handled = 0
+        monotonic = self._monotonic
+        until = monotonic() + TURN_SECONDS_MAX
+        is_cut_short = False
         while waiting and not self._ending and not outbox.paused:
             if turns and self._is_full():
                 break
@@ -170,8 +177,14 @@ class InboundConnection(asyncio.BufferedProtocol):
                 outbox.put(answer)
                 if outbox.waiting_bytes >= HIGH_WATER_BYTES:
                     self._flush()  # Small requests may ask for much: see after each whether the client keeps up.
+            if waiting and monotonic() > until:
+                is_cut_short = True
+                break
         self._listener.counters.requests += handled
         self._flush()
+        if is_cut_short and not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush_later)
         if turns or waiting or not self._reading:
             self._set_reading()
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from semel.core.wire.framing import (
     RECEIVE_BUFFER_BYTES,
     SOCKET_REQUEST_MAX_BYTES,
+    TRUSTED_BYTES_MAX,
     TRUSTED_FRAME_BYTES,
     FrameReader,
     ReceiveBuffer,
@@ -154,6 +155,30 @@ def test_an_announced_length_alone_takes_no_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * TRUSTED_FRAME_BYTES
+
+
+def test_what_many_announce_together_takes_little_and_every_frame_comes_whole() -> None:
+    """Beyond what is trusted to all of them a frame begins small; and trust comes back when a frame is complete or lost."""
+    size = 2 * TRUSTED_FRAME_BYTES
+    content = bytes(range(256)) * (size // 256)
+    buffer = ReceiveBuffer()
+    count = 4 * TRUSTED_BYTES_MAX // TRUSTED_FRAME_BYTES
+    readers = [FrameReader(buffer=buffer) for _ in range(count)]
+    tracemalloc.start()
+    for reader in readers:
+        reader.feed(size.to_bytes(4, "big") + content[:10])
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < TRUSTED_BYTES_MAX + 2 * TRUSTED_FRAME_BYTES
+    late = readers[-1]
+    assert late.feed(content[10:-1]) == []
+    (frame,) = late.feed(content[-1:])
+    assert frame == content
+    for reader in readers[1:]:
+        reader.forget()
+    (frame,) = readers[0].feed(content[10:])
+    assert frame == content
+    assert buffer.trusted_bytes == 0
 
 
 def test_a_large_frame_grows_with_what_arrives() -> None:

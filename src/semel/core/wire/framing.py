@@ -8,7 +8,8 @@ Rules.  * A length below zero or above `socket.request.max.bytes` is refused whe
         * A frame is a `bytearray` of its own: record batches are patched in it and slices of it stay good.
         * Bytes come into a `ReceiveBuffer`, which the readers of one loop may share: what is not a whole frame leaves it
           before the next read. The rest of a frame is received straight into the frame's own buffer. What a peer
-          merely announces costs at most `TRUSTED_FRAME_BYTES` or twice what it has sent, whichever is more.
+          merely announces costs at most `TRUSTED_FRAME_BYTES` or twice what it has sent, whichever is more; and what all
+          peers of a loop merely announce about `TRUSTED_BYTES_MAX`: beyond it a frame begins small and grows as it comes.
         * After an error the reader is done: the connection must be closed.
 """
 
@@ -24,6 +25,8 @@ from semel.types import BytesLike
 
 SOCKET_REQUEST_MAX_BYTES: Final = 104_857_600  # Kafka's default of socket.request.max.bytes.
 TRUSTED_FRAME_BYTES: Final = 1 << 20
+TRUSTED_BYTES_MAX: Final = 64 << 20
+_FRAME_BYTES_MIN: Final = 4096
 RECEIVE_BUFFER_BYTES: Final = 64 << 10  # A few requests of a producer's usual 16 KiB.
 _LENGTH: Final = Packing(">i")
 _REQUEST_START: Final = Packing(">hhih")  # API key, version, correlation id, length of the client id.
@@ -155,17 +158,28 @@ def response_frame_parts(correlation_id: int, response: Message, version: int) -
 class ReceiveBuffer:
     """Where bytes arrive. One for all connections of a loop: reading and cutting are one step for each."""
 
-    __slots__ = ("data", "view")
+    __slots__ = ("data", "trusted_bytes", "view")
 
     def __init__(self, size_bytes: int = RECEIVE_BUFFER_BYTES) -> None:
         self.data = bytearray(size_bytes)
         self.view = memoryview(self.data)
+        self.trusted_bytes = 0
+        """What readers hold for frames that were announced and have not come."""
 
 
 class FrameReader:
     """Frames out of a stream, however it is cut."""
 
-    __slots__ = ("_buffer", "_frame", "_frame_filled", "_frame_size", "_length", "frame_max_bytes", "peer")
+    __slots__ = (
+        "_buffer",
+        "_frame",
+        "_frame_filled",
+        "_frame_size",
+        "_length",
+        "_trusted_bytes",
+        "frame_max_bytes",
+        "peer",
+    )
 
     def __init__(
         self,
@@ -181,6 +195,7 @@ class FrameReader:
         self._frame: bytearray | None = None  # A frame that has begun.
         self._frame_size = 0
         self._frame_filled = 0
+        self._trusted_bytes = 0
 
     @property
     def pending_bytes(self) -> int:
@@ -208,8 +223,15 @@ class FrameReader:
         self._frame_filled += count
         if self._frame_filled < self._frame_size:
             return []
-        frame, self._frame = self._frame, None
+        frame = self._frame
+        self.forget()
         return [frame]
+
+    def forget(self) -> None:
+        """Let go of the frame that has begun: it is complete, or its peer is gone."""
+        self._frame = None
+        self._buffer.trusted_bytes -= self._trusted_bytes
+        self._trusted_bytes = 0
 
     def feed(self, data: BytesLike) -> list[bytearray]:
         """The frames that are complete after `data`; for callers that have bytes and no buffer."""
@@ -243,7 +265,12 @@ class FrameReader:
 
     def _begin_frame(self, size: int, start: int, filled: int) -> None:
         came = filled - start
-        self._frame = bytearray(min(size, max(TRUSTED_FRAME_BYTES, 2 * came)))
+        begun = min(size, max(_FRAME_BYTES_MIN, 2 * came))
+        if begun < size and self._buffer.trusted_bytes < TRUSTED_BYTES_MAX:
+            begun = min(size, max(TRUSTED_FRAME_BYTES, begun))
+            self._trusted_bytes = begun
+            self._buffer.trusted_bytes += begun
+        self._frame = bytearray(begun)
         self._frame[:came] = self._buffer.view[start:filled]
         self._frame_size = size
         self._frame_filled = came
