@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,6 +23,8 @@ _STATES = (
     "CompleteAbort",
 )
 _MINUTE_MS = 60_000
+_NO_TIMEOUT_MS: Final = 2**31 - 1
+"""Of a transaction another system ends (KIP-939)."""
 
 
 @click.group(name="txn", epilog="Example: semel txn find-hanging --topic orders")
@@ -94,7 +96,7 @@ def describe(transactional_id: str, bootstrap: str, settings: dict[str, str], ou
                 one.state,
                 one.producer_id,
                 one.producer_epoch,
-                one.timeout_ms,
+                "none" if one.timeout_ms == _NO_TIMEOUT_MS else one.timeout_ms,
                 time_text(one.start_ms),
                 one.coordinator,
             ]

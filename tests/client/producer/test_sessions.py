@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import semel
 from compat_kit import ThreadBroker, batches, eventually, values
+from semel.cli.main import cli
 from transaction_clients import read
 
 _numbers = itertools.count()
@@ -221,6 +223,35 @@ def test_a_prepared_transaction_outlives_its_producer_and_is_ended_by_its_name(
         with back.transaction():
             back.send(topic, b"next", partition=0)
         eventually(lambda: visible(broker, topic) == [*expected, b"next"], "the end that was decided")
+
+
+def test_a_prepared_transaction_is_listed_and_rolled_back_by_an_operator(
+    broker: ThreadBroker, topic: str
+) -> None:
+    """Nobody who has its state is left: it is found by its id, never ends by itself, and whoever takes the id aborts it."""
+    preparing = two_phase(broker, topic)
+    preparing.init_transactions()
+    preparing.begin_transaction()
+    preparing.send(topic, b"prepared", partition=0)
+    preparing.prepare_transaction()
+    preparing.close()
+
+    def txn(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, ["txn", *arguments, "-b", broker.bootstrap])
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.stdout
+
+    def state() -> str:
+        (line,) = [line for line in txn("list").splitlines() if line.startswith(f"{topic} ")]
+        return line.split()[2]
+
+    assert state() == "Ongoing"
+    _header, told, _none, _heads, partition = txn("describe", topic).splitlines()
+    assert told.split()[4] == "none", "its timeout"
+    assert partition.split() == [topic, "0"]
+    txn("abort", "--transactional-id", topic)
+    eventually(lambda: state() in ("CompleteAbort", "Empty"), "the operator's decision is carried out")
+    assert visible(broker, topic) == []
 
 
 def test_two_phase_commit_is_refused_where_it_is_not_there(
