@@ -1,8 +1,9 @@
-"""The three kinds of transactional programs, and two instances of one: with Java's client in both protocols and with librdkafka.
+"""The three kinds of transactional programs, and two instances of one, with every client: Java's in both protocols, librdkafka,
+kafka-python, aiokafka and ours (franz-go's are in test_franz_go.py).
 
 Method: workers of one group copy a topic of three partitions and abort at random; afterwards each input must be exactly once in
-what readers of committed records see, and the group at the end of its input. Java 4.3 speaks transactions v2, Java 3.9 and
-librdkafka v1. The classes of the exceptions are those Apache Kafka 4.3.1 causes in the same stories.
+what readers of committed records see, and the group at the end of its input. Java 4.3 and ours speak transactions v2, the
+others v1. The classes of the exceptions are those Apache Kafka 4.3.1 causes in the same stories.
 """
 
 import random
@@ -11,9 +12,11 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
+import transaction_workers
 from compat_kit import ThreadBroker, batches, eventually
 from transaction_clients import DEADLINE_SECONDS, FencedOutError, committed_offset, end_offset, read
 from transaction_java import JavaError, JavaProducer, TransactionShell
+from transaction_workers import Worker
 
 PARTITIONS = 3
 RECORDS = 600
@@ -229,72 +232,23 @@ def test_a_transaction_that_took_too_long_is_aborted_and_its_producer_fenced(
     assert read(broker.bootstrap, topic, 0, committed=True) == []
 
 
-class TestLibrdkafka:
-    @pytest.mark.mission("TXN-09")
-    @pytest.mark.parametrize("produce", [True, False], ids=["consume and produce", "only consume"])
-    def test_consume_transform_produce(self, broker: ThreadBroker, source: str, produce: bool) -> None:
-        """As TestJava's, with two workers that take turns."""
-        group, target = f"group of {source}", f"{source}-out"
-        dice = random.Random(1)
-        workers = [Worker(broker.bootstrap, source, group, number) for number in range(WORKERS)]
-        done = 0
-        while done < RECORDS:
-            for worker in workers:
-                done += worker.work(target if produce else None, commit=dice.random() < 0.7)
+@pytest.mark.mission("TXN-09")
+@pytest.mark.parametrize("produce", [True, False], ids=["consume and produce", "only consume"])
+@pytest.mark.parametrize("kind", transaction_workers.WORKERS, ids=lambda kind: kind.name)
+def test_consume_transform_produce(
+    broker: ThreadBroker, source: str, kind: type[Worker], produce: bool
+) -> None:
+    """As TestJava's, with workers that take turns."""
+    group, target = f"group of {source}", f"{source}-out"
+    dice = random.Random(1)
+    workers = [kind(broker.bootstrap, source, group, number) for number in range(kind.workers)]
+    done = 0
+    while done < RECORDS:
         for worker in workers:
-            worker.close()
-        assert done == RECORDS
-        assert_all_consumed(broker, group, source)
-        if produce:
-            assert_copied_once(broker, target)
-
-
-class Worker:
-    """The seeds' second and third program."""
-
-    def __init__(self, bootstrap: str, source: str, group: str, number: int) -> None:
-        settings = {"log_level": 0, "bootstrap.servers": bootstrap}
-        self._producer = confluent_kafka.Producer({**settings, "transactional.id": f"{group}-{number}"})
-        self._producer.init_transactions(DEADLINE_SECONDS)
-        self._consumer = confluent_kafka.Consumer(
-            {
-                **settings,
-                "group.id": group,
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "heartbeat.interval.ms": 300,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        self._consumer.subscribe([source])
-
-    def work(self, target: str | None, *, commit: bool) -> int:
-        """One transaction of up to 50 records; how many it committed."""
-        messages = [one for one in self._consumer.consume(50, timeout=0.1) if one.error() is None]
-        if not messages:
-            return 0
-        self._producer.begin_transaction()
-        for message in messages:
-            if target is not None:
-                self._producer.produce(target, value=message.value(), partition=message.partition())
-        try:
-            self._producer.send_offsets_to_transaction(
-                self._consumer.position(self._consumer.assignment()),
-                self._consumer.consumer_group_metadata(),
-                DEADLINE_SECONDS,
-            )
-            if commit:
-                self._producer.commit_transaction(DEADLINE_SECONDS)
-                return len(messages)
-        except confluent_kafka.KafkaException as error:
-            if not error.args[0].txn_requires_abort():  # Else its partitions went to the other member.
-                raise
-        self._producer.flush(DEADLINE_SECONDS)
-        self._producer.abort_transaction(DEADLINE_SECONDS)
-        for place in self._consumer.committed(self._consumer.assignment(), timeout=DEADLINE_SECONDS):
-            place.offset = max(place.offset, 0)
-            self._consumer.seek(place)
-        return 0
-
-    def close(self) -> None:
-        self._consumer.close()
+            done += worker.work(target if produce else None, commit=dice.random() < 0.7)
+    for worker in workers:
+        worker.close()
+    assert done == RECORDS
+    assert_all_consumed(broker, group, source)
+    if produce:
+        assert_copied_once(broker, target)
