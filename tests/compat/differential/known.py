@@ -44,13 +44,13 @@ KNOWN: Final[tuple[Known, ...]] = (
     Known(
         "api versions*",
         "api_keys[*]:",
-        "groups, transactions, access control, quotas and tokens are not served yet, KRaft's own requests never",
+        "security's handshakes, tokens, share and streams groups and telemetry are not served, KRaft's own requests never",
         ours=ABSENT,
     ),
     Known(
         "api versions*",
         "*ed_features*",
-        "Kafka's features are those of its own metadata, of groups and of transactions; none of them is served yet",
+        "Kafka also has features of its own metadata, of share groups and of streams groups",
     ),
     Known(
         "produce: a codec nobody knows *",
