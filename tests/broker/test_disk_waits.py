@@ -11,9 +11,10 @@ from typing import Final
 from log_kit import batch_of
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
-from semel.broker.topics import create_missing
+from semel.broker.topics import create_missing, delete_all
 from semel.log.partition_log import Appended
 from semel.runtime.bundle import Runtime
+from semel.runtime.files import read_whole
 from semel.runtime.simulation import SimulatedHost, Simulation
 
 SYNC_SECONDS: Final = 1.0
@@ -94,6 +95,78 @@ def test_retention_lets_others_go_on_while_it_waits_for_the_disk() -> None:
     run(story)
 
 
+def test_deleting_records_and_topics_lets_others_go_on_while_it_waits_for_the_disk() -> None:
+    async def story(broker: Broker, host: SimulatedHost) -> None:
+        context = broker.context
+        partition = context.partitions.of_topic("orders")[0]
+        for _ in range(5):
+            assert isinstance(partition.append(batch_of(b"x")), Appended)
+        host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
+
+        async def delete_records() -> None:
+            await partition.commits.durable(3)
+            assert await context.partitions.delete_records(partition, 3)
+
+        for work in (delete_records(), context.partitions.checkpoint(), delete_all(context, ["orders"])):
+            stood_still, took = await longest_stop(work)
+            assert took > 3 * SYNC_SECONDS
+            assert stood_still < SYNC_SECONDS / 2
+        assert partition.log.log_start_offset == 3
+        assert context.partitions.get("orders", 0) is None
+
+    run(story)
+
+
+def test_a_start_that_is_being_written_down_is_in_every_checkpoint_until_it_is_true() -> None:
+    """A checkpoint of a moment before must not take it back: the records would be there again after a crash."""
+
+    async def story(broker: Broker, host: SimulatedHost) -> None:
+        partitions = broker.context.partitions
+        partition = partitions.of_topic("orders")[0]
+        for _ in range(9):
+            assert isinstance(partition.append(batch_of(b"x")), Appended)
+        await partition.commits.durable(9)
+        host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
+        tasks: list[asyncio.Future[bool] | asyncio.Future[None]] = [
+            asyncio.ensure_future(partitions.delete_records(partition, offset)) for offset in (5, 7)
+        ]
+        for _ in range(20):
+            await asyncio.sleep(SYNC_SECONDS)
+            tasks.append(asyncio.ensure_future(partitions.checkpoint()))
+        await asyncio.gather(*tasks)
+        assert partition.log.log_start_offset == 7
+        text = read_whole(host.disk, "/data/log-start-offset-checkpoint").decode()
+        assert "orders 0 7\n" in text
+
+    run(story)
+
+
+def test_a_topic_that_is_made_again_while_the_old_one_goes_inherits_nothing() -> None:
+    async def story(broker: Broker, host: SimulatedHost) -> None:
+        context = broker.context
+        partition = context.partitions.of_topic("orders")[0]
+        for _ in range(9):
+            assert isinstance(partition.append(batch_of(b"x")), Appended)
+        await partition.commits.durable(9)
+        assert await context.partitions.delete_records(partition, 5)
+        host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
+        late = asyncio.ensure_future(context.partitions.delete_records(partition, 7))
+        deleting = asyncio.ensure_future(delete_all(context, ["orders"]))
+        while context.store.image.topic("orders") is not None:
+            await asyncio.sleep(LOOK_SECONDS)
+        await create_missing(context, ["orders"])
+        new = context.partitions.of_topic("orders")[0]
+        assert new is not partition
+        assert isinstance(new.append(batch_of(b"new")), Appended)
+        text = read_whole(host.disk, "/data/log-start-offset-checkpoint").decode()
+        assert "orders 0 " not in text
+        assert not await late
+        await deleting
+        assert (new.log.log_start_offset, new.log.log_end_offset) == (0, 1)
+
+    run(story)
+
+
 def test_a_topic_that_is_made_again_while_retention_waits_keeps_its_files() -> None:
     """The thread that syncs for the old one finds the directory of the new one under the same name."""
 
@@ -107,7 +180,7 @@ def test_a_topic_that_is_made_again_while_retention_waits_keeps_its_files() -> N
         host.disk.sync_delay_seconds = (0.0, 0.0)
         row = broker.context.store.image.topic("orders")
         assert row is not None
-        partitions.delete("orders")
+        await partitions.delete(["orders"])
         partitions.ensure(row)
         await retaining
         assert host.disk.list_directory("/data/orders-0") == [

@@ -213,7 +213,7 @@ def test_a_deletion_the_disk_refused_leaves_nothing_to_the_next_topic(
     machine.image.apply(TopicGoneRow("orders"))
     machine.host.disk.fail(operation)  # type: ignore[arg-type]  # one of the names it lists
     with pytest.raises(OSError, match="Input/output error"):
-        machine.partitions.delete("orders")
+        machine.simulation.loop.run_until_complete(machine.partitions.delete(["orders"]))
     machine.make(TopicRow("orders", SECOND, 2))
     assert machine.zero().log.log_end_offset == 0
     machine.zero().append(batch_of(b"new", producer_id=8))

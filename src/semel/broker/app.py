@@ -191,7 +191,9 @@ class Broker:
         self._every(_HOUSEKEEPING_SECONDS * 1000, self._complete_topics, "completion of topics")
         self._every(config.log_retention_check_interval_ms, self._retain, "retention")
         self._every(config.producer_id_expiration_check_interval_ms, self._expire, "expiry")
-        self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint, "checkpoints")
+        self._every(
+            config.log_flush_offset_checkpoint_interval_ms, self.context.partitions.checkpoint, "checkpoints"
+        )
 
     def _every(self, interval_ms: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         async def loop() -> None:
@@ -256,10 +258,6 @@ class Broker:
         now_ms = self.runtime.clock.now_ms()
         for partition in list(self.context.partitions):
             partition.log.expire_producers(now_ms)
-
-    async def _checkpoint(self) -> None:
-        if self._directory is not None:
-            self._directory.checkpoint()
 
 
 def _call_all(calls: Sequence[Callable[[], None]]) -> None:

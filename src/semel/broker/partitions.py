@@ -15,7 +15,7 @@ Rules.  * Records become visible (high watermark) when they are as durable as th
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from semel.broker.config import BrokerConfig
@@ -262,6 +262,8 @@ class Partitions:
         """
         failed: dict[str, OSError] = {}
         async with self._making:
+            # What was deleted is forgotten on disk first: else a log of the same name would inherit its start.
+            await self._on_disk(lambda: None)
             for row in rows:
                 current = self._image.topic(row.name)
                 if current is None or current.topic_id != row.topic_id:
@@ -380,25 +382,53 @@ class Partitions:
         wanted = bool(self._config.value("transaction.partition.verification.enable"))
         log.producers.verification_required = wanted and log.topic_partition.topic not in INTERNAL
 
-    def delete(self, topic: str) -> None:
-        """Take a topic's partitions out, now; their files follow."""
+    async def delete(self, topics: Sequence[str]) -> None:
+        """Take topics' partitions out, now; done when that survives a power cut. Their files follow."""
         self.changes += 1
-        places = self._by_topic.pop(topic, [])
-        self._incomplete.pop(topic, None)
+        doomed: list[TopicPartition] = []
         known = self._directory.logs.keys() | self._directory.damaged.keys()
-        here = [TopicPartition(topic, index) for index in range(len(places))]
-        self._delete_logs([topic_partition for topic_partition in here if topic_partition in known])
-        for partition in places:
-            if partition is not None:
-                partition.waiters.wake()
+        for topic in topics:
+            places = self._by_topic.pop(topic, [])
+            self._incomplete.pop(topic, None)
+            doomed += [tp for index in range(len(places)) if (tp := TopicPartition(topic, index)) in known]
+            for partition in places:
+                if partition is not None:
+                    partition.waiters.wake()
+        if doomed:
+            await self._on_disk(self._directory.begin_delete(doomed, self._unique()))
 
     def _delete_logs(self, topic_partitions: list[TopicPartition]) -> None:
         if topic_partitions:
-            self._directory.delete(topic_partitions, f"{self._runtime.dice.getrandbits(128):032x}")
+            self._directory.delete(topic_partitions, self._unique())
 
-    def delete_records(self, partition: Partition, offset: int) -> None:
-        """Move the log start; on disk when this returns."""
-        self._directory.delete_records(partition.log.topic_partition, offset, self._runtime.clock.now_ms())
+    def _unique(self) -> str:
+        return f"{self._runtime.dice.getrandbits(128):032x}"
+
+    async def delete_records(self, partition: Partition, offset: int) -> bool:
+        """Move the log start, which is on disk then; False if the partition was deleted meanwhile.
+
+        What lies below `offset` must be synced.
+        """
+        directory, log = self._directory, partition.log
+        write = directory.begin_delete_records(log, offset)
+        try:
+            await self._on_disk(write)
+        finally:
+            directory.end_delete_records(log, offset)
+        if directory.logs.get(log.topic_partition) is not log:
+            return False
+        log.advance_log_start(
+            offset
+        )  # In one step with the line above: a checkpoint would say where it began before.
+        return True
+
+    async def checkpoint(self) -> None:
+        """Write down what the next start wants to know of every log."""
+        await self._on_disk(self._directory.begin_checkpoint())
+
+    async def _on_disk(self, write: Callable[[], None]) -> None:
+        """On a thread, one after the other: what was true earlier must not be written over what is true now."""
+        await self._runtime.tasks.in_thread(write, order=self._directory.path)
 
     def reconfigure(self, topic: str) -> None:
         """Let a topic's changed settings take effect."""

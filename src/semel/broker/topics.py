@@ -43,6 +43,5 @@ async def delete_all(broker: BrokerContext, names: Sequence[str]) -> None:
     gone = [partition.log.topic_partition for name in names for partition in broker.partitions.of_topic(name)]
     async with broker.cleaner.paused(gone):  # Files must not be moved under a cleaning.
         await broker.store.commit([TopicGoneRow(name) for name in names])
-        for name in names:
-            broker.partitions.delete(name)
-    broker.groups.topics_gone()
+        broker.groups.topics_gone()  # Now: when the disk is done there may be others of these names.
+        await broker.partitions.delete(names)

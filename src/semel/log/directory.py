@@ -60,6 +60,7 @@ class LogDirectory:
         self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
         self.cleaner_offsets = CleanerOffsets(files, path)
+        self._starts_to_come: dict[TopicPartition, int] = {}  # Log starts that are being written down.
 
     @classmethod
     def open(
@@ -268,7 +269,11 @@ class LogDirectory:
         self.topic_ids[topic_partition] = topic_id
 
     def delete(self, topic_partitions: Sequence[TopicPartition], unique: str) -> None:
-        """Take partitions out; their files go with `remove_deleted`. `unique` keeps two deletions of a name apart.
+        """Take partitions out; their files go with `remove_deleted`. Blocks. `unique` keeps two deletions of a name apart."""
+        self.begin_delete(topic_partitions, unique)()
+
+    def begin_delete(self, topic_partitions: Sequence[TopicPartition], unique: str) -> Callable[[], None]:
+        """Take partitions out; what waits for the disk is a call for a thread, which those before it must not overtake.
 
         One sync and one checkpoint for all of them: a topic may have thousands.
         """
@@ -281,10 +286,16 @@ class LogDirectory:
             self.logs.pop(topic_partition, None)
             self.damaged.pop(topic_partition, None)
             self.topic_ids.pop(topic_partition, None)
+            self._starts_to_come.pop(topic_partition, None)
             self._doomed.append(doomed)
-        self._files.sync_directory(self.path)
-        self.cleaner_offsets.forget(topic_partitions)
-        self.checkpoint()
+        write_checkpoint = self.begin_checkpoint()
+
+        def settle() -> None:
+            self._files.sync_directory(self.path)
+            self.cleaner_offsets.forget(topic_partitions)
+            write_checkpoint()
+
+        return settle
 
     def delete_records(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
         """Forget the records below `offset`, for good: the new start is on disk when this returns. Blocks.
@@ -295,10 +306,32 @@ class LogDirectory:
         log.check_log_start(offset)
         if offset > log.recovery_point:
             log.flush(now_ms)
-        # On disk before it is true in memory: a write that fails must not make the next try look like done.
-        self._write_start_offsets({topic_partition: max(offset, log.log_start_offset)})
+        write = self.begin_delete_records(log, offset)
+        try:
+            write()
+        finally:
+            self.end_delete_records(log, offset)
         log.advance_log_start(offset)
-        self.checkpoint()
+
+    def begin_delete_records(self, log: PartitionLog, offset: int) -> Callable[[], None]:
+        """Write down where a log will begin: a call for a thread. `end_delete_records` must follow it.
+
+        On disk before it is true in memory: a write that fails must not make the next try look like done. What lies below
+        `offset` must be synced.
+        """
+        log.check_log_start(offset)
+        topic_partition = log.topic_partition
+        known = self._starts_to_come.get(topic_partition, log.log_start_offset)
+        self._starts_to_come[topic_partition] = max(offset, known)
+        return self.begin_checkpoint()
+
+    def end_delete_records(self, log: PartitionLog, offset: int) -> None:
+        """The start was written, or could not be: from now on checkpoints say again what the log itself says.
+
+        To be called in one step with the log's own `advance_log_start`.
+        """
+        if self._starts_to_come.get(log.topic_partition) == offset:
+            del self._starts_to_come[log.topic_partition]
 
     def truncate(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
         """Forget the records from `offset` on: a new leader has others there. Blocks.
@@ -333,28 +366,40 @@ class LogDirectory:
         return remove
 
     def checkpoint(self) -> None:
-        """Write down recovery points, log starts and high watermarks; of logs not loaded yet, what is known of them."""
-        logs = self.logs.items()
-        recovery_points = {tp: log.recovery_point for tp, log in logs}
-        high_watermarks = {tp: log.high_watermark for tp, log in logs}
-        self._write(checkpoints.RECOVERY_POINTS, self._recovery_points, recovery_points)
-        self._write_start_offsets({})
-        self._write(checkpoints.HIGH_WATERMARKS, self._high_watermarks, high_watermarks)
+        """Write down recovery points, log starts and high watermarks; of logs not loaded yet, what is known of them. Blocks."""
+        self.begin_checkpoint()()
 
-    def _write_start_offsets(self, to_come: Mapping[TopicPartition, int]) -> None:
-        """The log starts that files do not show, with those about to be moved."""
+    def begin_checkpoint(self) -> Callable[[], None]:
+        """The same as a call for a thread, with what is true now: those before it must not overtake it."""
+        logs = self.logs.items()
         moved = {
             tp: log.log_start_offset
-            for tp, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            for tp, log in logs
+            if log.log_start_offset > log.segments[0].base_offset  # Else files show it.
         }
-        self._write(checkpoints.LOG_START_OFFSETS, self._start_offsets, {**moved, **to_come})
+        known = (
+            (
+                checkpoints.RECOVERY_POINTS,
+                self._recovery_points,
+                {tp: log.recovery_point for tp, log in logs},
+            ),
+            (checkpoints.LOG_START_OFFSETS, self._start_offsets, {**moved, **self._starts_to_come}),
+            (
+                checkpoints.HIGH_WATERMARKS,
+                self._high_watermarks,
+                {tp: log.high_watermark for tp, log in logs},
+            ),
+        )
+        offsets = [
+            (name, {**{tp: offset for tp, offset in found.items() if tp not in self.logs}, **current})
+            for name, found, current in known
+        ]
 
-    def _write(
-        self, name: str, found: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int]
-    ) -> None:
-        unloaded = {tp: offset for tp, offset in found.items() if tp not in self.logs}
-        checkpoints.write_offsets(self._files, join(self.path, name), {**unloaded, **offsets})
+        def write() -> None:
+            for name, values in offsets:
+                checkpoints.write_offsets(self._files, join(self.path, name), values)
+
+        return write
 
     def release(self) -> None:
         """Let go of the directory without closing its logs: the start failed."""

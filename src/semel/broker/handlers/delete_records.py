@@ -55,11 +55,10 @@ async def _delete(broker: BrokerContext, topic: str, index: int, offset: int) ->
         return _refused(index, ErrorCode.OFFSET_OUT_OF_RANGE)
     if offset > log.log_start_offset:
         try:
-            # On a thread, so that other requests go on: what remains to be written afterwards is small.
             await partition.commits.durable(offset)
-            if broker.partitions.get(topic, index) is not partition:
+            is_here = broker.partitions.get(topic, index) is partition
+            if not is_here or not await broker.partitions.delete_records(partition, offset):
                 return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # Deleted meanwhile.
-            broker.partitions.delete_records(partition, offset)
         except (LogError, OSError):
             return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.log_start_offset)
