@@ -1,18 +1,13 @@
 """The public producer through broken connections, stalled links and kills: each record once, in order, or not at all.
 
-Method: whole worlds on the simulated runtime, each from one integer, with and without transactions. Then the client is broken
-on purpose, one promise at a time, and the judgement must notice within a few seeds.
+Method: whole worlds on the simulated runtime, each from one integer, with and without transactions. `test_mutations`
+breaks the client on purpose: the judgement must notice.
 """
-
-from collections.abc import Callable
 
 import pytest
 
-from broken_clients import aborts_by_committing, without_sequences, wrong_offset
-from semel.client.producer import answers
-from semel.exceptions import TimeoutException
 from semel.verify.scenarios import public_producer
-from story_kit import must_be_noticed, run_random_seeds, run_seeds
+from story_kit import run_random_seeds, run_seeds
 
 _FIXED = 20
 _RANDOM = 5
@@ -34,29 +29,3 @@ def test_a_run_is_reproduced_by_its_seed() -> None:
         story.run()
         digests.add(story.world.simulation.loop.trace_digest())
     assert len(digests) == 1
-
-
-# Broken on purpose
-
-
-def _hides_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Says nothing of records that may be stored."""
-    monkeypatch.setattr(
-        answers, "expired", lambda batch, _timeout_ms: TimeoutException(f"{batch.partition} failed")
-    )
-
-
-@pytest.mark.parametrize(
-    ("break_it", "noticed"),
-    [
-        (without_sequences, "lies at|behind it"),
-        (wrong_offset, "told was"),
-        (_hides_a_doubt, "failed for certain"),
-        (aborts_by_committing, "was not committed"),
-    ],
-)
-def test_a_client_that_breaks_a_promise_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], noticed: str
-) -> None:
-    break_it(monkeypatch)
-    must_be_noticed(public_producer.run, noticed, range(60))

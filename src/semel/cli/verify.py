@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from semel.cli.options import settings_option
+from semel.cli.verify_simulated import simulate, test_itself
 
 if TYPE_CHECKING:
     from semel.verify.proof.events import Event
@@ -76,12 +77,22 @@ _EXAMPLE = "Example: semel verify idempotence --against kafka.example:9092 --sec
     help="Play seeded stories on a simulated clock, network and disk instead: broker and clients in one process, to the byte.",
 )
 @click.option(
-    "--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="Of each story of --sim."
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="How many --sim plays, from --seed on.",
+)
+@click.option("--story", metavar="NAME", help="Only this story of --sim; without it, a mix of all.")
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Add what --sim played to this page (docs/campaign.md).",
 )
 @click.option(
     "--self-test",
     is_flag=True,
-    help="See that the judgement finds what is wrong in histories written by hand.",
+    help="See that the judgement finds what is wrong: in histories written by hand, and in brokers and clients broken on purpose.",
 )
 @settings_option
 def command(
@@ -99,6 +110,8 @@ def command(
     judge: Path | None,
     sim: bool,
     seeds: int,
+    story: str | None,
+    write: Path | None,
     self_test: bool,
     settings: dict[str, str],
 ) -> None:
@@ -112,10 +125,10 @@ def command(
         _judge_again(judge)
         return
     if self_test:
-        _test_itself()
+        test_itself()
         return
     if sim:
-        _simulate(0 if seed is None else seed, seeds)
+        simulate(0 if seed is None else seed, seeds, story, write)
         return
     from semel.runtime.kernel_cache import use_kernel_cache
     from semel.verify.proof.page import html
@@ -151,37 +164,8 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-_STORIES_MAX = 3
 _OLD = {"enable.idempotence": "false", "acks": "all"}
 """How a producer sends that numbers nothing."""
-
-
-def _test_itself() -> None:
-    from semel.verify.proof.examples import self_test
-
-    results = self_test()
-    for what, wanted, is_found in results:
-        click.echo(f"{'found' if is_found else 'MISSED':<7} {wanted:<38} {what}")
-    if not all(is_found for _, _, is_found in results):
-        raise click.exceptions.Exit(1)
-
-
-def _simulate(first: int, seeds: int) -> None:
-    from semel.verify.campaign import SCENARIOS, run
-
-    broken = 0
-    for name in sorted(SCENARIOS):
-        outcome = run(name, first, seeds, lambda _done: None)
-        broken += len(outcome.failures)
-        click.echo(
-            f"{name:<20} seeds {first} to {outcome.end - 1}: {len(outcome.failures)} failed, {outcome.seconds:.0f} s"
-        )
-        for seed, story in outcome.failures[:_STORIES_MAX]:
-            click.echo(
-                f"seed {seed}: {story}\nagain: python -m semel.verify.campaign --only {name}:1 --first {seed}"
-            )
-    if broken:
-        raise click.exceptions.Exit(1)
 
 
 def _keep(path: Path, events: "list[Event]") -> None:

@@ -1,7 +1,8 @@
 """Long seeded runs: every scenario over many seeds, on all cores, with the outcome written down.
 
 Role.   `make campaign`. What CI does for a few hundred seeds, this does for as many as it is given time for.
-Rules.  * A seed is a whole story: the same seed fails again, alone: `python -m semel.verify.campaign --only NAME --first SEED --seeds 1`.
+Flow.   `semel verify --sim` plays a mix of all scenarios (`shares`); `make campaign` as many seeds of each as it is told.
+Rules.  * A seed is a whole story: the same seed fails again, alone (`again` is the command).
         * A failing seed stops nothing; its story goes into the report, and the exit code is 1.
         * The page says what was run: scenario, seeds, how long, commit, date, machine.
 
@@ -23,6 +24,7 @@ from semel.runtime.environment import environment
 from semel.verify import campaign_page
 from semel.verify.campaign_page import Run
 from semel.verify.scenarios import (
+    bursts,
     client_matrix,
     compaction_crash,
     directory_crash,
@@ -36,6 +38,7 @@ from semel.verify.scenarios import (
 )
 
 SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
+    "bursts": bursts.run,
     "client_matrix": client_matrix.run,
     "compaction_crash": compaction_crash.run,
     "directory_crash": directory_crash.run,
@@ -47,9 +50,38 @@ SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "transactions": transactions.run,
     "wide_transactions": wide_transactions.run,
 }
+MIX: Final[Mapping[str, int]] = {
+    "bursts": 80,
+    "client_matrix": 50,
+    "compaction_crash": 100,
+    "directory_crash": 100,
+    "groups": 50,
+    "log_crash": 360,
+    "produce": 100,
+    "public_producer": 24,
+    "rare_transactions": 15,
+    "transactions": 120,
+    "wide_transactions": 1,
+}
+"""Of a thousand seeds: what is cheap is played most, and every scenario takes some of the time."""
 _SEEDS_DEFAULT: Final = 100_000
 _CHUNK: Final = 50
 _STORIES_MAX: Final = 20
+
+
+def shares(seeds: int) -> dict[str, int]:
+    """How many of so many seeds each scenario plays: by its share in the mix; what rounding leaves goes to who has none."""
+    total = sum(MIX.values())
+    shared = {name: seeds * share // total for name, share in MIX.items()}
+    by_need = sorted(MIX, key=lambda name: (shared[name] > 0, -MIX[name]))
+    for name in by_need[: seeds - sum(shared.values())]:
+        shared[name] += 1
+    return {name: count for name, count in shared.items() if count}
+
+
+def again(name: str, seed: int) -> str:
+    """The command that plays a seed again."""
+    return f"semel verify --sim --story {name} --seeds 1 --seed {seed}"
 
 
 def play(task: tuple[str, int]) -> tuple[int, str] | None:
@@ -68,12 +100,14 @@ def run(name: str, first: int, seeds: int, progress: Callable[[int], None]) -> R
     here = environment("")  # Now: the checkout may go on while this runs.
     started = time.monotonic()
     failures = []
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+    cores = os.cpu_count() or 1
+    with multiprocessing.get_context("spawn").Pool(min(cores, seeds)) as pool:
         tasks = ((name, seed) for seed in range(first, first + seeds))
-        for done, failure in enumerate(pool.imap_unordered(play, tasks, chunksize=_CHUNK), start=1):
+        chunk = max(1, min(_CHUNK, seeds // (4 * cores)))  # The last ones shall not be left to one core.
+        for done, failure in enumerate(pool.imap_unordered(play, tasks, chunksize=chunk), start=1):
             if failure is not None:
                 failures.append(failure)
-            if done % 1000 == 0 or done == seeds:
+            if done % max(1, min(1000, seeds // 20)) == 0 or done == seeds:
                 progress(done)
     return Run(
         name=name,
@@ -122,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = run(name, options.first, seeds or options.seeds, partial(_print_progress, name))
         print(f"{name}: {outcome.seeds} seeds in {outcome.seconds:.0f} s, {len(outcome.failures)} failed")
         for seed, story in outcome.failures[:_STORIES_MAX]:
-            print(f"seed {seed}: {story}")
+            print(f"seed {seed}: {story}\nagain: {again(name, seed)}")
         outcomes.append(outcome)
     if options.write:
         campaign_page.add(options.write, outcomes)

@@ -77,9 +77,9 @@ def as_markdown(runs: Iterable[Run]) -> str:
     lines = [
         "# Campaign",
         "",
-        "Seeded scenarios with faults, over many seeds; written by `python -m semel.verify.campaign --write docs/campaign.md`,",
-        "do not edit. A scenario raises as soon as a promise is broken; the module of each says which promises it checks. To",
-        "play a row again: check out its commit, then `python -m semel.verify.campaign --only NAME:SEEDS --first SEED`.",
+        "Seeded scenarios with faults, over many seeds; written by `semel verify --sim --write` and by `make campaign`, do not",
+        "edit. A scenario raises as soon as a promise is broken; the module of each says which promises it checks. To play a",
+        "row again: check out its commit, then `semel verify --sim --story NAME --seeds SEEDS --seed FIRST`.",
         "",
         "| scenario | seeds | which | failed | commit | date | seconds |",
         "| --- | ---: | --- | ---: | --- | --- | ---: |",
@@ -89,6 +89,9 @@ def as_markdown(runs: Iterable[Run]) -> str:
         lines.append(
             f"| `{name}` | {row.seeds:,} | {which} | {len(row.failures)} | {commit} | {row.date} | {row.seconds:.0f} |"
         )
+    total = sum(row.seeds for row in rows.values())
+    failed = sum(len(row.failures) for row in rows.values())
+    lines.append(f"| all | {total:,} | | {failed} | | | {sum(row.seconds for row in rows.values()):.0f} |")
     lines += ["", "Played on " + "; ".join(sorted({run.machine for run in runs})) + "."]
     stories = [(run, seed, story) for run in runs for seed, story in run.failures]
     for run, seed, story in stories[:_STORIES_MAX]:

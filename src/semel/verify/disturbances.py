@@ -322,7 +322,7 @@ def plan(
     dice: random.Random, reach: Reach, *, count: int, seconds: float, kinds: Mapping[str, Draw] = KINDS
 ) -> list[tuple[float, Disturbance]]:
     """Some kinds, `count` disturbances of them, each with its time; clocks jump at most three times."""
-    some = dice.sample(list(kinds), dice.randint(2, 6))
+    some = dice.sample(list(kinds), min(len(kinds), dice.randint(2, 6)))
     drawn = [dice.choice(some) for _ in range(count)]
     while drawn.count("clock") > 3:
         drawn[drawn.index("clock")] = "break"

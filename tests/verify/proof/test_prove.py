@@ -17,14 +17,11 @@ from semel.cli.main import cli
 from semel.client.admin_client.cluster import ClusterCalls
 from semel.client.admin_client.values import ClusterDescription, Node
 from semel.types import TopicPartition
-from semel.verify import campaign
-from semel.verify.campaign_page import Run
 from semel.verify.demo.processes import BrokerProcess
 from semel.verify.fault_proxy import Fate
 from semel.verify.proof import disturber
 from semel.verify.proof.anomalies import Anomaly
 from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Drained, Ended, Fault, Position, Took, to_lines
-from semel.verify.proof.examples import BROKEN
 from semel.verify.proof.judge import counts
 from semel.verify.proof.page import html
 from semel.verify.proof.programs import Reader, Stage
@@ -159,29 +156,6 @@ def test_the_command(tmp_path: Path, bootstrap: str) -> None:
     assert "Every promise was kept." in done.output
     assert json.loads(document.read_text())["seed"] == 9
     assert page.read_text().startswith("<!doctype html>")
-
-
-def test_the_judgement_is_tested_by_the_command() -> None:
-    done = CliRunner().invoke(cli, ["verify", "--self-test"])
-    assert done.exit_code == 0, done.output
-    assert "MISSED" not in done.output
-    assert done.output.count("found ") == len(BROKEN) + 1
-
-
-def test_simulated_stories_are_played_and_a_failing_seed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = []
-
-    def run(name: str, first: int, seeds: int, _progress: object) -> Run:
-        played.append((name, first, seeds))
-        failures = ((first + 1, "offset 7 is gone"),) if name == "produce" else ()
-        return Run(name, first, seeds, 1.0, failures, "commit", "date", "machine")
-
-    monkeypatch.setattr(campaign, "run", run)
-    done = CliRunner().invoke(cli, ["verify", "--sim", "--seeds", "5", "--seed", "10"])
-    assert played == [(name, 10, 5) for name in sorted(campaign.SCENARIOS)]
-    assert done.exit_code == 1
-    assert "seed 11: offset 7 is gone" in done.output
-    assert "--only produce:1 --first 11" in done.output
 
 
 def test_a_partition_that_cannot_be_read_proves_nothing(

@@ -36,6 +36,8 @@ class Client:
     runtime: Runtime
     name: str
     request_timeout_ms: int
+    host: str = BROKER
+    """Where it looks for the broker."""
     topics: dict[str, KnownTopic] = field(default_factory=dict)
     _connection: Connection | None = None
 
@@ -44,7 +46,7 @@ class Client:
         if self._connection is None or not self._connection.is_open:
             self._connection = await connect(
                 self.runtime,
-                BROKER,
+                self.host,
                 PORT,
                 client_id=self.name,
                 in_flight_max=IN_FLIGHT_MAX,

@@ -39,7 +39,7 @@ from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 from semel.verify.actors.client import IN_FLIGHT_MAX, Client
 from semel.verify.history import Given, GivenUp, IdGiven, Settled
-from semel.verify.world import World
+from semel.verify.world import BROKER, World
 
 _BY_ID_SINCE: Final = 13
 _INIT_VERSION: Final = 4
@@ -64,13 +64,15 @@ class Habits:
     compression: int
     in_flight_max: int
     batches: int
-    """How many one process gives before it is told to finish."""
+    """How many times one process gives before it is told to finish."""
     pause_seconds: float
     """Between two of them, on average."""
     records_max: int
     value_bytes_max: int
     request_timeout_ms: int
     delivery_timeout_ms: int
+    burst: int = 1
+    """How many of them it gives at a time."""
 
 
 @dataclass(slots=True)
@@ -83,8 +85,17 @@ class _Batch:
 class Producer:
     """The actor."""
 
-    def __init__(self, world: World, name: str, habits: Habits, partitions: list[TopicPartition]) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        habits: Habits,
+        partitions: list[TopicPartition],
+        *,
+        through: str = BROKER,
+    ) -> None:
         self.name = name
+        self._through = through
         self._world = world
         self._habits = habits
         self._partitions = partitions
@@ -95,7 +106,7 @@ class Producer:
     async def run(self, runtime: Runtime) -> None:
         self._processes += 1
         name = f"{self.name}.{self._processes}"
-        self._delivery = _Delivery(self._world, name, self._habits, runtime, self._partitions)
+        self._delivery = _Delivery(self._world, name, self._habits, runtime, self._partitions, self._through)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._delivery.send_for_ever(group), name=f"{name} sender")
             if self._finishing:
@@ -108,7 +119,8 @@ class Producer:
             await runtime.tasks.sleep(runtime.dice.expovariate(1 / self._habits.pause_seconds))
             if self._finishing:
                 return
-            delivery.give(runtime.dice.choice(self._partitions))
+            for _ in range(self._habits.burst):
+                delivery.give(runtime.dice.choice(self._partitions))
 
     def finish(self) -> None:
         self._finishing = True
@@ -123,14 +135,20 @@ class _Delivery:
     """One process: its batches, its sequences, its connection."""
 
     def __init__(
-        self, world: World, name: str, habits: Habits, runtime: Runtime, partitions: list[TopicPartition]
+        self,
+        world: World,
+        name: str,
+        habits: Habits,
+        runtime: Runtime,
+        partitions: list[TopicPartition],
+        through: str,
     ) -> None:
         self._world = world
         self._name = name
         self._habits = habits
         self._runtime = runtime
         self._partitions = partitions
-        self._client = Client(runtime, name, habits.request_timeout_ms)
+        self._client = Client(runtime, name, habits.request_timeout_ms, through)
         self._in_flight: InFlight[TopicPartition] = InFlight(in_flight_max=habits.in_flight_max)
         self._batches: dict[int, _Batch] = {}
         self._given = 0

@@ -28,17 +28,17 @@ from semel.client.producer.producer import AsyncProducer
 from semel.core.wire.registry import ApiKey
 from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import seeded_dice
+from semel.verify.actors.faulty_link import LINK, FaultyLink
 from semel.verify.actors.public_reader import READER, PublicReader
 from semel.verify.actors.public_transformer import SOURCE, PublicTransformer, output_of
 from semel.verify.actors.public_writer import CLIENT, TOPIC, PublicWriter, producer_settings
 from semel.verify.disturbances import Disturbance, FreezeBroker, play
-from semel.verify.fault_link import Fate, FaultLink, Plan, at_random, no_faults
+from semel.verify.fault_link import Fate, Plan, at_random, no_faults
 from semel.verify.promise import PromiseBroken
 from semel.verify.public_invariants import TopicContent, content, judge_reader, judge_writer
 from semel.verify.world import BROKER, PORT, World, watched
 
 SETTLE_SECONDS: Final = 300.0
-_LINK: Final = "link"
 _ID: Final = "application"
 _BROKEN_SHOWN_MAX: Final = 5
 
@@ -73,34 +73,6 @@ FATES: Final = {
 _COPIES: Final = (Fault.DUPLICATE, Fault.REORDER)
 
 
-class _Link:
-    """The link's host."""
-
-    name = _LINK
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.link: FaultLink | None = None
-
-    async def run(self, runtime: Runtime) -> None:
-        self.link = FaultLink(runtime.network, (BROKER, PORT), self.plan, exchanges_max=0)
-        await self.link.listen(_LINK, PORT)
-        await asyncio.Event().wait()
-
-    def finish(self) -> None:
-        """Harm nothing more; what is silent stays so."""
-        if self.link is not None:
-            self.link.plan = no_faults
-
-    def owes(self) -> str | None:
-        return None
-
-    @property
-    def faults(self) -> int:
-        """How many requests were harmed."""
-        return 0 if self.link is None else self.link.tally.total() - self.link.tally[Fate.PASS]
-
-
 class Story:
     """One run."""
 
@@ -117,7 +89,7 @@ class Story:
         self.world = World(seed, settings, traced=traced)
         is_transactional = self.writing is Writing.TRANSACTIONAL
         is_older = is_transactional and dice.random() < 0.3
-        self.link = _Link(self._harm(is_older=is_older))
+        self.link = FaultyLink(self._harm(is_older=is_older))
         self.freezes = dice.randint(1, 5) if self.fault is Fault.FREEZE else 0
         self.inputs = dice.randint(5, 60)
         self.program: PublicWriter | PublicTransformer
@@ -195,8 +167,8 @@ class Story:
         self.link.finish()
         await world.settle([self.program], SETTLE_SECONDS)
         await world.settle([self.reader], SETTLE_SECONDS)
-        if self.link.link is not None and self.link.link.failures:
-            world.flaw(f"the link failed: {self.link.link.failures[0]!r}")
+        for failure in self.link.failures:
+            world.flaw(f"the link failed: {failure!r}")
         world.broker.read_logs(without=["__transaction_state", "__consumer_offsets"])
         world.is_over = True
         keeper.cancel()
@@ -240,7 +212,7 @@ class Story:
 
 
 def _producer_settings(dice: random.Random, writing: Writing) -> dict[str, Any]:
-    settings = producer_settings(dice, f"{_LINK}:{PORT}")
+    settings = producer_settings(dice, f"{LINK}:{PORT}")
     if writing is Writing.TRANSACTIONAL:
         settings["transactional.id"] = _ID
         settings["transaction.timeout.ms"] = dice.choice([2000, 60_000])
@@ -249,7 +221,7 @@ def _producer_settings(dice: random.Random, writing: Writing) -> dict[str, Any]:
 
 def _reader_settings(dice: random.Random, *, committed: bool) -> dict[str, Any]:
     return {
-        "bootstrap.servers": f"{_LINK}:{PORT}",
+        "bootstrap.servers": f"{LINK}:{PORT}",
         "client.id": READER,
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed" if committed else "read_uncommitted",

@@ -58,7 +58,7 @@ class Story(BrokerStory):
             TopicPartition(topic.name, index) for topic in self.topics for index in range(topic.partitions)
         ]
         return [
-            Producer(self.world, f"producer{index}", _habits(self.dice, self.seconds), partitions)
+            Producer(self.world, f"producer{index}", habits(self.dice, self.seconds), partitions)
             for index in range(self.dice.randint(1, 3))
         ]
 
@@ -100,7 +100,7 @@ def _topic(dice: random.Random, name: str) -> TopicPlan:
     return TopicPlan(name, dice.randint(1, 2), configs)
 
 
-def _habits(dice: random.Random, seconds: float) -> Habits:
+def habits(dice: random.Random, seconds: float) -> Habits:
     batches = dice.randint(5, 40)
     return Habits(
         version=dice.choice([3, 5, 7, 8, 9, 10, 11, 12, 13, 13]),

@@ -1,0 +1,13 @@
+"""All mutations, by name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from semel.verify.mutations import appending, clients, groups, logs, rare_transactions, transactions
+from semel.verify.mutations.mutation import Mutation
+
+MUTATIONS: Final[Mapping[str, Mutation]] = {
+    one.name: one
+    for module in (appending, logs, transactions, rare_transactions, groups, clients)
+    for one in module.MUTATIONS
+}

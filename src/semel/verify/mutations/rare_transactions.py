@@ -1,0 +1,204 @@
+"""A broker that is wrong where transactions are rare: two phases, the last epochs, topics that are deleted.
+
+Role.   Mutations found by `scenarios.rare_transactions`, each in stories of the one rarity that it concerns.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from semel.broker.markers import Markers
+from semel.core.coordination.outcome import LogRow, Origin
+from semel.core.groups.rows import OFFSETS_TOPIC
+from semel.core.transactions import rows
+from semel.core.transactions.coordinator import init_producer_id, two_phase
+from semel.core.transactions.coordinator.decision import Decision, ProducerIdSource
+from semel.core.transactions.coordinator.end_txn import abort_by_broker
+from semel.core.transactions.coordinator.shard import TransactionShard
+from semel.core.transactions.transaction import EPOCH_MAX, Transaction
+from semel.core.wire.messages.init_producer_id import InitProducerIdResponse
+from semel.errors import ErrorCode
+from semel.types import NO_PRODUCER_EPOCH, TopicPartition
+from semel.verify.mutations.mutation import Mutation, Patch
+from semel.verify.scenarios import rare_transactions
+from semel.verify.scenarios.rare_transactions import LAST_EPOCHS, MORTAL_TOPIC, TWO_PHASES
+
+
+def _lets_time_run_out_for_two_phases(patch: Patch) -> None:
+    patch.setattr(two_phase, "timeout_ms", lambda request: request.transaction_timeout_ms)
+
+
+def _aborts_what_was_to_be_kept(patch: Patch) -> None:
+    def keep(
+        transaction: Transaction, _timeout_ms: int, producer_ids: ProducerIdSource, now_ms: int
+    ) -> Decision:
+        return abort_by_broker(transaction, producer_ids, now_ms)._replace(
+            code=ErrorCode.CONCURRENT_TRANSACTIONS
+        )
+
+    patch.setattr(two_phase, "keep", keep)
+
+
+def _names_the_keeper_instead_of_the_writer(patch: Patch) -> None:
+    """Whoever keeps a transaction is told its own identity as that of the transaction: it cannot know it again."""
+    answer = TransactionShard.init_producer_id
+
+    def told(self: TransactionShard, *arguments: Any, **more: Any) -> Any:
+        outcome = answer(self, *arguments, **more)
+        for _ticket, response in outcome.replies:
+            if isinstance(response, InitProducerIdResponse) and response.ongoing_txn_producer_id >= 0:
+                response.ongoing_txn_producer_epoch = response.producer_epoch
+        return outcome
+
+    patch.setattr(TransactionShard, "init_producer_id", told)
+
+
+def _forgets_who_keeps_at_a_restart(patch: Patch) -> None:
+    apply = TransactionShard.apply
+
+    def applied(self: TransactionShard, row: LogRow, origin: Origin) -> None:
+        transaction = rows.transaction_of(row)
+        if self._expiry_ms is None and transaction is not None and transaction.is_kept:
+            row = rows.row_of(
+                replace(transaction, next_producer_id=-1, next_producer_epoch=NO_PRODUCER_EPOCH)
+            )
+        apply(self, row, origin)
+
+    patch.setattr(TransactionShard, "apply", applied)
+
+
+def _never_rotates(patch: Patch) -> None:
+    patch.setattr(Transaction, "is_exhausted", property(lambda self: self.client_producer_epoch >= EPOCH_MAX))
+
+
+def _rotates_for_everybody(patch: Patch) -> None:
+    patch.setattr(Transaction, "is_exhausted", property(lambda _self: True))
+
+
+def _begins_the_next_id_where_the_last_one_ended(patch: Patch) -> None:
+    decide = init_producer_id.decide
+
+    def decided(transaction: Transaction | None, request: Any, **more: Any) -> Decision:
+        decision = decide(transaction, request, **more)
+        if (
+            transaction is not None
+            and decision.moved is not None
+            and decision.moved.producer_id != transaction.producer_id
+        ):
+            return decision._replace(moved=replace(decision.moved, producer_epoch=transaction.producer_epoch))
+        return decision
+
+    patch.setattr(init_producer_id, "decide", decided)
+
+
+def _waits_for_topics_that_are_gone(patch: Patch) -> None:
+    write = Markers.write
+
+    def stubborn(
+        self: Markers, topic_partition: TopicPartition, **more: Any
+    ) -> ErrorCode | Awaitable[ErrorCode]:
+        result = write(self, topic_partition, **more)
+        is_missing = result is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_missing else result
+
+    patch.setattr(Markers, "write", stubborn)
+
+
+def _gives_up_where_a_topic_is_gone(patch: Patch) -> None:
+    """The partitions after the missing one get no marker."""
+    write_all = Markers._write_all
+
+    def half(self: Markers, markers: Any, partitions: Any, coordinator_epoch: int) -> Any:
+        here = []
+        for topic_partition in partitions:
+            if topic_partition.topic != OFFSETS_TOPIC and not self._exists(topic_partition):
+                break
+            here.append(topic_partition)
+        return write_all(self, markers, here, coordinator_epoch)
+
+    patch.setattr(Markers, "_write_all", half)
+
+
+def _where(rarity: str, change: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    """The change, in stories that have this rarity."""
+
+    def changed(patch: Patch) -> None:
+        patch.setattr(rare_transactions, "RARITIES", (rarity,))
+        change(patch)
+
+    return changed
+
+
+def _rare(
+    name: str, breaks: str, change: Callable[[Patch], None], rarity: str, noticed: str, first: int = 0
+) -> Mutation:
+    seeds = range(first, first + 30)
+    return Mutation(name, breaks, _where(rarity, change), "rare_transactions", noticed, seeds)
+
+
+MUTATIONS: Final = (
+    _rare(
+        "two phases that time out",
+        "a prepared transaction waits for its decision",
+        _lets_time_run_out_for_two_phases,
+        TWO_PHASES,
+        "was decided for good",
+    ),
+    _rare(
+        "aborted, though it was to be kept",
+        "who keeps a prepared transaction finds it",
+        _aborts_what_was_to_be_kept,
+        TWO_PHASES,
+        "was decided for good",
+    ),
+    _rare(
+        "the keeper named for the writer",
+        "who keeps a transaction learns whose it is",
+        _names_the_keeper_instead_of_the_writer,
+        TWO_PHASES,
+        "was decided for good",
+    ),
+    _rare(
+        "the keeper forgotten at a restart",
+        "who keeps a transaction is known after a restart, too",
+        _forgets_who_keeps_at_a_restart,
+        TWO_PHASES,
+        "both are producer|is given producer|after it was calm",
+        19,
+    ),
+    _rare(
+        "the last epoch given",
+        "an id whose epochs run out is replaced",
+        _never_rotates,
+        LAST_EPOCHS,
+        "both are producer|kept for markers",
+    ),
+    _rare(
+        "a new id each time",
+        "an id is replaced only when its epochs run out",
+        _rotates_for_everybody,
+        LAST_EPOCHS,
+        "its producer went from",
+    ),
+    _rare(
+        "a new id with an old epoch",
+        "a new id begins at epoch 0",
+        _begins_the_next_id_where_the_last_one_ended,
+        LAST_EPOCHS,
+        "its producer went from",
+    ),
+    _rare(
+        "waiting for a topic that is gone",
+        "a deleted topic keeps no transaction open",
+        _waits_for_topics_that_are_gone,
+        MORTAL_TOPIC,
+        "after it was calm",
+    ),
+    _rare(
+        "giving up at a topic that is gone",
+        "the other partitions get their markers",
+        _gives_up_where_a_topic_is_gone,
+        MORTAL_TOPIC,
+        "is torn|is lost|after it was calm",
+    ),
+)
