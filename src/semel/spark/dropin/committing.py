@@ -249,6 +249,7 @@ def committer(
         SinkLedger(options, name, is_write=is_write) as ledger,
         BrokerTransactions(options.producer_config("any")) as transactions,
     ):
+        transactions.reach()
         yield Committer(
             name, ledger, transactions, is_write=is_write, continues=options.continues, on_step=on_step
         )

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Self, TypeVar
 from semel.client import admin_transactions
 from semel.client.blocking import BlockingCluster
 from semel.client.cluster import Cluster, error_code, refused
-from semel.client.config import ReachConfig
+from semel.client.settings import ProducerConfig
 from semel.core.transactions.producer import END_TXN_V1_MAX, PRODUCE_V1_MAX
 from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.core.wire.messages.end_txn import EndTxnRequest
@@ -31,6 +31,7 @@ from semel.spark.dropin.batch_ledger import (
     is_passing,
     standing,
 )
+from semel.spark.first_contact import reach
 
 _TRANSACTION: Final = 1
 _ONE_KEY_VERSION: Final = 3
@@ -59,14 +60,20 @@ class Abilities(NamedTuple):
 class BrokerTransactions:
     """The transactions of tasks, at the brokers; to be closed, or used as a context."""
 
-    def __init__(self, config: ReachConfig) -> None:
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
         self._cluster = BlockingCluster(config)
         self._known: Abilities | None = None
+
+    def reach(self) -> None:
+        """Wait for a broker that is restarting, up to `max.block.ms`: this process may never have seen it."""
+        self._cluster.run(reach, self._config.max_block_ms)
 
     @property
     def able(self) -> Abilities:
         """What the cluster can do; asked once."""
         if self._known is None:
+            self.reach()
             self._known = self._cluster.run(abilities)
         return self._known
 

@@ -37,13 +37,20 @@ _MEANT: Final = {
     "brokers": "kafka.bootstrap.servers",
     "name": "sinkName",
 }
+_BYTES: Final = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _SINK_DECIDES: Final = {
-    "transactional.id": "each task attempt has its own; name the sink with option('sinkName', …)",
     "enable.idempotence": "it is always on, exactly-once rests on it",
     "acks": "it is always all, exactly-once rests on it",
     "key.serializer": "give the column key as text or bytes",
     "value.serializer": "give the column value as text or bytes",
 }
+_DECIDED: Final = {
+    "enable.idempotence": ("true",),
+    "acks": ("all", "-1"),
+    "key.serializer": (_BYTES,),
+    "value.serializer": (_BYTES,),
+}
+"""What it is anyway, and may be said."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,150}")
 
 
@@ -71,8 +78,10 @@ class SinkOptions:
             if known is None:
                 raise _unknown(name)
             given[known] = value
+        client = _client(options)
+        _take_name(client, given)
         found = cls(
-            client=_client(options),
+            client=client,
             topic=given.get("topic"),
             sink_name=_name(given, "sinkName"),
             ledger_topic=_name(given, "ledgerTopic") or DEFAULT_LEDGER_TOPIC,
@@ -119,12 +128,21 @@ def _client(options: Mapping[str, str]) -> dict[str, str]:
         raise IllegalArgumentException(
             "Option 'kafka.bootstrap.servers' must be specified for configuring the sink: the brokers, as host:port,host:port"
         )
-    for key in client:
-        if key in _SINK_DECIDES:
-            raise IllegalArgumentException(
-                f"kafka.{key} cannot be set for the drop-in sink: {_SINK_DECIDES[key]}"
-            )
+    for key, way_out in _SINK_DECIDES.items():
+        if key in client and client.pop(key).strip().lower() not in map(str.lower, _DECIDED[key]):
+            raise IllegalArgumentException(f"kafka.{key} cannot be set for the drop-in sink: {way_out}")
     return client
+
+
+def _take_name(client: dict[str, str], given: dict[str, str]) -> None:
+    """`kafka.transactional.id` names the sink: its producers' ids begin with that name."""
+    transactional_id = client.pop("transactional.id", None)
+    if transactional_id is None:
+        return
+    if given.setdefault("sinkName", transactional_id) != transactional_id:
+        raise IllegalArgumentException(
+            f"kafka.transactional.id={transactional_id} and sinkName={given['sinkName']} both name the sink: keep one"
+        )
 
 
 def _unknown(name: str) -> IllegalArgumentException:

@@ -10,7 +10,8 @@ Rules.  * Every batch has an epoch of its own, so that its tasks' sequences begi
         * After a failure tasks may still be writing: an abort under the old epoch proves that it is still ours, then a new
           identity fences them.
         * All of it is transactions v1, which several processes can share: partitions join by AddPartitionsToTxn.
-        * A request is repeated until it has an answer, for `max.block.ms`; each may be repeated.
+        * A request is repeated until it has an answer, for `max.block.ms`; each may be repeated. The first one, too: a broker
+          that is restarting when a query starts is waited for.
         * The batch's number is an offset of the sink's own group, and the query's id is its metadata.
 Elsewhere. What an entry means: `batch_ledger`. Rows: `task_writer`.
 """
@@ -43,6 +44,7 @@ from semel.core.wire.messages.txn_offset_commit import (
 )
 from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError, WireError
 from semel.exceptions import KafkaException, TimeoutException, exception_for
+from semel.spark.first_contact import reach
 from semel.spark.sink.batch_ledger import Entry
 from semel.types import TopicPartition
 
@@ -146,6 +148,7 @@ class SharedTransactions:
     def make_ledger(self) -> None:
         """Have the topic whose offsets are the entries, once."""
         if not self._is_ledger_there:
+            self._cluster.run(reach, self._config.max_block_ms)
             self._cluster.run(self._make_ledger)
             self._is_ledger_there = True
 

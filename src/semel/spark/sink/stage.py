@@ -53,7 +53,7 @@ class Driver:
         session = df.sparkSession
         if "connect" in type(session).__module__:
             raise UnsupportedVersionException(
-                f"TopicSink needs a session in the driver's own process, not Spark Connect: {DROP_IN}"
+                f"this sink needs a session in the driver's own process, not Spark Connect: {DROP_IN}"
             )
         self._context = session.sparkContext
 

@@ -14,6 +14,7 @@ Rules.  * A batch that failed on the way is aborted, and written again under ano
 """
 
 import logging
+import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +83,10 @@ class Written(NamedTuple):
 
 class SinkRefusedError(KafkaException):
     """The sink will not write this batch: neither writing nor skipping it would be right. The text says what to do."""
+
+
+class SinkStaysError(IllegalStateException, pickle.PickleError):
+    """The sink was to be sent to another process. Also an error of pickle's: PySpark shows those as they are."""
 
 
 class TopicSink:
@@ -389,8 +394,9 @@ class TopicSink:
             self._on_step(step.value, entry.batch_id)
 
     def __getstate__(self) -> dict[str, Any]:
-        raise IllegalStateException(
-            "a TopicSink stays in the driver and cannot be sent to workers: give it to foreachBatch itself"
+        raise SinkStaysError(
+            "a TopicSink stays in the driver's own process and cannot be sent elsewhere: give it to foreachBatch itself, not to a "
+            f"function that runs in workers. Spark Connect runs foreachBatch on its server, where no TopicSink can be: there, {DROP_IN}"
         )
 
 
