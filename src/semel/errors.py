@@ -10,6 +10,7 @@ Role.   One table of the codes a response may carry, and the exceptions of the l
     │   ├── UnreachableError        no broker of a cluster answered, not even once
     │   └── RequestTimedOutError    an answer that did not come in time; its connection is closed
     ├── RefusedError                a broker answered with an error code: names what was asked, of whom, and why not
+    │   └── HandshakeError          TLS did not come to be: a certificate nobody trusts, or none asked for on one side
     ├── UnsupportedVersionError     an API or version this side does not speak
     ├── CorruptBatchError           a record batch that is not what its header says
     ├── UnsupportedCompressionError a codec id nobody defined
@@ -269,6 +270,13 @@ class RefusedError(SemelError):
     def __init__(self, code: ErrorCode, text: str) -> None:
         self.code = code
         super().__init__(text)
+
+
+class HandshakeError(RefusedError):
+    """TLS did not come to be between this side and a broker: trying again changes nothing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
 class UnsupportedVersionError(SemelError):

@@ -57,7 +57,11 @@ def test_an_address_is_written_as_it_is_read() -> None:
         ("acks", "2", "Invalid value 2 for configuration acks: String must be one of: all, -1, 0, 1"),
         ("compression.type", "brotli", "String must be one of: none, gzip, snappy, lz4, zstd"),
         ("isolation.level", "none", "String must be one of: read_committed, read_uncommitted"),
-        ("security.protocol", "SSL", "security.protocol=SSL: TLS and SASL are not there yet; use PLAINTEXT"),
+        (
+            "security.protocol",
+            "SASL_SSL",
+            "sasl.mechanism=GSSAPI: not there; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
         ("bootstrap.servers", "", "name at least one broker as HOST:PORT"),
         ("bootstrap.servers", "localhost", "'localhost' is no address of a broker: use HOST:PORT"),
         ("bootstrap.servers", "host:0", "'host:0' is no address of a broker"),

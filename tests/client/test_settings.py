@@ -17,6 +17,7 @@ from semel import Producer
 from semel.bench.kafka_peer import KafkaHome
 from semel.client.config import Address, ClientConfig
 from semel.client.config_keys import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS, Given
+from semel.client.security_keys import is_security
 from semel.client.serializers import plain, unchanged
 from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig, Settings, without_effect
 from semel.core.metadata.config_types import ConfigKey
@@ -29,8 +30,12 @@ KINDS: Final[dict[str, type[Settings]]] = {
     "consumer": ConsumerConfig,
     "admin": AdminConfig,
 }
-OUR_KEYS: Final = {"sequence.error.policy"}
-OUR_DEFAULTS: Final = {"isolation.level": "read_committed"}
+OUR_KEYS: Final = {"sequence.error.policy", "sasl.username", "sasl.password"}
+OUR_DEFAULTS: Final = {
+    "isolation.level": "read_committed",
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
+}
 LOCAL: Final = "127.0.0.1:1"
 STRINGS: Final = "org.apache.kafka.common.serialization.StringSerializer"
 
@@ -53,9 +58,7 @@ def test_every_key_is_kafkas(kafka_home: KafkaHome) -> None:
         theirs = {
             row["name"]: row
             for row in rows
-            if row["kind"] == kind
-            and not row["name"].startswith(("ssl.", "sasl."))
-            and row["name"] != "security.providers"
+            if row["kind"] == kind and (row["name"] in table or not is_security(row["name"]))
         }
         ours = {name: key for name, key in table.items() if name not in OUR_KEYS}
         assert sorted(ours) == sorted(theirs)
@@ -384,9 +387,9 @@ def test_a_setting_given_twice() -> None:
     [
         ({"group.id": "g"}, "group.id is a setting of a consumer, not of a producer: leave it out"),
         ({"zzz": 1}, "zzz is no setting of a producer; see docs/client-settings.md for those there are"),
-        ({"ssl.keystore.location": "x"}, "ssl.keystore.location: TLS and SASL are not there yet"),
-        ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism: TLS and SASL are not there yet"),
-        ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL: TLS and SASL are not there yet"),
+        ({"ssl.provider": "x"}, "ssl.provider: not there; of these there are"),
+        ({"sasl_login_class": "x"}, "sasl_login_class: not there; of these there are"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: not there; use PLAIN"),
         ({"interceptor.classes": "x"}, "interceptor.classes=x: not there; wrap send or poll instead"),
         ({"linger.ms": print}, "a callable cannot be the value of this setting"),
         ({"linger.ms": [1]}, "a list cannot be the value of this setting"),

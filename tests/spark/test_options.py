@@ -48,6 +48,7 @@ def test_every_option_has_its_place() -> None:
         "failOnDataLoss": "False",
         "minPartitions": "4",
         "maxRecordsPerPartition": "1000",
+        "minRecordsPerPartition": "50",
         "maxOffsetsPerTrigger": "100",
         "minOffsetsPerTrigger": "10",
         "maxTriggerDelay": "30s",
@@ -77,6 +78,7 @@ def test_every_option_has_its_place() -> None:
         fail_on_data_loss=False,
         min_partitions=4,
         max_records_per_partition=1000,
+        min_records_per_partition=50,
         max_offsets_per_trigger=100,
         min_offsets_per_trigger=10,
         max_trigger_delay_ms=30_000,
@@ -167,8 +169,8 @@ def test_times_are_written_as_in_spark(given: str, text: str, ms: int) -> None:
         ({**ORDERS, "kafka.interceptor.classes": "x"}, "not supported"),
         # Values.
         ({**ORDERS, "kafka.isolation.level": "sloppy"}, "isolation.level"),
-        ({**ORDERS, "kafka.security.protocol": "SSL"}, "TLS and SASL are not there yet"),
-        ({**ORDERS, "kafka.sasl.mechanism": "PLAIN"}, "TLS and SASL are not there yet"),
+        ({**ORDERS, "kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: not there"),
+        ({**ORDERS, "kafka.sasl.login.class": "x"}, "sasl.login.class: not there"),
         ({**ORDERS, "kafka.acks": "all"}, "acks is a setting of a producer"),
         ({**ORDERS, "startingOffsets": "earliset"}, "startingOffsets: expected e.g."),
         ({**ORDERS, "startingTimestamp": "yesterday"}, "is no whole number"),
@@ -255,6 +257,19 @@ def test_kafkas_keys_of_a_consumer_are_taken_with_the_prefix() -> None:
         )
         options = SourceOptions.of({**ORDERS, f"kafka.{name}": text})
         assert options.client[name] == text, name
+
+
+def test_what_spark_decides_may_be_said() -> None:
+    in_bytes = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+    decided = {
+        "kafka.enable.auto.commit": "false",
+        "kafka.key.deserializer": in_bytes,
+        "kafka.value.deserializer": in_bytes,
+    }
+    assert SourceOptions.of({**ORDERS, **decided}).client["enable.auto.commit"] == "false"
+    for name in decided:
+        with pytest.raises(IllegalArgumentException, match=f"{name}=other is not supported"):
+            SourceOptions.of({**ORDERS, name: "other"})
 
 
 def test_nobody_joins_a_group_but_brokers_see_its_name() -> None:

@@ -99,7 +99,10 @@ def partitions_of(
     create: bool = False,
 ) -> list[int]:
     """The partitions a command has to do with: this one, or all of the topic's; what is not there is said at once."""
-    with connected(bootstrap, {key: value for key, value in settings.items() if key in _REACH}) as client:
+    from semel.client.security_keys import is_security
+
+    reach = {key: value for key, value in settings.items() if key in _REACH or is_security(key)}
+    with connected(bootstrap, reach) as client:
         view = client.run(lambda cluster: cluster.topic(topic, create=create))
     count = len(view.partitions)
     if partition is not None and partition >= count:

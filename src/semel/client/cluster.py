@@ -7,10 +7,13 @@ Flow.   `producer`, `consumer` and `admin` build requests and judge answers; the
 Rules.  * The newest version both sides have is used; an API the broker does not have raises before anything is sent.
         * `send` is one attempt. `patiently` repeats what may be repeated, for `default.api.timeout.ms` at most, with a
           growing pause and fresh connections; what changes something is never repeated blindly.
+        * A login that fails ends what was asked for at once; one that the broker believes for a limited time is made anew on
+          a new connection, before that time is over if nothing is under way then.
         * A topic that does not exist is looked for a few times, because brokers hear of a new one at different moments.
 """
 
 import asyncio
+import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, Self, TypeVar
@@ -29,20 +32,31 @@ from semel.core.wire.messages.metadata import (
 from semel.errors import (
     DisconnectedError,
     ErrorCode,
+    HandshakeError,
     RefusedError,
+    SemelError,
     UnreachableError,
     UnsupportedVersionError,
     WireError,
 )
 from semel.net.connection import Connection, connect
+from semel.net.sasl import authenticate
 from semel.runtime.bundle import Runtime
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 _API_VERSIONS_ASKED: Final = 3
+_LIFETIME_PERCENT: Final = 85  # Of the time a broker believes a login: Java makes it anew at 85 to 95.
 _NO_NODE: Final = -1
 _UNKNOWN_TOPIC_TRIES: Final = 3
+_NO_ENTRY: Final = frozenset(
+    {
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
 _UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -77,14 +91,20 @@ class TopicView(NamedTuple):
 class _Link:
     """A connection and what the broker behind it serves."""
 
-    __slots__ = ("connection", "features", "served")
+    __slots__ = ("connection", "features", "served", "trusted_until_ms")
 
     def __init__(
-        self, connection: Connection, served: dict[int, tuple[int, int]], features: dict[str, int]
+        self,
+        connection: Connection,
+        served: dict[int, tuple[int, int]],
+        features: dict[str, int],
+        trusted_until_ms: int | None,
     ) -> None:
         self.connection = connection
         self.served = served
         self.features = features
+        self.trusted_until_ms = trusted_until_ms
+        """When its login should be made anew; None: never."""
 
 
 class RequestObserver(Protocol):
@@ -246,7 +266,7 @@ class Cluster:
 
     async def _any_link(self) -> _Link:
         for link in self._links.values():
-            if link.connection.is_open:
+            if link.connection.is_open and not self._is_stale(link):
                 return link
         announced = [node.address for node in self.nodes.values()]
         failures = []
@@ -266,7 +286,9 @@ class Cluster:
         async with self._opening.setdefault(address, asyncio.Lock()):
             link = self._links.get(address)
             if link is not None and link.connection.is_open:
-                return link
+                if not self._is_stale(link):
+                    return link
+                link.connection.close()
             connection = await connect(
                 self.runtime,
                 address.host,
@@ -274,15 +296,41 @@ class Cluster:
                 client_id=self.config.client_id,
                 response_max_bytes=self.config.response_max_bytes,
                 timeout_ms=self.config.socket_connection_setup_timeout_ms,
+                tls=self.config.security.tls,
             )
             try:
-                link = self._links[address] = _Link(connection, *await self._negotiate(connection, address))
+                link = self._links[address] = await self._introduced(connection, address)
             except BaseException:
                 connection.close()
                 raise
             if self._observer is not None:
                 self._observer.connected()
             return link
+
+    def _is_stale(self, link: _Link) -> bool:
+        """Whether the broker will not believe a login for much longer, and nothing is under way that a new one would cut."""
+        until_ms = link.trusted_until_ms
+        is_due = until_ms is not None and self.runtime.clock.monotonic_ms() >= until_ms
+        return is_due and link.connection.in_flight == 0
+
+    async def _introduced(self, connection: Connection, address: Address) -> _Link:
+        """What the broker serves, after a login where one is asked for: it may tell those it knows more."""
+        try:
+            served, features = await self._negotiate(connection, address)
+        except DisconnectedError as error:
+            # Since TLS 1.3 a broker looks at the client's certificate after the client took the handshake for done.
+            if isinstance(error.__cause__, ssl.SSLError):
+                raise HandshakeError(f"{address}: no TLS: {error.__cause__.reason or error}") from error
+            raise
+        login, until_ms = self.config.security.login, None
+        if login is not None:
+            lifetime_ms = await authenticate(
+                connection, login, served, broker=str(address), timeout_ms=self.config.request_timeout_ms
+            )
+            if lifetime_ms is not None:
+                until_ms = self.runtime.clock.monotonic_ms() + lifetime_ms * _LIFETIME_PERCENT // 100
+            served, features = await self._negotiate(connection, address)
+        return _Link(connection, served, features, until_ms)
 
     async def _negotiate(
         self, connection: Connection, address: Address
@@ -395,6 +443,11 @@ def refused(number: int, what: str, *, by: str, reason: str | None = None) -> Re
     code = error_code(number)
     why = (reason or "no reason given").rstrip(".")
     return RefusedError(code, f"{by} refuses {what}: {why} ({code.name}, {number})")
+
+
+def is_locked_out(error: SemelError) -> bool:
+    """Whether the cluster does not let this client in: TLS or a login failed, and will fail again."""
+    return isinstance(error, HandshakeError) or (isinstance(error, RefusedError) and error.code in _NO_ENTRY)
 
 
 def passes(error: DisconnectedError | RefusedError) -> bool:

@@ -4,8 +4,7 @@ Role.   `ReachConfig` is what `Cluster` runs on, whoever configured it. `ClientC
         `-X key=value` and `--bootstrap` and gives typed values.
 Rules.  * Kafka's dotted names one to one; underscores may stand for dots. An unknown key is refused with the nearest one.
         * Defaults are Kafka 4's, except `isolation.level`, which is `read_committed`.
-        * What would promise something that is not kept (TLS, SASL) is refused.
-Elsewhere. The keys: `config_keys`. The settings of the public clients: `settings`.
+Elsewhere. The keys: `config_keys`. TLS and SASL: `security`. The settings of the public clients: `settings`.
 """
 
 import logging
@@ -14,6 +13,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple, Protocol
 
 from semel.client.config_keys import ALL_KEYS, read
+from semel.client.security import PLAINTEXT, Security
+from semel.client.security_keys import is_security
 from semel.errors import ConfigError, InvariantError
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class ReachConfig(Protocol):
     def retry_backoff_max_ms(self) -> int: ...
     @property
     def response_max_bytes(self) -> int: ...
+    @property
+    def security(self) -> Security: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class ClientConfig:
 
     bootstrap_servers: tuple[Address, ...] = (Address("localhost", 9092),)
     client_id: str = "semel"
-    security_protocol: str = "PLAINTEXT"
+    security: Security = PLAINTEXT
     request_timeout_ms: int = 30_000
     """How long one answer is waited for."""
     socket_connection_setup_timeout_ms: int = 10_000
@@ -86,11 +89,11 @@ class ClientConfig:
             name = dotted.replace(".", "_")
             if name in names:
                 values[name] = value
-            else:
+            elif not is_security(dotted):
                 logger.warning("%s=%s changes nothing in this command", dotted, value)
         if "bootstrap_servers" in values:
             values["bootstrap_servers"] = parse_addresses(",".join(values["bootstrap_servers"]))
-        return cls(**values)
+        return cls(**values, security=Security.of(given))
 
     @property
     def response_max_bytes(self) -> int:

@@ -6,7 +6,7 @@ Flow.   `settings` and `config` call `read` and then look at what contradicts ea
 Rules.  * Facts of Kafka's classes; a test holds every row against them and lists what is meant to differ:
           `isolation.level` is `read_committed`, and `sequence.error.policy` is ours.
         * Kafka's dotted names; underscores may stand for dots. An unknown name is refused with the one that was probably meant.
-        * TLS and SASL are not there: their settings are refused, never passed over.
+Elsewhere. The settings of TLS and SASL: `security_keys`.
 """
 
 import re
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from semel.client.security_keys import SECURITY_KEYS, is_security, why_refused
 from semel.core.metadata.config_types import (
     BOOLEAN,
     CLASS,
@@ -65,13 +66,7 @@ class OffsetReset:
 
 
 _SHARED: Final = (
-    ConfigKey(
-        "security.protocol",
-        STRING,
-        "PLAINTEXT",
-        OneOf(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"), any_case=True),
-        MEDIUM,
-    ),
+    *SECURITY_KEYS,
     ConfigKey(
         "client.dns.lookup",
         STRING,
@@ -261,8 +256,8 @@ def _known(keys: Mapping[str, ConfigKey], name: str, of_a: str) -> ConfigKey:
     key = keys.get(name) or keys.get(dotted)
     if key is not None:
         return key
-    if dotted.startswith(("ssl.", "sasl.")) or dotted == "security.providers":
-        raise ConfigException(f"{name}: TLS and SASL are not there yet; leave it out and use PLAINTEXT")
+    if is_security(dotted):
+        raise ConfigException(why_refused(name, dotted))
     if dotted in ALL_KEYS:
         owner = (
             "producer"
@@ -296,6 +291,4 @@ def _parsed(key: ConfigKey, given: Given) -> Read:
         raise ConfigException(str(error)) from None
     if value and key.name in REFUSED:
         raise ConfigException(f"{key.name}={content}: not there; {REFUSED[key.name]}")
-    if key.name == "security.protocol" and str(value).upper() != "PLAINTEXT":
-        raise ConfigException(f"{key.name}={content}: TLS and SASL are not there yet; use PLAINTEXT")
     return value

@@ -27,6 +27,8 @@ from semel.client.config_keys import (
     defaults,
     read,
 )
+from semel.client.security import Security
+from semel.client.security_keys import SECURITY_KEYS
 from semel.client.serializers import Deserializer, Serializer, deserializer, serializer
 from semel.core.groups.assignors import ASSIGNORS
 from semel.core.metadata.config_types import ConfigKey
@@ -49,9 +51,11 @@ _ASSIGNOR_CLASSES: Final = {
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 _ELSEWHERE: Final = frozenset(
-    {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "security.protocol"}
+    {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
+    | {key.name for key in SECURITY_KEYS}
 )
-"""Keys with an effect that are no attributes: `compression_level` is one of them, the last can only be what it is."""
+"""Keys with an effect that are no attributes: `compression_level` and `security` are made of them."""
+_HIDDEN: Final = "[hidden]"  # Java's word.
 _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 
 
@@ -76,6 +80,8 @@ class Settings(ABC):
     metrics_sample_window_ms: int
     metric_reporters: tuple[Reporter, ...]
     """Callables that are given the metrics, now and then."""
+    security: Security
+    """TLS and the login, where `security.protocol` asks for them."""
     values: Mapping[str, Read] = field(repr=False, compare=False)
     """Every key of Kafka's, with the value that holds."""
     given: frozenset[str] = field(repr=False, compare=False)
@@ -113,11 +119,15 @@ class Settings(ABC):
         except ConfigError as error:
             raise ConfigException(str(error)) from None
         found["metric_reporters"] = _reporters(values["metric.reporters"])
+        found["security"] = Security.of(values)
         return found
 
     def effective(self) -> dict[str, Any]:
-        """Every key with the value that holds, in Java's words: `acks` is "-1", classes are names, lists are lists."""
-        return {name: _shown(value) for name, value in sorted(self.values.items())}
+        """Every key with the value that holds, in Java's words: `acks` is "-1", classes are names, lists are lists, secrets are hidden."""
+        return {
+            name: _HIDDEN if self.KEYS[name].sensitive and value is not None else _shown(value)
+            for name, value in sorted(self.values.items())
+        }
 
     @property
     def response_max_bytes(self) -> int:

@@ -41,6 +41,10 @@ class SaslAuthenticationException(AuthenticationException):
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
+class SslAuthenticationException(AuthenticationException):
+    """TLS did not come to be: a certificate that is not trusted, or none where one is asked for."""
+
+
 class UnsupportedSaslMechanismException(AuthenticationException):
     """A SASL mechanism the broker does not have."""
 

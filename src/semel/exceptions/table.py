@@ -13,6 +13,7 @@ from semel.errors import (
     CorruptBatchError,
     DisconnectedError,
     ErrorCode,
+    HandshakeError,
     InvalidRecordError,
     RecordTooLargeError,
     RefusedError,
@@ -38,6 +39,7 @@ from semel.exceptions.records import (
     RecordTooLargeException,
     UnsupportedCompressionTypeException,
 )
+from semel.exceptions.security import SslAuthenticationException
 from semel.exceptions.tree import ApiException, KafkaException
 
 EXCEPTIONS: Final[dict[str, type[KafkaException]]] = {
@@ -83,6 +85,8 @@ def as_exception(error: SemelError) -> KafkaException:
     """The public exception for an error from inside; raise it `from error`."""
     if isinstance(error, KafkaException):
         return error
+    if isinstance(error, HandshakeError):
+        return SslAuthenticationException(str(error))
     if isinstance(error, RefusedError):
         return exception_for(error.code, str(error))
     for inner, public in _INNER:

@@ -12,6 +12,7 @@ Rules.  * A broker answers in order. An answer that carries another correlation 
 """
 
 import asyncio
+import ssl
 from collections import deque
 from typing import TypeVar, cast
 
@@ -25,7 +26,7 @@ from semel.core.wire.framing import (
     request_frame_parts,
 )
 from semel.core.wire.message import Request, Response
-from semel.errors import DisconnectedError, RequestTimedOutError, WireError
+from semel.errors import DisconnectedError, HandshakeError, RequestTimedOutError, WireError
 from semel.runtime.bundle import Runtime
 
 R = TypeVar("R", bound=Response)
@@ -182,7 +183,9 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(DisconnectedError(f"the connection to {self._broker} was lost: {exc or 'closed'}"))
+        lost = DisconnectedError(f"the connection to {self._broker} was lost: {exc or 'closed'}")
+        lost.__cause__ = exc
+        self._fail(lost)
         self._ended.set()
 
     def _fail(self, error: DisconnectedError | WireError) -> None:
@@ -194,7 +197,9 @@ class Connection(asyncio.BufferedProtocol):
         pending, self._pending = self._pending, deque()
         for request in pending:
             if not request.answer.done():
-                request.answer.set_exception(DisconnectedError(f"{request.name} has no answer: {error}"))
+                unanswered = DisconnectedError(f"{request.name} has no answer: {error}")
+                unanswered.__cause__ = error.__cause__
+                request.answer.set_exception(unanswered)
         self._transport.abort()
 
 
@@ -207,8 +212,9 @@ async def connect(
     response_max_bytes: int = SOCKET_REQUEST_MAX_BYTES,
     in_flight_max: int = 5,
     timeout_ms: int = 30_000,
+    tls: ssl.SSLContext | None = None,
 ) -> Connection:
-    """Open a connection to a broker. Raises `DisconnectedError` if nobody answers in time."""
+    """Open a connection to a broker. Raises `DisconnectedError` if nobody answers in time, `HandshakeError` if TLS fails."""
     broker = f"{host}:{port}"
 
     def made() -> Connection:
@@ -218,9 +224,15 @@ async def connect(
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            _, connection = await runtime.network.connect(made, host, port)
+            _, connection = await runtime.network.connect(made, host, port, tls=tls)
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", None) or error.reason or error
+        raise HandshakeError(f"{broker}: no TLS: {reason}") from error
     except TimeoutError:
         raise RequestTimedOutError(f"{broker}: no connection within {timeout_ms} ms") from None
     except OSError as error:
-        raise DisconnectedError(f"{broker}: no connection: {error}") from error
+        ended = "it ended the handshake, is this a listener with TLS?"
+        raise DisconnectedError(
+            f"{broker}: no connection: {error if str(error) or tls is None else ended}"
+        ) from error
     return connection

@@ -16,10 +16,12 @@ import asyncio
 import contextvars
 import errno
 import random
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypeVar
 
+from semel.errors import ConfigError
 from semel.runtime.files import File
 from semel.runtime.memory_transport import Break, MemoryTransport, Pipe, Signal
 from semel.runtime.network import send_through_memory
@@ -277,8 +279,10 @@ class HostNetwork:
         return self._host
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int
+        self, protocol_factory: Callable[[], P], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
+        if tls is not None:
+            raise ConfigError("a simulated network has no TLS: use security.protocol=PLAINTEXT there")
         network = self._network
         target = network.resolve(self._host, host)
         await self._reach(target)

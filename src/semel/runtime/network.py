@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
@@ -59,9 +60,9 @@ class Network(Protocol):
         """The address under which others probably reach this host."""
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int
+        self, protocol_factory: Callable[[], P], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        """Open a connection; raises `OSError` if nobody answers."""
+        """Open a connection, with TLS if a context is given; raises `OSError` if nobody answers."""
 
     def send_file(
         self,
@@ -126,9 +127,9 @@ class RealNetwork:
         return "127.0.0.1"
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int
+        self, protocol_factory: Callable[[], P], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        return await asyncio.get_running_loop().create_connection(protocol_factory, host, port)
+        return await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=tls)
 
     def send_file(
         self,

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from semel.client.cluster import Cluster, PartitionView, TopicView, error_code, topic_view
+from semel.client.cluster import Cluster, PartitionView, TopicView, error_code, is_locked_out, topic_view
 from semel.client.settings import ConsumerConfig
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.errors import DisconnectedError, ErrorCode, RefusedError
-from semel.exceptions import KafkaException, exception_for
+from semel.exceptions import KafkaException, as_exception, exception_for
 from semel.types import TopicPartition
 
 NO_LEADER: Final = -1
@@ -80,8 +80,10 @@ class Topics:
             try:
                 await self.refresh(interest)
                 is_complete = self._knows(interest)
-            except (DisconnectedError, RefusedError):
+            except (DisconnectedError, RefusedError) as error:
                 is_complete = False
+                if is_locked_out(error):
+                    self._on_failure(as_exception(error))
             self._on_change()
             if is_complete:
                 tries = 0

@@ -13,12 +13,12 @@ Rules.  * A topic that does not exist is asked for until the time is over: broke
 import asyncio
 from typing import Final
 
-from semel.client.cluster import Cluster, TopicView, error_code, topic_view
+from semel.client.cluster import Cluster, TopicView, error_code, is_locked_out, topic_view
 from semel.client.settings import ProducerConfig
 from semel.core.client.sticky import Sticky
 from semel.core.wire.messages.metadata import MetadataResponseTopic
 from semel.errors import DisconnectedError, ErrorCode, RefusedError
-from semel.exceptions import KafkaException, TimeoutException, exception_for
+from semel.exceptions import KafkaException, TimeoutException, as_exception, exception_for
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
@@ -128,7 +128,11 @@ class Topics:
         return self._refreshing
 
     async def _refresh(self) -> None:
-        if await self._ask(list(self._known)):
+        try:
+            why = await self._ask(list(self._known))
+        except KafkaException as error:  # Whoever sends next hears it.
+            why = str(error)
+        if why:
             self.is_stale = True
 
     async def _ask(self, names: list[str]) -> str:
@@ -136,6 +140,8 @@ class Topics:
         try:
             answer = await self._cluster.metadata(names, create=True)
         except (DisconnectedError, RefusedError) as error:
+            if is_locked_out(error):
+                raise as_exception(error) from error
             return str(error)
         for topic in answer.topics:
             self._learn(topic)

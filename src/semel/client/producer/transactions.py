@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from semel.client.cluster import error_code
+from semel.client.cluster import error_code, is_locked_out
 from semel.client.producer import answers
 from semel.client.producer import transaction_errors as errors
 from semel.client.producer.outbox import Gate
@@ -153,6 +153,8 @@ class Transactions:
             try:
                 return await cluster.features(), await cluster.served()
             except answers.NO_ANSWER as error:
+                if is_locked_out(error):
+                    raise as_exception(error) from error
                 tries += 1
                 pause_ms = self._sender.pause_ms(tries)
                 if self._now_ms() + pause_ms >= deadline_ms:

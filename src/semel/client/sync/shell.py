@@ -44,9 +44,10 @@ class Shell(ABC):
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._is_closed = False
+        self._is_closed = True  # Until all of it is there: before that there is nothing to report.
         self._runtime = real_runtime(threads_max=1)
         self._thread = LoopThread(f"semel-{self.KIND}")
+        self._is_closed = False
         _OPEN.add(self)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
