@@ -24,7 +24,7 @@ from semel.core.wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from semel.core.wire.messages.offset_fetch import OffsetFetchRequest
+from semel.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.errors import ErrorCode, RefusedError
 from semel.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 
@@ -59,12 +59,26 @@ class PartitionLag(NamedTuple):
 
 
 async def committed_offsets(
-    cluster: Cluster, group_id: str, *, require_stable: bool = False
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """Everything a group has committed; nothing for a group that does not exist."""
+    """What a group has committed in these partitions, or in all; nothing for a group that does not exist.
+
+    Whoever must know of offsets in open transactions names the partitions, and requires stable ones: Kafka leaves out of
+    "all" a partition whose first offset is in a transaction that has not ended.
+    """
+    topics = None
+    if partitions is not None:
+        indexes: dict[str, list[int]] = {}
+        for where in partitions:
+            indexes.setdefault(where.topic, []).append(where.partition)
+        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=of) for name, of in indexes.items()]
 
     async def ask(coordinator: int) -> dict[TopicPartition, Committed]:
-        request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=require_stable)
+        request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
         answer = await cluster.send(request, node_id=coordinator, version_max=_ONE_GROUP_VERSION)
         if answer.error_code:
             raise group_refusal(cluster, group_id, answer.error_code, "the offsets of")

@@ -52,6 +52,7 @@ from semel.exceptions import (
     TopicExistsException,
     TransactionalIdNotFoundException,
     UnknownTopicOrPartitionException,
+    UnstableOffsetCommitException,
 )
 
 _numbers: Final = itertools.count()
@@ -237,6 +238,25 @@ def test_a_groups_offsets_are_set_shown_and_deleted(admin: Admin, topic: str) ->
     admin.delete_consumer_groups(group)
     with pytest.raises(GroupIdNotFoundException, match=group):
         admin.delete_consumer_groups(group)
+
+
+def test_an_offset_in_an_open_transaction(admin: Admin, any_bootstrap: str, topic: str) -> None:
+    """Who names the partition and wants a stable answer waits for the end; who asks for all of them is told of none, as in Java."""
+    group, where = f"group-{next(_numbers)}", TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=any_bootstrap, transactional_id=group) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({where: 7}, group)
+        assert admin.list_consumer_group_offsets(group) == {}
+        with (
+            Admin(bootstrap_servers=any_bootstrap, retries=0) as impatient,
+            pytest.raises(UnstableOffsetCommitException, match=f"{topic}-0"),
+        ):
+            impatient.list_consumer_group_offsets(group, [where], require_stable=True)
+        producer.commit_transaction()
+    assert admin.list_consumer_group_offsets(group, [where], require_stable=True) == {
+        where: OffsetAndMetadata(7)
+    }
 
 
 def test_a_group_with_a_member(admin: Admin, any_bootstrap: str, topic: str) -> None:

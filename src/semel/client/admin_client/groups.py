@@ -83,15 +83,17 @@ class GroupCalls(AdminCore):
         *,
         require_stable: bool = False,
     ) -> Answers[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, in these partitions or in all. `require_stable` waits for open transactions."""
-        found = await admin_offsets.committed_offsets(self._cluster, group_id, require_stable=require_stable)
-        wanted = list(found) if topic_partitions is None else partitions(topic_partitions)
+        """What a group has committed, in these partitions or in all; where nothing is, there is no answer.
+
+        `require_stable` waits for open transactions; name the partitions with it: of all of them Kafka leaves out one whose
+        first offset is in a transaction that has not ended.
+        """
+        wanted = None if topic_partitions is None else partitions(topic_partitions)
+        found = await admin_offsets.committed_offsets(
+            self._cluster, group_id, wanted, require_stable=require_stable
+        )
         return Answers(
-            {
-                one: OffsetAndMetadata(found[one].offset, found[one].metadata, found[one].leader_epoch)
-                for one in wanted
-                if one in found
-            }
+            {one: OffsetAndMetadata(at.offset, at.metadata, at.leader_epoch) for one, at in found.items()}
         )
 
     @public
