@@ -31,6 +31,13 @@ def test_a_timeout_of_the_users_own() -> None:
     assert found.producer_config("id").transaction_timeout_ms == 1000
 
 
+def test_what_it_is_anyway_may_be_said() -> None:
+    said = {"kafka.acks": "ALL", "kafka.enable.idempotence": "true", "kafka.transactional.id": "totals"}
+    found = SinkOptions.of({**BROKER, **said})
+    assert found.sink_name == "totals"
+    assert (found.producer_config("id").transactional_id, found.producer_config("id").acks) == ("id", -1)
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
@@ -39,7 +46,9 @@ def test_a_timeout_of_the_users_own() -> None:
         ({**BROKER, "sinkNam": "t"}, "did you mean sinkName?"),
         ({**BROKER, "linger.ms": "5"}, "kafka.linger.ms"),
         ({**BROKER, "kafka.acks": "1"}, "kafka.acks cannot be set"),
-        ({**BROKER, "kafka.transactional.id": "x"}, "option('sinkName'"),
+        ({**BROKER, "kafka.key.serializer": "StringSerializer"}, "give the column key as text or bytes"),
+        ({**BROKER, "kafka.transactional.id": "x", "sinkName": "y"}, "both name the sink: keep one"),
+        ({**BROKER, "kafka.transactional.id": "a:b"}, "sinkName='a:b': use 1 to 150 letters"),
         ({**BROKER, "sinkName": "a:b"}, "sinkName='a:b': use 1 to 150 letters"),
         ({**BROKER, "sinkName": ""}, "sinkName='': use"),
         ({**BROKER, "zebra": "1"}, "the sink knows kafka.* and topic"),
