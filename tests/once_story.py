@@ -1,7 +1,8 @@
 """Rounds of kills: a worker is killed at a step, the next one goes on, and in the end the table must equal the model.
 
 `Rounds` plays them for one kind of worker on one broker and one database. The tests play a few, spread over all steps a life
-has; as a program, `python tests/once_story.py --rounds 1000`, it plays many, on SQLite and on PostgreSQL.
+has; as a program, `python tests/once_story.py --rounds 1000`, it plays many, on SQLite and on PostgreSQL, in parts if need be:
+`--first 200 --last 399 --database sqlite --kind sink`.
 """
 
 import argparse
@@ -35,6 +36,7 @@ REPEATS: Final = {
     "pool",
 }  # Their work is not in one transaction with their books: it may repeat, never be lost.
 _KILLED: Final = -9
+_TOLD_EVERY: Final = 25
 _QUICK: Final = {
     "group_initial_rebalance_delay_ms": "0",
     "offsets_topic_num_partitions": "1",
@@ -219,28 +221,38 @@ def world(directory: Path) -> Iterator[tuple[BrokerProcess, list[int], Zygote]]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=1_000)
+    parser.add_argument(
+        "--rounds", type=int, default=1_000, help="how many there are in all (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, help="the first of them to play, where they are played in parts"
+    )
+    parser.add_argument("--last", type=int, help="and the last")
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), action="append")
     parser.add_argument("--kind", choices=KINDS, action="append")
     options = parser.parse_args(arguments)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-once-")))
-        databases = {
-            "sqlite": f"sqlite:///{directory / 'once.db'}",
-            "postgresql": stack.enter_context(postgresql()),
-        }
+        wanted = options.database or ("sqlite", "postgresql")
+        databases = {"sqlite": f"sqlite:///{directory / 'once.db'}"} if "sqlite" in wanted else {}
+        if "postgresql" in wanted:
+            databases["postgresql"] = stack.enter_context(postgresql())
+        last = options.rounds - 1 if options.last is None else min(options.last, options.rounds - 1)
         broker, ends, zygote = stack.enter_context(world(directory))
         for database, url in databases.items():
             played = Rounds(broker.bootstrap, url, ends, zygote)
             played.names = database
             for kind in options.kind or KINDS:
                 begun, before = time.monotonic(), played.kills
-                for seed in range(options.rounds):
+                for seed in range(options.first, last + 1):
                     played.play(kind, seed, of=options.rounds)
-                print(
-                    f"{kind} on {database}: {options.rounds} rounds, {played.kills - before} kills over "
-                    f"{played.span(kind)} steps, {time.monotonic() - begun:.0f} s, every row as in the model",
-                    flush=True,
-                )
+                    if seed == last or not (seed + 1) % _TOLD_EVERY:
+                        print(
+                            f"{kind} on {database}: rounds {options.first} to {seed} of {options.rounds}, "
+                            f"{played.kills - before} kills over {played.span(kind)} steps, "
+                            f"{time.monotonic() - begun:.0f} s, every row as in the model",
+                            flush=True,
+                        )
             played.engine.dispose()
     return 0
 
