@@ -1,7 +1,7 @@
 """Long seeded runs: every scenario over many seeds, on all cores, with the outcome written down.
 
 Role.   `make campaign`. What CI does for a few hundred seeds, this does for as many as it is given time for.
-Flow.   `semel verify --sim` plays a mix of all scenarios (`shares`); `make campaign` as many seeds of each as it is told.
+Flow.   `semel verify --sim` plays a mix of all scenarios (`shares`); so does `make campaign`.
 Rules.  * A seed is a whole story: the same seed fails again, alone (`again` is the command).
         * A failing seed stops nothing; its story goes into the report, and the exit code is 1.
         * The page says what was run: scenario, seeds, how long, commit, date, machine.
@@ -147,12 +147,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default 0)")
     parser.add_argument(
-        "--seeds", type=int, default=_SEEDS_DEFAULT, metavar="N", help="how many (default %(default)s)"
+        "--seeds",
+        type=int,
+        default=_SEEDS_DEFAULT,
+        metavar="N",
+        help="how many, of the mix or of what was chosen (default %(default)s)",
     )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="add the outcome to this page")
     options = parser.parse_args(arguments)
     outcomes = []
-    for name, seeds in options.only or [(name, None) for name in sorted(SCENARIOS)]:
+    for name, seeds in options.only or shares(options.seeds).items():
         outcome = run(name, options.first, seeds or options.seeds, partial(_print_progress, name))
         print(f"{name}: {outcome.seeds} seeds in {outcome.seconds:.0f} s, {len(outcome.failures)} failed")
         for seed, story in outcome.failures[:_STORIES_MAX]:

@@ -214,6 +214,7 @@ MUTATIONS: Final = (
         "produce",
         "are not what they were",
         range(60),
+        quick=True,
     ),
     Mutation(
         "producer ids given again",
@@ -230,6 +231,7 @@ MUTATIONS: Final = (
         "produce",
         "was told",
         range(60),
+        quick=True,
     ),
     Mutation(
         "the high watermark ahead of the disk",
@@ -246,6 +248,7 @@ MUTATIONS: Final = (
         "produce",
         "readers may see up to",
         range(60),
+        quick=True,
     ),
     Mutation(
         "a deleted topic's log is kept",
@@ -254,6 +257,7 @@ MUTATIONS: Final = (
         "produce",
         "earlier topic of that name",
         range(60),
+        quick=True,
     ),
     Mutation(
         "nothing is taken after a restart",

@@ -138,6 +138,7 @@ MUTATIONS: Final = (
         "groups",
         "belongs to",
         range(40),
+        quick=True,
     ),
     Mutation(
         "generations forgotten at a restart",
@@ -146,6 +147,7 @@ MUTATIONS: Final = (
         "groups",
         "belongs to",
         range(40),
+        quick=True,
     ),
     Mutation(
         "offsets forgotten at a restart",
@@ -154,6 +156,7 @@ MUTATIONS: Final = (
         "groups",
         "is told that",
         range(40),
+        quick=True,
     ),
     Mutation(
         "the first commit stays",
@@ -179,6 +182,7 @@ MUTATIONS: Final = (
         "groups",
         "after it was calm",
         range(40),
+        quick=True,
     ),
     Mutation(
         "given before it is given back",

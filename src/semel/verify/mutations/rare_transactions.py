@@ -132,8 +132,11 @@ def _where(rarity: str, change: Callable[[Patch], None]) -> Callable[[Patch], No
 def _rare(
     name: str, breaks: str, change: Callable[[Patch], None], rarity: str, noticed: str, first: int = 0
 ) -> Mutation:
+    quick = (
+        rarity != MORTAL_TOPIC
+    )  # What waits for a topic that is gone shows only when the story's time is up.
     seeds = range(first, first + 30)
-    return Mutation(name, breaks, _where(rarity, change), "rare_transactions", noticed, seeds)
+    return Mutation(name, breaks, _where(rarity, change), "rare_transactions", noticed, seeds, quick)
 
 
 MUTATIONS: Final = (
