@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from semel.broker.waiting import Waiters, wait_for_any
+from semel.broker.waiting import Waiters, Waiting
 from semel.runtime.simulation import Simulation
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ def play(story: Coroutine[Any, Any, T]) -> T:
 def test_the_first_that_moves_wakes() -> None:
     async def story() -> None:
         here, there = Waiters(), Waiters()
-        waiting = asyncio.create_task(wait_for_any([here, there], 10))
+        waiting = asyncio.create_task(Waiting([here, there]).woken(10))
         await asyncio.sleep(1)
         assert here
         assert there
@@ -33,10 +33,23 @@ def test_the_first_that_moves_wakes() -> None:
     play(story())
 
 
+def test_what_moves_before_the_waiter_runs_wakes_it() -> None:
+    """A request looks, and its task begins to wait in the next turn: what comes between must not wait for its patience to end."""
+
+    async def story() -> None:
+        here = Waiters()
+        waiting = asyncio.create_task(Waiting([here]).woken(10))
+        here.wake()
+        assert await waiting
+        assert asyncio.get_running_loop().time() < 0.1
+
+    play(story())
+
+
 def test_patience_ends() -> None:
     async def story() -> None:
         here = Waiters()
-        assert not await wait_for_any([here], 2.5)
+        assert not await Waiting([here]).woken(2.5)
         assert 2.5 <= asyncio.get_running_loop().time() < 2.6
         assert not here
 
@@ -45,7 +58,7 @@ def test_patience_ends() -> None:
 
 def test_nowhere_to_wait_is_only_time() -> None:
     async def story() -> None:
-        assert not await wait_for_any([], 3)
+        assert not await Waiting([]).woken(3)
         assert asyncio.get_running_loop().time() >= 3
 
     play(story())
@@ -56,7 +69,7 @@ def test_everybody_is_woken_and_only_once() -> None:
         here, woken = Waiters(), list[int]()
 
         async def wait(number: int) -> None:
-            assert await wait_for_any([here], 10)
+            assert await Waiting([here]).woken(10)
             woken.append(number)
 
         tasks = [asyncio.create_task(wait(number)) for number in range(3)]
@@ -72,7 +85,7 @@ def test_everybody_is_woken_and_only_once() -> None:
 def test_two_places_that_move_at_once_wake_once() -> None:
     async def story() -> None:
         here, there = Waiters(), Waiters()
-        waiting = asyncio.create_task(wait_for_any([here, there], 10))
+        waiting = asyncio.create_task(Waiting([here, there]).woken(10))
         await asyncio.sleep(1)
         here.wake()
         there.wake()
@@ -84,7 +97,7 @@ def test_two_places_that_move_at_once_wake_once() -> None:
 def test_a_request_that_is_given_up_leaves_no_waiter() -> None:
     async def story() -> None:
         here, there = Waiters(), Waiters()
-        waiting = asyncio.create_task(wait_for_any([here, there], 10))
+        waiting = asyncio.create_task(Waiting([here, there]).woken(10))
         await asyncio.sleep(1)
         waiting.cancel()
         await asyncio.wait([waiting])

@@ -3,6 +3,7 @@
 Role.   A fetch that found too little leaves a waiter at each of its partitions; whatever makes records visible there
         wakes it.
 Rules.  * A waiter is woken at most once, and taken out everywhere when its request goes on.
+        * It is there from the moment the request has looked: what is shown before its task begins to run wakes it too.
         * Waking costs nothing where nobody waits: the append path asks only whether there is a waiter.
 """
 
@@ -35,18 +36,25 @@ class Waiters:
                 future.set_result(None)
 
 
-async def wait_for_any(waiters: Iterable[Waiters], seconds: float) -> bool:
-    """Wait until one of them is woken, or for `seconds`; whether one was."""
-    places = list(waiters)
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    for place in places:
-        place.add(future)
-    try:
-        async with asyncio.timeout(seconds):
-            await future
-    except TimeoutError:
-        return False
-    finally:
-        for place in places:
-            place.remove(future)
-    return True
+class Waiting:
+    """Somebody who waits at some places since this was made."""
+
+    __slots__ = ("_future", "_places")
+
+    def __init__(self, waiters: Iterable[Waiters]) -> None:
+        self._places = list(waiters)
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for place in self._places:
+            place.add(self._future)
+
+    async def woken(self, seconds: float) -> bool:
+        """Wait until one of them is woken, or for `seconds`; whether one was. The waiting is over then."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._future
+        except TimeoutError:
+            return False
+        finally:
+            for place in self._places:
+                place.remove(self._future)
+        return True

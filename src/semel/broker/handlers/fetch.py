@@ -23,7 +23,7 @@ from semel.broker.fetch_sessions import (
     PartitionKey,
 )
 from semel.broker.partitions import Partition
-from semel.broker.waiting import wait_for_any
+from semel.broker.waiting import Waiting
 from semel.core.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -65,7 +65,14 @@ def handle(
     found = _read(broker, request, context.version, wanted)
     if found.at_once or found.bytes_found >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
         return _respond(found, session, wanted, incremental)
-    return _wait(broker, request, context, session, wanted, incremental)
+    # Here, not in the task that waits: records that come before it begins to run must not be missed.
+    waiting = _waiting(broker, context.version, wanted)
+    return _wait(broker, request, context, session, wanted, incremental, waiting)
+
+
+def _waiting(broker: BrokerContext, version: int, wanted: Mapping[PartitionKey, Fetched]) -> Waiting:
+    found = (_find(broker, key, version) for key in wanted)
+    return Waiting(one.waiters for one in found if isinstance(one, Partition))
 
 
 async def _wait(
@@ -75,18 +82,16 @@ async def _wait(
     session: FetchSession | None,
     wanted: Mapping[PartitionKey, Fetched],
     incremental: bool,
+    waiting: Waiting,
 ) -> FetchResponse:
     clock = broker.runtime.clock
     deadline = clock.monotonic() + request.max_wait_ms / 1000
     while True:
-        partitions = [
-            found for key in wanted if isinstance(found := _find(broker, key, context.version), Partition)
-        ]
-        remaining = deadline - clock.monotonic()
-        woken = remaining > 0 and await wait_for_any([p.waiters for p in partitions], remaining)
+        woken = await waiting.woken(max(0.0, deadline - clock.monotonic()))
         read = _read(broker, request, context.version, wanted)
         if not woken or read.at_once or read.bytes_found >= request.min_bytes or context.connection.is_lost:
             return _respond(read, session, wanted, incremental)
+        waiting = _waiting(broker, context.version, wanted)
 
 
 def _read(
