@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from semel.client.metrics import MetricName
     from semel.client.producer.future import BatchMetadata, RecordMetadata
     from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
+    from semel.client.profiles import profile
     from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
     from semel.client.sync.admin import Admin
     from semel.client.sync.consumer import Consumer
@@ -94,6 +95,7 @@ _HOMES: Final = {
     "TransactionalProducerPool": "semel.client.sync.pool",
     "UserScramCredentialDeletion": _ADMIN_VALUES,
     "UserScramCredentialUpsertion": _ADMIN_VALUES,
+    "profile": "semel.client.profiles",
 }
 
 __all__ = [
@@ -137,6 +139,7 @@ __all__ = [
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
     "__version__",
+    "profile",
 ]
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from semel import profile
 from semel.bench import client_subjects as subjects
 from semel.bench.measure import Comparison, Subject, peer
 from semel.bench.peer import Peer, side_of
@@ -97,6 +98,7 @@ def _rows(name: str, bootstrap: str, written_to: str, many_in: str, some_in: str
         ],
     )
     yield from settings_compared(bootstrap, written_to, some, name)
+    yield from tunings_compared(bootstrap, written_to, some, name)
     yield Comparison(
         title=f"transactions of one record, on {name}",
         unit="transactions",
@@ -141,6 +143,30 @@ def settings_compared(bootstrap: str, topic: str, values: Sequence[bytes], name:
             subjects=[
                 Subject(side, subjects.semel_records(bootstrap, topic, values, **settings))
                 for side, settings in sides.items()
+            ],
+        )
+
+
+def tunings_compared(bootstrap: str, topic: str, values: Sequence[bytes], name: str) -> Iterator[Comparison]:
+    """What each part of the profile `throughput` gains over the settings a producer has by itself, and all of it together."""
+    whole = profile("throughput")
+    parts = {
+        "batch.size and linger.ms": ("batch.size", "linger.ms"),
+        "compression.type": ("compression.type",),
+        "buffer.memory": ("buffer.memory",),
+        "profile throughput": tuple(whole),
+    }
+    for what, keys in parts.items():
+        settings = {key.replace(".", "_"): whole[key] for key in keys}
+        words = ", ".join(f"{key}={whole[key]}" for key in keys)
+        yield Comparison(
+            title=f"produce {len(values):,} records with {words}, on {name}",
+            unit="records",
+            units_per_run=len(values),
+            bytes_per_run=sum(map(len, values)),
+            subjects=[
+                Subject(what, subjects.semel_records(bootstrap, topic, values, **settings)),
+                Subject("as it comes", subjects.semel_records(bootstrap, topic, values)),
             ],
         )
 

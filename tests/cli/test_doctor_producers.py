@@ -1,0 +1,59 @@
+"""Too many producers remembered: the doctor counts them and says how old they are, and a lower expiry lets them go.
+
+Method: the real broker, producers and doctor in a simulation, over hours of its clock.
+"""
+
+import pytest
+
+from net_worlds import in_simulation
+from semel import ConfigResource, ConfigResourceType, NewTopic
+from semel.broker.app import Broker
+from semel.broker.config import BrokerConfig
+from semel.cli.doctor import examine
+from semel.client.admin_client.client import AsyncAdmin
+from semel.client.cluster import Cluster
+from semel.client.config import ClientConfig
+from semel.client.producer.producer import AsyncProducer
+from semel.runtime.bundle import Runtime
+
+ADDRESS = "127.0.0.1:9092"
+PRODUCERS = 12
+HOUR_S = 3600
+CHECK_S = 60
+
+
+async def _told_of_producers(runtime: Runtime) -> str:
+    async with Cluster(runtime, ClientConfig.of({"bootstrap.servers": ADDRESS})) as cluster:
+        (told,) = [one.text for one in await examine(cluster) if one.text.startswith("Partitions remember")]
+    return told
+
+
+@pytest.mark.mission("GUIDE-09")
+def test_idle_producers_are_counted_and_a_lower_expiry_lets_them_go_while_the_broker_runs() -> None:
+    async def story(runtime: Runtime) -> None:
+        settings = {
+            "listeners": f"PLAINTEXT://{ADDRESS}",
+            "log.dirs": "/data",
+            "producer.id.expiration.check.interval.ms": str(CHECK_S * 1000),
+        }
+        broker = Broker(BrokerConfig.of(settings), runtime)
+        await broker.start()
+        async with AsyncAdmin(bootstrap_servers=ADDRESS, runtime=runtime) as admin:
+            await admin.create_topics(NewTopic("t"))
+        for number in range(PRODUCERS):
+            async with AsyncProducer(bootstrap_servers=ADDRESS, runtime=runtime) as producer:
+                await producer.send("t", value=b"%d" % number)
+        await runtime.tasks.sleep(3 * HOUR_S)
+        told = await _told_of_producers(runtime)
+        assert told.startswith(f"Partitions remember {PRODUCERS} producers in {PRODUCERS} entries; ")
+        assert f"{PRODUCERS} were idle for over an hour, the longest for 3.0 h" in told
+        assert "producer.id.expiration.ms" in told
+        async with AsyncAdmin(bootstrap_servers=ADDRESS, runtime=runtime) as admin:
+            everywhere = ConfigResource(ConfigResourceType.BROKER, "")
+            lower = {"producer.id.expiration.ms": str(HOUR_S * 1000)}
+            await admin.incremental_alter_configs({everywhere: lower})
+        await runtime.tasks.sleep(2 * CHECK_S)
+        assert (await _told_of_producers(runtime)) == "Partitions remember 0 producers in 0 entries."
+        await broker.stop()
+
+    in_simulation(story)

@@ -1,0 +1,95 @@
+"""docs/guide.md: its programs run, the tests it names are there, and each part says what it is there for.
+
+Method: the Python blocks are run against a broker; headings, links and names are read from the page.
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel import Broker
+
+TESTS = Path(__file__).parent.parent
+PAGE = TESTS.parent / "docs" / "guide.md"
+_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+
+
+def part(title: str) -> str:
+    """The text under a heading, up to the next of its kind or higher."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    (start,) = [at for at, line in enumerate(lines) if re.fullmatch(rf"#+ {re.escape(title)}", line)]
+    level = len(lines[start]) - len(lines[start].lstrip("#"))
+    taken: list[str] = []
+    for line in lines[start + 1 :]:
+        if line.startswith("#") and len(line) - len(line.lstrip("#")) <= level:
+            break
+        taken.append(line)
+    return "\n".join(taken)
+
+
+@pytest.mark.parametrize("title", ["Switching it off", "Tuning"])
+def test_the_recipes_run_and_store_a_record(title: str, semel_broker: Broker, semel_topic: str) -> None:
+    (program,) = _BLOCK.findall(part(title))
+    names: dict[str, Any] = {"server": semel_broker.bootstrap}
+    exec(compile(program, str(PAGE), "exec"), names)
+    with names["producer"] as producer:
+        assert producer.send(semel_topic, b"stored").result(60).offset == 0
+        assert producer.config["enable.idempotence"] is (title != "Switching it off")
+
+
+@pytest.mark.mission("GUIDE-14", "GUIDE-18")
+def test_every_test_the_page_names_is_there() -> None:
+    named = _NAMED.findall(PAGE.read_text(encoding="utf-8"))
+    for path, name in named:
+        tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
+        assert name in {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}, (path, name)
+    for title, count in (("Why it works only so far", 2), ("Several instances of one program", 2)):
+        assert len(_NAMED.findall(part(title))) == count
+
+
+@pytest.mark.mission("GUIDE-13")
+def test_the_eight_notions_and_the_rhyme() -> None:
+    notions = re.findall(r"^\d\. .*?\*\*(.+?)\*\*", part("In eight sentences"), re.MULTILINE)
+    assert len(notions) == 8
+    assert "rhyme" in part("In eight sentences")
+
+
+@pytest.mark.mission("GUIDE-03", "GUIDE-15")
+def test_when_to_use_it_when_not_and_how_to_decide() -> None:
+    for word in ("transfers", "orders", "in step", "audit"):
+        assert word in part("When to use it")
+    for word in ("logs", "metrics", "trading", "import"):
+        assert word in part("When not to")
+    assess = part("Good practice").split("2. **Tune")[0]
+    for word in ("harm", "cost", "another way", "Write the choice down"):
+        assert word in assess
+
+
+@pytest.mark.mission("GUIDE-19")
+def test_the_references() -> None:
+    links = part("References")
+    for one in (
+        "kafka.apache.org/documentation",
+        "github.com/apache/kafka",
+        "item.jd.com/12270295",
+        "kafka-doc-zh",
+        "p=2006",
+        "p=2040",
+        "kafka-analysis-part-1",
+        "hackernoon.com",
+        "Kafka+data+structures+in+Zookeeper",
+        "jingangtx",
+        "smartloli",
+        "ken.kim",
+        "jianshu.com",
+    ):
+        assert one in links
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for target in re.findall(r"\]\((\w[\w.-]*\.md)", PAGE.read_text(encoding="utf-8")):
+        assert (PAGE.parent / target).exists(), target
