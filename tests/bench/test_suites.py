@@ -69,7 +69,7 @@ def test_every_suite_takes_the_words_it_is_given(tmp_path: Path) -> None:
     """Words a suite does not know would only be told by the suite, after hours of the others."""
     for one in suites.SUITES:
         for wishes in ({"quick": True}, {"pairs": 3, "write": tmp_path}, {"directory": tmp_path}):
-            words = suites.arguments_of(one, **wishes)  # type: ignore[arg-type]  # By name.
+            words = suites.arguments_of(one, **wishes)
             with pytest.raises(SystemExit) as stopped:
                 bench_main.main([*words, "--help"])
             assert stopped.value.code == 0
