@@ -15,18 +15,22 @@ from semel.cli.verify_simulated import simulate, test_itself
 
 if TYPE_CHECKING:
     from semel.verify.proof.events import Event
+    from semel.verify.proof.options import Options
     from semel.verify.proof.programs import Stage
-    from semel.verify.proof.runner import Options
 
 _EXAMPLE = "Example: semel verify idempotence --against kafka.example:9092 --seconds 60"
+_WORKLOADS = ["idempotence", "transactions", "transform", "groups", "spark"]
+_FAULTS = [
+    "network", "cut-off", "kill", "freeze", "torn-write", "slow-disk", "full-disk", "clock", "driver",
+]  # fmt: skip
 
 
 @click.command(name="verify", epilog=_EXAMPLE)
-@click.argument("workloads", nargs=-1, type=click.Choice(["idempotence", "transactions", "transform"]))
+@click.argument("workloads", nargs=-1, type=click.Choice(_WORKLOADS))
 @click.option(
     "--against",
     metavar="HOST:PORT",
-    help="A cluster that runs: Semel or any Kafka. Without it, a broker of its own, which is killed and frozen as well.",
+    help="A cluster that runs: Semel or any Kafka. Without it, a broker of its own, to which everything is done.",
 )
 @click.option(
     "--seconds", type=click.FloatRange(1, 86_400), default=30.0, show_default=True, help="How long."
@@ -46,6 +50,28 @@ _EXAMPLE = "Example: semel verify idempotence --against kafka.example:9092 --sec
     default=2.0,
     show_default=True,
     help="Mean seconds between faults; 0 for none.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    type=click.Choice(_FAULTS),
+    help="Only this one; may be repeated. All but network and cut-off need a broker of its own.  [default: all]",
+)
+@click.option(
+    "--life",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Seconds a broker of its own lives at least before it is killed, to see how it grows.",
+)
+@click.option(
+    "--round",
+    "round_seconds",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    help="A longer run is judged every so many seconds, and goes on with new topics.",
 )
 @click.option(
     "--without-idempotence",
@@ -103,6 +129,9 @@ def command(
     writers: int,
     partitions: int,
     fault_every: float,
+    faults: tuple[str, ...],
+    life: float,
+    round_seconds: float,
     without_idempotence: bool,
     json_file: Path | None,
     html_file: Path | None,
@@ -117,9 +146,11 @@ def command(
 ) -> None:
     """Write, read and transform under faults, then look for every broken promise.
 
-    WORKLOADS (all, if none is named): idempotence is writers without transactions, transactions is writers with them, transform is
-    programs that consume, transform and produce in a group. They and readers work on topics of their own while connections are cut, requests lost, delayed and repeated, and a broker of its own is killed and frozen. Everything they were
-    told is written down and judged. The exit code is 0 only if nothing is wrong.
+    WORKLOADS (all but spark, if none is named): idempotence is writers without transactions, transactions is writers with them,
+    transform is programs that consume, transform and produce in a group, groups is members that read and store how far they are, spark
+    is a PySpark pipeline from topic to topic. They work on topics of their own while connections are cut, requests lost, delayed and
+    repeated, and a broker of its own is killed, torn from a write, frozen, its disk slow or full, its clock set wrong. Everything they
+    were told is written down and judged. The exit code is 0 only if nothing is wrong.
     """
     if judge is not None:
         _judge_again(judge)
@@ -131,22 +162,27 @@ def command(
         simulate(0 if seed is None else seed, seeds, story, write)
         return
     from semel.runtime.kernel_cache import use_kernel_cache
+    from semel.verify.proof.disturber import FAULTS
+    from semel.verify.proof.options import ALL_WORKLOADS, WORKLOADS, Options
     from semel.verify.proof.page import html
     from semel.verify.proof.report import as_document, as_text
-    from semel.verify.proof.runner import WORKLOADS, Options, prove
+    from semel.verify.proof.runner import prove
 
     use_kernel_cache()
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     options = Options(
         against=against,
         settings=settings,
-        workloads=tuple(one for one in WORKLOADS if one in workloads or not workloads),
+        workloads=tuple(one for one in ALL_WORKLOADS if one in (workloads or WORKLOADS)),
         producer_settings=_OLD if without_idempotence else {},
         seconds=seconds,
         seed=chosen,
         partitions=partitions,
         writers=writers,
         fault_seconds=fault_every,
+        faults=tuple(one for one in FAULTS if one in faults or not faults),
+        life_seconds=life,
+        round_seconds=round_seconds,
     )
     again = _again(options, without_idempotence=without_idempotence)
     proof = asyncio.run(prove(options, _progress(seconds)))
@@ -164,6 +200,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
+_JUDGED_STORIES_MAX = 20
 _OLD = {"enable.idempotence": "false", "acks": "all"}
 """How a producer sends that numbers nothing."""
 
@@ -186,18 +223,26 @@ def _judge_again(path: Path) -> None:
     findings = judged(events)
     for anomaly, number in counts(findings).items():
         click.echo(f"  {anomaly.value:<38} {number:>6}")
-    for finding in findings:
+    for finding in findings[:_JUDGED_STORIES_MAX]:
         click.echo("\n".join(story_of(finding, events)))
+    if len(findings) > _JUDGED_STORIES_MAX:
+        click.echo(f"and {len(findings) - _JUDGED_STORIES_MAX} more.")
     if findings:
         raise click.exceptions.Exit(1)
 
 
 def _again(options: "Options", *, without_idempotence: bool) -> str:
-    from semel.verify.proof.runner import WORKLOADS
+    from semel.verify.proof.disturber import FAULTS
+    from semel.verify.proof.options import WORKLOADS, Options
 
+    plain = Options()
     words = ["semel verify", *(options.workloads if options.workloads != WORKLOADS else ())]
     words += [f"--seed {options.seed}", f"--seconds {options.seconds:g}", f"--writers {options.writers}"]
     words += [f"--partitions {options.partitions}", f"--fault-every {options.fault_seconds:g}"]
+    words += [f"--fault {one}" for one in options.faults if options.faults != FAULTS]
+    words += [f"--life {options.life_seconds:g}"] if options.life_seconds else []
+    if options.round_seconds != plain.round_seconds:
+        words.append(f"--round {options.round_seconds:g}")
     words += [f"--against {options.against}"] if options.against else []
     words += [f"-X {key}={value}" for key, value in options.settings.items() if "password" not in key]
     words += ["--without-idempotence"] if without_idempotence else []
@@ -205,26 +250,15 @@ def _again(options: "Options", *, without_idempotence: bool) -> str:
 
 
 def _progress(seconds: float) -> "Callable[[Stage, str], None]":
-    shown = [-10.0]
+    """One line that says how it goes: again and again on a terminal, else now and then."""
+    from semel.verify.proof.progress import Standing
+
+    standing = Standing(seconds)
 
     def show(stage: "Stage", what: str) -> None:
-        from semel.verify.proof.events import Acked, Ended, Fault, Polled
-
-        now = stage.now()
-        every = 0.5 if sys.stderr.isatty() else 5.0
-        if now - shown[0] < every and not what:
+        if not what and not standing.is_due(stage, 0.5 if sys.stderr.isatty() else 5.0):
             return
-        shown[0] = now
-        acked = read = committed = faults = 0
-        for event in stage.history:
-            acked += isinstance(event, Acked)
-            committed += isinstance(event, Ended) and event.outcome == "committed"
-            read += len(event.records) if isinstance(event, Polled) else 0
-            faults += isinstance(event, Fault)
-        line = (
-            f"{now:5.0f} s of {seconds:.0f}: {acked:,} acknowledged, {committed:,} transactions, {read:,} read, "
-            f"{faults} faults{'; ' + what if what else ''}"
-        )
+        line = standing.line(stage, what)
         if sys.stderr.isatty():
             click.echo(f"\r\x1b[2K{line}", err=True, nl=False)
         else:

@@ -160,6 +160,7 @@ def test_a_broker_lives_through_a_full_disk_and_dies_of_a_torn_write(
     assert [value for value, _ in stored(broker)] == kept
 
 
+@pytest.mark.campaign
 def test_the_clock_of_a_broker_stays_wrong_over_a_restart(broker: HarmedBroker) -> None:
     broker.harm(Harm(clock_ms=-2 * HOUR_MS))
     assert write(broker, [b"from the future"]) == [], "more than an hour ahead of the broker's clock"

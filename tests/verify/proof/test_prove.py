@@ -6,30 +6,38 @@ numbers nothing must be caught; a history kept in a file must give the same judg
 
 import asyncio
 import json
+import random
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from semel import Admin
 from semel.bench.kafka_peer import KafkaBroker
 from semel.cli.main import cli
-from semel.client.admin_client.cluster import ClusterCalls
-from semel.client.admin_client.values import ClusterDescription, Node
 from semel.types import TopicPartition
 from semel.verify.demo.processes import BrokerProcess
-from semel.verify.fault_proxy import Fate
-from semel.verify.proof import disturber
-from semel.verify.proof.anomalies import Anomaly
+from semel.verify.fault_proxy import Fate, FaultProxy
+from semel.verify.proof import disturber, runner
+from semel.verify.proof import round as proof_round
+from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Drained, Ended, Fault, Position, Took, to_lines
+from semel.verify.proof.group_members import GroupMember
+from semel.verify.proof.harmed_process import HarmedBroker
 from semel.verify.proof.judge import counts
+from semel.verify.proof.options import Options, ProofError
 from semel.verify.proof.page import html
 from semel.verify.proof.programs import Reader, Stage
-from semel.verify.proof.report import as_document, as_text, summary
-from semel.verify.proof.runner import Options, Proof, ProofError, prove
+from semel.verify.proof.report import as_document, as_text
+from semel.verify.proof.runner import Proof, prove
+from semel.verify.proof.timeline import summary
 
 PARTITIONS = 3
-TOPICS = 4
+TOPICS = 5
+GROUPS = 3
 
 
 def silent(_stage: Stage, _what: str) -> None:
@@ -42,8 +50,26 @@ def proof_of(options: Options) -> Proof:
 
 @pytest.fixture(scope="module")
 def proof() -> Proof:
-    """Of a broker of its own, which is killed and frozen."""
-    return proof_of(Options(seconds=5, seed=4, partitions=PARTITIONS, fault_seconds=0.5))
+    """Of a broker of its own, to which everything is done, one after the other."""
+    left = ["network", "freeze", "kill", "slow-disk", "clock", "torn-write", "full-disk"]
+
+    def one_after_the_other(disturbing: disturber.Disturber) -> list[str]:
+        harm = left.pop()
+        if not left:
+            disturbing.stage.seconds = disturbing.stage.now()  # The last one, and it is over.
+        return [harm]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disturber.Disturber, "possible", one_after_the_other)
+        options = Options(
+            seconds=600, round_seconds=600, seed=4, partitions=PARTITIONS, writers=1, fault_seconds=0.2
+        )
+        return proof_of(options)
+
+
+def topics(bootstrap: str) -> set[str]:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        return {one.name for one in admin.list_topics()}
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +81,19 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     broker.kill()
 
 
-def test_a_broker_that_is_killed_keeps_every_promise(proof: Proof) -> None:
+def test_a_broker_keeps_every_promise_whatever_is_done_to_it(proof: Proof) -> None:
     assert proof.findings == []
-    assert any(isinstance(event, Fault) and event.blocks for event in proof.history), proof.faults
-    told = summary(proof.history)
+    done = sorted(proof.faults)
+    for what in ("the broker frozen", "the broker killed (kill -9)", "the disk full", "the disk slow"):
+        assert what in done
+    assert any(what.startswith("the clock set ") for what in done)
+    assert sum(proof.faults.values()) == 7
+    assert any(isinstance(event, Fault) and event.blocks for event in proof.history)
+    told = proof.summary
     assert told.acknowledged > 0
     assert told.committed > 0
+    assert told.positions > 0
+    assert proof.vitals or sys.platform != "linux"
 
 
 def test_nothing_is_left_unread(proof: Proof) -> None:
@@ -68,7 +101,7 @@ def test_nothing_is_left_unread(proof: Proof) -> None:
     drained = [event for event in proof.history if isinstance(event, Drained)]
     for isolation in (COMMITTED, UNCOMMITTED):
         assert sum(event.isolation == isolation for event in drained) == TOPICS * PARTITIONS
-    assert sum(isinstance(event, Position) for event in proof.history) == PARTITIONS
+    assert sum(isinstance(event, Position) for event in proof.history) == GROUPS * PARTITIONS
 
 
 @pytest.mark.mission("IDEM-05")
@@ -110,7 +143,7 @@ def test_the_report_says_what_was_done_and_looked_for(proof: Proof) -> None:
     assert document["counts"] == {anomaly.name.lower(): 0 for anomaly in counts([])}
     assert sum(document["faults"].values()) == sum(isinstance(event, Fault) for event in proof.history)
     page = html(proof, "again <&>")
-    assert page.count("<polyline") == 4
+    assert page.count("<polyline") == 8, "seven panels, one of them with two lines"
     assert "again &lt;&amp;&gt;" in page
 
 
@@ -151,7 +184,8 @@ def test_the_command(tmp_path: Path, bootstrap: str) -> None:
         "--seed",
         "9",
     ]
-    done = CliRunner().invoke(cli, ["verify", *options, "--json", str(document), "--html", str(page)])
+    files = ["--json", str(document), "--html", str(page)]
+    done = CliRunner().invoke(cli, ["verify", "idempotence", *options, *files])
     assert done.exit_code == 0, done.output
     assert "Every promise was kept." in done.output
     assert json.loads(document.read_text())["seed"] == 9
@@ -165,17 +199,70 @@ def test_a_partition_that_cannot_be_read_proves_nothing(
         return [TopicPartition("records", 1)]
 
     monkeypatch.setattr(Reader, "drain", late)
+    options = Options(against=bootstrap, workloads=("idempotence",), seconds=1, writers=1, fault_seconds=0)
     with pytest.raises(ProofError, match="could not read records-1 to its end"):
-        proof_of(Options(against=bootstrap, seconds=1, writers=1, fault_seconds=0))
+        proof_of(options)
 
 
-def test_several_brokers_are_refused_unless_nothing_is_harmed(
+def test_what_is_encrypted_cannot_be_harmed_on_the_way(bootstrap: str) -> None:
+    settings = {"security.protocol": "SASL_SSL"}
+    with pytest.raises(ProofError, match=r"cannot read what is encrypted.*--fault-every 0"):
+        proof_of(Options(against=bootstrap, workloads=("idempotence",), settings=settings, seconds=1))
+
+
+def test_a_long_proof_is_played_in_rounds_on_topics_of_their_own(bootstrap: str) -> None:
+    seen: list[Stage] = []
+
+    def look(stage: Stage, _what: str) -> None:
+        if stage not in seen:
+            seen.append(stage)
+
+    before = topics(bootstrap)
+    options = Options(
+        against=bootstrap, workloads=("idempotence",), seconds=2, round_seconds=1, writers=1, fault_seconds=0
+    )
+    found = asyncio.run(prove(options, look))
+    assert (found.rounds, found.findings) == (2, [])
+    assert len(seen) == 2
+    assert found.summary.sent == sum(summary(stage.history).sent for stage in seen)
+    assert found.summary.stored == found.summary.sent > summary(found.history).sent
+    assert sum(found.timeline.acked.values()) == found.summary.acknowledged
+    assert topics(bootstrap) == before
+
+
+def test_a_finding_ends_a_proof_of_many_rounds(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its topics are kept, to be looked at."""
+    finding = Finding(Anomaly.LOST, "gone")
+    monkeypatch.setattr(runner, "judge", lambda _history, _limits: [finding])
+    options = Options(
+        against=bootstrap, workloads=("idempotence",), seconds=3, round_seconds=1, writers=1, fault_seconds=0
+    )
+    before = topics(bootstrap)
+    found = proof_of(options)
+    assert (found.rounds, found.findings) == (1, [finding])
+    assert len(topics(bootstrap) - before) == 1
+
+
+def test_a_group_that_does_not_come_to_its_end_is_found(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def three(_admin: ClusterCalls) -> ClusterDescription:
-        nodes = tuple(Node(number, "host", 9092, None) for number in range(3))
-        return ClusterDescription("id", nodes[0], nodes)
+    monkeypatch.setattr(proof_round, "_CALM_SECONDS", 1.0)
 
-    monkeypatch.setattr(ClusterCalls, "describe_cluster", three)
-    with pytest.raises(ProofError, match=r"has 3 brokers.*--fault-every 0"):
-        proof_of(Options(against=bootstrap, seconds=1))
+    async def idle(_member: GroupMember, _consumer: object, _process: str) -> None:
+        await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(GroupMember, "_read", idle)
+    found = proof_of(Options(against=bootstrap, workloads=("groups",), seconds=1, writers=1, fault_seconds=0))
+    assert {one.anomaly for one in found.findings} == {Anomaly.GROUP_STUCK}
+
+
+def test_only_what_is_asked_for_and_possible_is_done() -> None:
+    stage = Stage({}, "run", lambda: 10.0, 60.0, 1, 0.01, 1000)
+    broker = HarmedBroker(Path("unused"))
+    with FaultProxy("127.0.0.1:1") as proxy:
+        alone = disturber.Disturber(stage, proxy, random.Random(1), 1.0)
+        assert alone.possible() == ["network"]
+        own = disturber.Disturber(stage, proxy, random.Random(1), 1.0, broker, ("kill", "clock", "cut-off"))
+        assert own.possible() == ["kill", "clock"]
+        young = replace(own, life_seconds=11.0)
+        assert young.possible() == ["clock"], "it is not killed before it has lived so long"

@@ -21,7 +21,8 @@ from typing import IO, Final
 
 from semel.errors import SemelError
 
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 120.0
+"""Much: a machine that has other things to do starts a process late."""
 _STOP_SECONDS: Final = 20.0
 _LAST_LINES_SECONDS: Final = 0.5
 _READY: Final = "ready on "

@@ -59,6 +59,8 @@ class Index:
     """Value -> where it lies, committed or not."""
     handed: dict[tuple[str, Place], list[int]] = field(default_factory=dict)
     """Reader and partition -> the polls that were handed to it."""
+    _polled: dict[Place, dict[int, list[int]]] | None = None
+    """Partition -> offset -> the polls that handed it out; made when it is asked for."""
 
     @classmethod
     def of(cls, history: Sequence[Event]) -> "Index":
@@ -147,13 +149,12 @@ class Index:
 
     def polls_of(self, where: Place, offset: int) -> list[int]:
         """The polls in which somebody was handed this offset."""
-        found = []
-        for place in self.polls:
-            poll = self.history[place]
-            if (
-                isinstance(poll, Polled)
-                and (poll.topic, poll.partition) == where
-                and any(one == offset for one, _ in poll.records)
-            ):
-                found.append(place)
-        return found
+        if self._polled is None:
+            self._polled = {}
+            for place in self.polls:
+                poll = self.history[place]
+                if isinstance(poll, Polled):
+                    offsets = self._polled.setdefault((poll.topic, poll.partition), {})
+                    for one, _value in poll.records:
+                        offsets.setdefault(one, []).append(place)
+        return self._polled.get(where, {}).get(offset, [])

@@ -39,8 +39,9 @@ from semel.verify.proof.events import (
 from semel.verify.proof.index import Index, Place, Transaction
 from semel.verify.proof.judge_groups import judge_groups
 
-_OUTPUT_OF: Final = "output of "
-_BY: Final = " by "
+OUTPUT_OF: Final = "output of "
+"""What the value of an output begins with; then the input, `BY`, and who made it."""
+BY: Final = " by "
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Limits:
 
 def output_of(value: str, sender: str) -> str:
     """The value of an output: says which input it is of, and is no other attempt's."""
-    return f"{_OUTPUT_OF}{value}{_BY}{sender}"
+    return f"{OUTPUT_OF}{value}{BY}{sender}"
 
 
 def judge(history: Sequence[Event], limits: Limits | None = None) -> list[Finding]:
@@ -267,8 +268,8 @@ def _passed_over(index: Index, drained: Drained, handed: set[int]) -> Iterator[F
 def _positions(index: Index) -> Iterator[Finding]:
     outputs: dict[str, list[str]] = {}
     for value in index.visible:
-        if value.startswith(_OUTPUT_OF):
-            outputs.setdefault(value.removeprefix(_OUTPUT_OF).rpartition(_BY)[0], []).append(value)
+        if value.startswith(OUTPUT_OF):
+            outputs.setdefault(value.removeprefix(OUTPUT_OF).rpartition(BY)[0], []).append(value)
     for value, made in outputs.items():
         if len(made) > 1:
             yield Finding(

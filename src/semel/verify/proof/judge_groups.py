@@ -66,11 +66,9 @@ def _lost(index: Index, owned: Owned, partition: _Partition) -> Iterator[Finding
     group, topic, number = owned
     for given in partition.given:
         assigned = index.history[given]
-        first = (
-            _first_poll(index, assigned.process, (topic, number), given)
-            if isinstance(assigned, Assigned)
-            else None
-        )
+        if not isinstance(assigned, Assigned):
+            continue
+        first = _first_poll(index, assigned.process, (topic, number), given)
         if first is None:
             continue
         stored = _stored_before(index.history, partition.commits, assigned.at)

@@ -5,15 +5,16 @@ Rules.  * Pure: text out. Everything that comes from outside is escaped.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from semel.verify.proof.anomalies import story_of
-from semel.verify.proof.events import Acked, Ended, Event, Fault, Polled, Stable
+from semel.verify.proof.events import Fault
 from semel.verify.proof.judge import counts
 from semel.verify.proof.report import as_text
 from semel.verify.proof.runner import Proof
+from semel.verify.proof.timeline import SLICE_SECONDS
 
 _WIDTH: Final = 1000
 _LEFT: Final = 80
@@ -21,17 +22,23 @@ _RIGHT: Final = 20
 _PANEL: Final = 110
 _GAP: Final = 34
 _TOP: Final = 24
-_BUCKETS_MAX: Final = 240
+_POINTS_MAX: Final = 240
+_SAMPLES_MAX: Final = 600
+_MINUTES_FROM: Final = 300
 _STORIES_MAX: Final = 20
-_GOOD, _BAD, _INK, _GRID, _FAINT, _BLOCK, _WAY = (
-    "#1a7f37",
-    "#cf222e",
-    "#24292f",
-    "#d8dee4",
-    "#57606a",
-    "#cf222e",
-    "#bf8700",
-)
+_INK, _GRID, _FAINT, _BLOCK, _WAY = "#24292f", "#d8dee4", "#57606a", "#cf222e", "#bf8700"
+_GREEN, _BLUE, _PURPLE, _BROWN, _GREY = "#1a7f37", "#0969da", "#8250df", "#bc4c00", "#8c959f"
+
+_Points: TypeAlias = Sequence[tuple[float, float]]
+"""Seconds and values."""
+
+
+class _Panel(NamedTuple):
+    """One part of the picture: lines over time, each with its color."""
+
+    title: str
+    lines: tuple[tuple[str, _Points], ...]
+
 
 _STYLE: Final = (
     "body{font:15px/1.45 system-ui,sans-serif;color:#24292f;max-width:1040px;margin:2rem auto;padding:0 1rem}"
@@ -62,14 +69,8 @@ def html(proof: Proof, again: str) -> str:
 
 def svg(proof: Proof) -> str:
     """The picture."""
-    end = max([1.0, *(event.at for event in proof.history)])
-    bucket = max(0.25, end / _BUCKETS_MAX)
-    panels: list[tuple[str, str, list[float]]] = [
-        ("acknowledged records per second", _GOOD, _rate(proof.history, _acked, end, bucket)),
-        ("transactions committed per second", "#0969da", _rate(proof.history, _committed, end, bucket)),
-        ("records read per second", "#8250df", _rate(proof.history, _read, end, bucket)),
-        ("records above the last stable offset", "#bc4c00", _unstable(proof.history, end, bucket)),
-    ]
+    end = max([proof.timeline.end, *(one.at for one in proof.vitals)])
+    panels = _panels(proof, max(SLICE_SECONDS, end / _POINTS_MAX), end)
     height = _TOP + len(panels) * (_PANEL + _GAP) + 20
     parts = [
         (
@@ -77,77 +78,107 @@ def svg(proof: Proof) -> str:
             f'aria-label="operations, faults and last stable offset over time">'
         ),
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/><g font-family="sans-serif" font-size="12">',
-        f'<text x="{_LEFT}" y="14" fill="{_FAINT}">red: broker killed or frozen; yellow: requests lost, late or repeated</text>',
+        f'<text x="{_LEFT}" y="14" fill="{_FAINT}">red: nobody could be served; yellow: something was harmed</text>',
     ]
-    parts += _bands(proof.history, end, height)
-    for number, (title, color, values) in enumerate(panels):
-        parts += _panel(title, color, values, _TOP + number * (_PANEL + _GAP) + 18, end, bucket)
+    parts += _bands(proof.timeline.faults, end, height)
+    for number, panel in enumerate(panels):
+        parts += _panel(panel, _TOP + number * (_PANEL + _GAP) + 18, end)
     parts += [
-        f'<text x="{_x(second, end):.1f}" y="{height - 8}" text-anchor="middle" fill="{_FAINT}">{second:.0f} s</text>'
+        f'<text x="{_x(second, end):.1f}" y="{height - 8}" text-anchor="middle" fill="{_FAINT}">{_clock(second)}</text>'
         for second in _ticks(end)
     ]
     return "".join([*parts, "</g></svg>"])
 
 
-def _panel(
-    title: str, color: str, values: Sequence[float], top: float, end: float, bucket: float
-) -> list[str]:
-    highest = max([1.0, *values])
+def _panels(proof: Proof, bucket: float, end: float) -> list[_Panel]:
+    """What there is to see, top to bottom."""
+    timeline = proof.timeline
+    gap = _latest(timeline.unstable, bucket, end, max)
+    panels = [
+        _Panel("acknowledged records per second", ((_GREEN, _rate(timeline.acked, bucket, end)),)),
+        _Panel("transactions committed per second", ((_BLUE, _rate(timeline.committed, bucket, end)),)),
+        _Panel("records read per second", ((_PURPLE, _rate(timeline.read, bucket, end)),)),
+        _Panel(
+            "last stable offset (brown) and end of the log (grey), all partitions added up",
+            (
+                (_GREY, _latest(timeline.ends, bucket, end, max)),
+                (_BROWN, _latest(timeline.stable, bucket, end, max)),
+            ),
+        ),
+        _Panel("most records above the last stable offset of a partition", ((_BROWN, gap),)),
+    ]
+    if proof.vitals:
+        memory = [(one.at, one.memory_bytes / (1 << 20)) for one in proof.vitals]
+        handles = [(one.at, float(one.handles)) for one in proof.vitals]
+        panels += [
+            _Panel("memory of the broker, MiB", ((_BLUE, _thinned(memory)),)),
+            _Panel("open handles of the broker", ((_PURPLE, _thinned(handles)),)),
+        ]
+    return panels
+
+
+def _panel(panel: _Panel, top: float, end: float) -> list[str]:
+    highest = max([1.0, *(value for _, points in panel.lines for _, value in points)])
     bottom = top + _PANEL
-    points = " ".join(
-        f"{_x(min(end, (index + 0.5) * bucket), end):.1f},{bottom - _PANEL * value / highest:.1f}"
-        for index, value in enumerate(values)
-    )
     return [
-        f'<text x="{_LEFT}" y="{top - 5}" fill="{_INK}">{escape(title)}</text>',
+        f'<text x="{_LEFT}" y="{top - 5}" fill="{_INK}">{escape(panel.title)}</text>',
         f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{bottom}" y2="{bottom}" stroke="{_GRID}"/>',
         f'<text x="{_LEFT - 8}" y="{top + 10}" text-anchor="end" fill="{_FAINT}">{highest:,.0f}</text>',
         f'<text x="{_LEFT - 8}" y="{bottom}" text-anchor="end" fill="{_FAINT}">0</text>',
-        f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>',
+        *(_line(color, points, highest, bottom, end) for color, points in panel.lines),
     ]
 
 
-def _bands(history: Iterable[Event], end: float, height: int) -> list[str]:
+def _line(color: str, points: _Points, highest: float, bottom: float, end: float) -> str:
+    places = " ".join(
+        f"{_x(min(end, at), end):.1f},{bottom - _PANEL * value / highest:.1f}" for at, value in points
+    )
+    return f'<polyline points="{places}" fill="none" stroke="{color}" stroke-width="1.5"/>'
+
+
+def _bands(faults: Iterable[Fault], end: float, height: int) -> list[str]:
     return [
         f'<rect x="{_x(event.at, end):.1f}" width="{max(1.5, _x(event.until, end) - _x(event.at, end)):.1f}" y="{_TOP}" '
         f'height="{height - _TOP - 24}" fill="{_BLOCK if event.blocks else _WAY}" opacity="{0.25 if event.blocks else 0.12}">'
         f"<title>{escape(event.what)}, {event.at:.1f} to {event.until:.1f} s</title></rect>"
-        for event in history
-        if isinstance(event, Fault)
+        for event in faults
     ]
 
 
-def _rate(history: Iterable[Event], weight: Callable[[Event], int], end: float, bucket: float) -> list[float]:
+def _rate(counted: Mapping[int, int], bucket: float, end: float) -> _Points:
+    """How many per second, in each bucket of time."""
     sums: Counter[int] = Counter()
-    for event in history:
-        if number := weight(event):
-            sums[int(event.at / bucket)] += number
-    return [sums[index] / bucket for index in range(int(end / bucket) + 1)]
+    for slice_, number in counted.items():
+        sums[int(slice_ * SLICE_SECONDS / bucket)] += number
+    return [((index + 0.5) * bucket, sums[index] / bucket) for index in range(int(end / bucket) + 1)]
 
 
-def _unstable(history: Iterable[Event], end: float, bucket: float) -> list[float]:
-    """The most that lay above the last stable offset of any partition, in each bucket; the last one known where none was taken."""
+def _latest(
+    sampled: Mapping[int, int], bucket: float, end: float, choose: Callable[[int, int], int]
+) -> _Points:
+    """The one value chosen of each bucket; the last one known where none was taken."""
     seen: dict[int, int] = {}
-    for event in history:
-        if isinstance(event, Stable):
-            index = int(event.at / bucket)
-            seen[index] = max(seen.get(index, 0), event.end - event.stable)
-    values: list[float] = []
+    for slice_, number in sampled.items():
+        index = int(slice_ * SLICE_SECONDS / bucket)
+        seen[index] = choose(seen[index], number) if index in seen else number
+    points: list[tuple[float, float]] = []
     for index in range(int(end / bucket) + 1):
-        values.append(float(seen.get(index, values[-1] if values else 0)))
-    return values
+        value = seen.get(index, points[-1][1] if points else 0)
+        points.append(((index + 0.5) * bucket, float(value)))
+    return points
 
 
-def _acked(event: Event) -> int:
-    return int(isinstance(event, Acked))
+def _thinned(points: Sequence[tuple[float, float]]) -> _Points:
+    """At most so many of them: the highest of each stretch."""
+    stretch = -(-len(points) // _SAMPLES_MAX)
+    return [
+        max(points[start : start + stretch], key=lambda one: one[1])
+        for start in range(0, len(points), stretch)
+    ]
 
 
-def _committed(event: Event) -> int:
-    return int(isinstance(event, Ended) and event.outcome == "committed")
-
-
-def _read(event: Event) -> int:
-    return len(event.records) if isinstance(event, Polled) else 0
+def _clock(second: float) -> str:
+    return f"{second:.0f} s" if second < _MINUTES_FROM else f"{second / 60:.0f} min"
 
 
 def _x(second: float, end: float) -> float:

@@ -60,6 +60,8 @@ class Stage:
     history: list[Event] = field(default_factory=list)
     troubles: dict[str, int] = field(default_factory=dict)
     """Errors that applications met and went on from, by name."""
+    doing: str = ""
+    """What is being done to the system now."""
 
     def add(self, event: Event) -> None:
         self.history.append(event)

@@ -1,96 +1,26 @@
 """A proof as text and as JSON: what was done, what was found, and how to do it again.
 
-Role.   `summary` counts what a history holds; `as_text` and `as_document` are what the command prints and writes.
+Role.   `as_text` and `as_document` are what the command prints and writes.
 Rules.  * Pure. Every anomaly has its line, also those of which there are none: a reader sees what was looked for.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from semel.verify.proof.anomalies import Anomaly, story_of
-from semel.verify.proof.events import UNCOMMITTED, Acked, Committing, Ended, Event, Failed, Polled, Sent, Took
-from semel.verify.proof.index import Index
 from semel.verify.proof.judge import counts
 from semel.verify.proof.runner import Proof
+from semel.verify.proof.timeline import Summary
+from semel.verify.proof.vitals import Trend, trend
 
 _STORIES_MAX: Final = 3
-_WIDTH: Final = 38
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """How much happened."""
-
-    sent: int
-    acknowledged: int
-    failed: int
-    stored: int
-    """Records that lie in the logs at the end, committed or not."""
-    unanswered: int
-    """Neither acknowledged nor failed: their process was given up."""
-    committed: int
-    """Transactions."""
-    aborted: int
-    unknown: int
-    lives: int
-    """Of transactional producers."""
-    read: int
-    """Records handed to readers."""
-    ack_p50_ms: float
-    ack_p99_ms: float
-
-
-def summary(history: Sequence[Event]) -> Summary:
-    """What a history holds."""
-    sent: dict[str, float] = {}
-    latencies: list[float] = []
-    failed = lives = read = 0
-    begun: set[tuple[str, int]] = set()
-    committing: set[tuple[str, int]] = set()
-    ends: dict[tuple[str, int], str] = {}
-    for event in history:
-        match event:
-            case Sent():
-                sent[event.value] = event.at
-                if event.transaction is not None:
-                    begun.add((event.process, event.transaction))
-            case Acked():
-                latencies.append(event.at - sent[event.value])
-            case Failed():
-                failed += 1
-            case Committing():
-                committing.add((event.process, event.transaction))
-            case Ended():
-                ends[event.process, event.transaction] = event.outcome
-            case Took():
-                lives += 1
-            case Polled():
-                read += len(event.records)
-            case _:
-                pass
-    known = list(ends.values())
-    open_ended = [one for one in begun if one not in ends]
-    latencies.sort()
-    return Summary(
-        sent=len(sent),
-        acknowledged=len(latencies),
-        failed=failed,
-        stored=sum(len(log.values) for log in Index.of(history).logs.get(UNCOMMITTED, {}).values()),
-        unanswered=len(sent) - len(latencies) - failed,
-        committed=known.count("committed"),
-        aborted=known.count("aborted") + sum(one not in committing for one in open_ended),
-        unknown=known.count("unknown") + sum(one in committing for one in open_ended),
-        lives=lives,
-        read=read,
-        ack_p50_ms=_quantile(latencies, 0.5) * 1000,
-        ack_p99_ms=_quantile(latencies, 0.99) * 1000,
-    )
+_WIDTH: Final = 42
+_MIB: Final = 1 << 20
 
 
 def as_text(proof: Proof, again: str) -> list[str]:
     """What the command prints; `again` is the command that plays it again."""
-    told = summary(proof.history)
+    told = proof.summary
     faults = sum(proof.faults.values())
     number_of = counts(proof.findings)
     kinds = ", ".join(f"{what} ({count})" for what, count in sorted(proof.faults.items())) or "none"
@@ -113,8 +43,13 @@ def as_text(proof: Proof, again: str) -> list[str]:
             f"Transactions: {told.committed:,} committed, {told.aborted:,} aborted, {told.unknown:,} whose end nobody was "
             f"told; {told.lives:,} lives of transactional producers."
         ),
-        f"Faults in {proof.seconds:.0f} s: {faults}, {proof.harmed:,} requests harmed on the way. {kinds}.",
-        f"Acknowledged after {told.ack_p50_ms:.1f} ms in the median, p99 {told.ack_p99_ms:.0f} ms.",
+        f"Groups: {told.positions:,} positions stored, {told.positions_refused:,} refused.",
+        (
+            f"Faults in {proof.seconds:.0f} s and {proof.rounds} round{'s' if proof.rounds > 1 else ''}: {faults}, "
+            f"{proof.harmed:,} requests harmed on the way. {kinds}."
+        ),
+        f"Acknowledged after {told.latency_ms(0.5):.1f} ms in the median, p99 {told.latency_ms(0.99):.0f} ms.",
+        *_vitals(proof),
         "",
     ]
     for anomaly, number in number_of.items():
@@ -142,7 +77,9 @@ def as_document(proof: Proof, again: str) -> dict[str, Any]:
         "command": again,
         "on": proof.version,
         "seconds": round(proof.seconds, 3),
-        "summary": asdict(summary(proof.history)),
+        "rounds": proof.rounds,
+        "summary": _numbers(proof.summary),
+        "vitals": {name: None if one is None else asdict(one) for name, one in _trends(proof).items()},
         "faults": proof.faults,
         "requests_harmed": proof.harmed,
         "troubles": proof.troubles,
@@ -158,5 +95,24 @@ def as_document(proof: Proof, again: str) -> dict[str, Any]:
     }
 
 
-def _quantile(ordered: list[float], share: float) -> float:
-    return ordered[int(share * (len(ordered) - 1))] if ordered else 0.0
+def _numbers(told: Summary) -> dict[str, float]:
+    counted = {one.name: getattr(told, one.name) for one in fields(told) if one.name != "latencies"}
+    return {**counted, "ack_p50_ms": told.latency_ms(0.5), "ack_p99_ms": told.latency_ms(0.99)}
+
+
+def _trends(proof: Proof) -> dict[str, Trend | None]:
+    return {
+        "memory_bytes": trend([one.memory_bytes for one in proof.vitals]),
+        "handles": trend([one.handles for one in proof.vitals]),
+    }
+
+
+def _vitals(proof: Proof) -> list[str]:
+    """How the broker did, from the first quarter of the time to the last."""
+    memory, handles = _trends(proof).values()
+    if memory is None or handles is None:
+        return []
+    in_memory = [f"{one / _MIB:.0f}" for one in (memory.first, memory.last, memory.most)]
+    open_ = [f"{one:.0f}" for one in (handles.first, handles.last, handles.most)]
+    what = f"{', '.join(in_memory)} MiB of memory, {', '.join(open_)} open handles"
+    return [f"The broker in the first quarter, in the last, at most: {what}."]
