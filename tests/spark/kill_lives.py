@@ -47,6 +47,7 @@ LOCAL: Final = "local[12,4]"
 """Slots for the tasks of all queries at once; a task is tried again, as on a cluster."""
 PATIENCE_SECONDS: Final = 300.0
 _JUDGE_SECONDS: Final = 30.0
+_TORN_SECONDS: Final = 5.0
 _RANDOM_BATCHES: Final = 4
 _RANDOM_SECONDS: Final = 1.2
 _FAR: Final = 1_000_000
@@ -191,7 +192,7 @@ class Query:
             return self.verdict().batches > at.batch
 
         with contextlib.suppress(AssertionError):
-            eventually(is_begun, "", seconds=_JUDGE_SECONDS)
+            eventually(is_begun, "", seconds=_TORN_SECONDS)
         return self.verdict().torn > 0
 
 

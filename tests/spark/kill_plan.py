@@ -81,7 +81,7 @@ def plan(sink: str, *, runs: int, queries: int, on_cluster: bool, seed: int) -> 
         return [[next(around) for _ in range(_SURVIVED)] for _ in range(queries)]
 
     lives = list[Life]()
-    while len(lives) * (_SURVIVED + 1) * queries + _SURVIVED * queries < runs:
+    while not lives or len(lives) * (_SURVIVED + 1) * queries + _SURVIVED * queries < runs:
         lives.append([[*kills, last] for kills, last in zip(survived(), next(deaths), strict=True)])
     return [*lives, survived()]
 

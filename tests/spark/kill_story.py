@@ -67,7 +67,7 @@ def whole(runs: int) -> list[Wanted]:
     return [
         *(Wanted("atomic", *place, share) for place in places),
         *(Wanted("dropin", *place, -(-share // 2)) for place in places),
-        *(Wanted("spark", *place, 10) for place in places),
+        *(Wanted("spark", *place, 35) for place in places[:2]),
     ]
 
 
