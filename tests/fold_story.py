@@ -22,10 +22,10 @@ from typing import Any, Final
 from broker_process import running_broker
 from semel import Admin, ConsumerRecord, NewTopic, Producer
 from semel.client.sync.consumer import Consumer
-from semel.spark.pipelines.duality import to_table
 from semel.spark.pipelines.local_fold import LocalFold
 from semel.spark.pipelines.local_store import LocalStore
 from spark_kit import read_all, unique
+from table_model import to_table
 
 PARTITIONS: Final = 3
 KEYS: Final = 25

@@ -1,7 +1,7 @@
 """A table on this machine equals the topic it follows, after every way of losing it.
 
-Method: a broker in this process, transactions that commit and abort, tombstones, many partitions; the reference is `duality`,
-applied to what a plain consumer reads.
+Method: a broker in this process, transactions that commit and abort, tombstones, many partitions; the reference is a dictionary
+(`table_model`), fed with what a plain consumer reads.
 """
 
 import random
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from semel import Admin, Broker, ConsumerRecord, NewTopic, Producer
-from semel.spark.pipelines.duality import to_changelog, to_table
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.local_fold import LocalFold
 from semel.spark.pipelines.local_table import LocalTable
 from spark_kit import new_topic, read_all, unique
+from table_model import to_table
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_table_to_changelog_topic_to_table_is_the_identity(server: str, tmp_path
     dice = random.Random(11)
     original = {dice.randbytes(dice.randrange(1, 20)): dice.randbytes(dice.randrange(50)) for _ in range(500)}
     topic = new_topic(server, "identity", partitions=3, cleanup_policy="compact")
-    write(server, topic, to_changelog(original))
+    write(server, topic, list(original.items()))
     with LocalTable(tmp_path / "copy.db", topic=topic, bootstrap=server) as copy:
         copy.catch_up()
         assert dict(copy) == original

@@ -29,6 +29,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from semel.errors import ConfigError
 from semel.exceptions import IllegalStateException
 from semel.once.database import checked_name, insert_ignoring, open_database
+from semel.spark.pipelines.column_names import names_of
+from semel.spark.pipelines.records import DELETED
 from semel.spark.sink.batch_ledger import Entry, Refuse, Skip, Write, owed
 from semel.spark.sink.stage import Driver
 from semel.spark.sink.topic_sink import SinkRefusedError
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Writer = Callable[[sa.Connection, "DataFrame"], object]
-DELETED: Final = "_deleted"
 _PIECE_ROWS: Final = 5_000
 _BEFORE_THE_FIRST: Final = -1
 
@@ -73,7 +74,7 @@ class DatabaseSink:
         self.name: Final = checked_name(name)
         self._url: Final = sa.make_url(database).render_as_string(hide_password=False)
         self._table: Final = table
-        self._key: Final = (key,) if isinstance(key, str) else tuple(key)
+        self._key: Final = names_of(key)
         self._write: Final = write
         self._continues: Final = continues
         self._engine: sa.Engine | None = None

@@ -38,10 +38,10 @@ from semel.errors import ConfigError
 from semel.exceptions import TopicExistsException
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.local_table import LocalTable
+from semel.spark.pipelines.table import COMPACTED
 from semel.types import TopicPartition
 
 Update = Callable[[bytes | None, ConsumerRecord], bytes | None]
-COMPACTED: Final = {"cleanup.policy": "compact"}
 _POLL_MS: Final = 500
 
 

@@ -17,7 +17,7 @@ Elsewhere. A table that is computed (counts, sums) and writes its own changelog:
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from semel.client.sync.admin import Admin
 from semel.client.sync.consumer import Consumer
-from semel.exceptions import NoOffsetForPartitionException
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.local_store import LocalStore
 
@@ -173,7 +172,3 @@ class LocalTable(Mapping[bytes, bytes]):
         self._consumer.assign(places)
         for place, position in positions.items():
             self._consumer.seek(place, position)
-        for place in positions:
-            # An assignment looks for positions at once, and may complain about those that have been sought since.
-            with suppress(NoOffsetForPartitionException):
-                self._consumer.position(place)
