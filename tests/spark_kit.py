@@ -57,11 +57,12 @@ def small_config(scratch: Path, *, memory: str = "640m") -> dict[str, str]:
 
 
 def connector_config() -> dict[str, str]:
-    """Spark's own Kafka connector on the class path, where it is installed: for tests beside it."""
-    try:
-        return {"spark.driver.extraClassPath": spark_peer.connector_classpath()}
-    except PeerMissingError:
-        return {}
+    """Spark's own Kafka connector and its Avro module on the class path, where they are installed: for tests beside and with them."""
+    there: list[str] = []
+    for classpath in (spark_peer.connector_classpath, spark_peer.avro_classpath):
+        with contextlib.suppress(PeerMissingError):
+            there.append(classpath())
+    return {"spark.driver.extraClassPath": os.pathsep.join(there)} if there else {}
 
 
 class _Shared:
@@ -113,9 +114,9 @@ def unique(word: str) -> str:
 
 
 def new_topic(bootstrap: str, word: str = "topic", partitions: int = 2, **configs: str) -> str:
-    """A new topic on any broker; settings with underscores for dots."""
+    """A new topic on any broker; settings with underscores for dots. It keeps records of any time: brokers delete those of 1970 soon."""
     name = unique(word)
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    settings = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(name, num_partitions=partitions, configs=settings)])
     return name

@@ -66,3 +66,16 @@ def either_bootstrap(request: pytest.FixtureRequest) -> str:
     given = request.getfixturevalue(request.param)
     bootstrap: str = given if isinstance(given, str) else given.bootstrap
     return bootstrap
+
+
+@pytest.fixture(
+    params=[
+        "spark_bootstrap",
+        pytest.param("kafka_broker", marks=[pytest.mark.java, pytest.mark.campaign]),
+    ]
+)
+def both_bootstrap(request: pytest.FixtureRequest) -> str:
+    """The same, with Apache Kafka in the campaign alone."""
+    given = request.getfixturevalue(request.param)
+    bootstrap: str = given if isinstance(given, str) else given.bootstrap
+    return bootstrap

@@ -4,15 +4,18 @@ Method: one session, small topics; what was produced is the reference.
 """
 
 import datetime as dt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from semel import Producer
-from spark_kit import new_topic
+from spark_kit import drained, new_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from semel.bench.kafka_peer import KafkaBroker
 
 
 def frame(spark: "SparkSession", bootstrap: str, topic: str, **options: Any) -> "DataFrame":
@@ -39,13 +42,13 @@ def filled(bootstrap: str, partitions: int = 3, count: int = 300) -> str:
 
 
 @pytest.mark.mission("STR-13")
-def test_a_topic_is_a_data_frame(spark: "SparkSession", either_bootstrap: str) -> None:
-    topic = filled(either_bootstrap)
-    plain = frame(spark, either_bootstrap, topic)
+def test_a_topic_is_a_data_frame(spark: "SparkSession", both_bootstrap: str) -> None:
+    topic = filled(both_bootstrap)
+    plain = frame(spark, both_bootstrap, topic)
     assert plain.schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
     )
-    with_headers = frame(spark, either_bootstrap, topic, includeHeaders=True)
+    with_headers = frame(spark, both_bootstrap, topic, includeHeaders=True)
     rows = sorted(with_headers.collect(), key=lambda row: int(row.value))
     assert [int(row.value) for row in rows] == list(range(300))
     for number, row in enumerate(rows):
@@ -136,13 +139,44 @@ def test_mistakes_are_told_in_words_that_help(spark: "SparkSession", spark_boots
     assert "takes no path" in refused(lambda: spark.read.format("semel").load("orders"))
 
 
-def test_a_thousand_partitions(spark: "SparkSession", spark_bootstrap: str) -> None:
-    """All are planned; those that have something are read."""
-    topic = new_topic(spark_bootstrap, partitions=1000)
-    with Producer(bootstrap_servers=spark_bootstrap) as producer:
-        for partition in range(0, 1000, 25):
+def test_a_thousand_partitions(spark: "SparkSession", spark_bootstrap: str, tmp_path: Path) -> None:
+    """Every one of them holds a record: few tasks read them all, in a batch and as a stream."""
+    check_a_thousand_partitions(spark, spark_bootstrap, tmp_path)
+
+
+@pytest.mark.java
+@pytest.mark.campaign  # Kafka takes long to make them.
+def test_a_thousand_partitions_of_kafka(
+    spark: "SparkSession", kafka_broker: "KafkaBroker", tmp_path: Path
+) -> None:
+    check_a_thousand_partitions(spark, kafka_broker.bootstrap, tmp_path)
+
+
+def check_a_thousand_partitions(spark: "SparkSession", bootstrap: str, scratch: Path) -> None:
+    topic = new_topic(bootstrap, partitions=1000)
+    with Producer(bootstrap_servers=bootstrap, linger_ms=100) as producer:
+        for partition in range(1000):
             producer.send(topic, b"%d" % partition, partition=partition)
-    rows = frame(spark, spark_bootstrap, topic).select("partition", "value").collect()
-    assert sorted((row.partition, int(row.value)) for row in rows) == [
-        (one, one) for one in range(0, 1000, 25)
+    read = frame(spark, bootstrap, topic).select("partition", "offset", "value")
+    assert read.rdd.getNumPartitions() == 33
+    rows = read.collect()
+    assert sorted((row.partition, row.offset, int(row.value)) for row in rows) == [
+        (one, 0, one) for one in range(1000)
     ]
+    stream = (
+        spark.readStream.format("semel")
+        .options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"})
+        .load()
+    )
+    query = (
+        stream.selectExpr("partition", "cast(cast(value as string) as int) number")
+        .writeStream.format("memory")
+        .queryName("thousand")
+        .option("checkpointLocation", str(scratch / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    drained(query)
+    assert [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]] == [1000]
+    rows = spark.table("thousand").collect()
+    assert sorted((row.partition, row.number) for row in rows) == [(one, one) for one in range(1000)]

@@ -79,29 +79,29 @@ def test_sums_are_exact_after_kills_repeats_and_a_lost_checkpoint(
 
 
 @pytest.mark.mission("STR-07")
-def test_a_table_is_read_as_it_is_and_as_it_was(spark: "SparkSession", either_bootstrap: str) -> None:
+def test_a_table_is_read_as_it_is_and_as_it_was(spark: "SparkSession", both_bootstrap: str) -> None:
     name = unique("states")
-    create_changelog(name, bootstrap=either_bootstrap, partitions=2)
-    create_changelog(name, bootstrap=either_bootstrap)  # There already: fine.
+    create_changelog(name, bootstrap=both_bootstrap, partitions=2)
+    create_changelog(name, bootstrap=both_bootstrap)  # There already: fine.
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
-    with Admin(bootstrap_servers=either_bootstrap) as admin:
+    with Admin(bootstrap_servers=both_bootstrap) as admin:
         config = admin.describe_configs(resource, keys=["cleanup.policy"])[resource]
     assert config["cleanup.policy"].value == "compact"
-    plain = new_topic(either_bootstrap, "plain")
+    plain = new_topic(both_bootstrap, "plain")
     with pytest.raises(
         ConfigError, match=f"topic '{plain}' has cleanup.policy=delete: a changelog is compacted"
     ):
-        create_changelog(plain, bootstrap=either_bootstrap)
+        create_changelog(plain, bootstrap=both_bootstrap)
 
     changes = [("a", 1), ("b", 2), ("c", 3), ("a", 4), ("b", None), ("d", 5), ("c", 6), ("a", None), ("e", 7)]
     begin_ms = 1_700_000_000_000
-    with Producer(bootstrap_servers=either_bootstrap) as producer:
+    with Producer(bootstrap_servers=both_bootstrap) as producer:
         for number, (key, n) in enumerate(changes):
             value = None if n is None else json.dumps({"n": n})
             producer.send(name, value, key=key, timestamp=begin_ms + 1000 * number).result(30)
 
     def read(**options: object) -> dict[str, int]:
-        rows = table(spark, name, bootstrap=either_bootstrap, schema="k STRING, n INT", key="k", **options)  # type: ignore[arg-type]
+        rows = table(spark, name, bootstrap=both_bootstrap, schema="k STRING, n INT", key="k", **options)  # type: ignore[arg-type]
         return {row["k"]: row["n"] for row in rows.collect()}
 
     def model(upto: int) -> dict[str, int]:
@@ -118,7 +118,7 @@ def test_a_table_is_read_as_it_is_and_as_it_was(spark: "SparkSession", either_bo
         at = dt.datetime.fromtimestamp((begin_ms + 1000 * number) / 1000, dt.UTC)
         assert read(as_of=at) == model(number + 1), number
         assert read(as_of=at - dt.timedelta(milliseconds=1)) == model(number), number
-    seen = read_all(either_bootstrap, name)
+    seen = read_all(both_bootstrap, name)
     offsets = {0: 0, 1: 0}
     for partition, timestamp in zip(
         seen["partition"].to_pylist(), seen["timestamp"].to_pylist(), strict=True
