@@ -12,6 +12,7 @@ Rules.  * The sink's own topic wins over a topic column, as in Spark's connector
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.exceptions import ConfigException, IllegalArgumentException
+from semel.spark.avro import check_avro
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -75,6 +76,8 @@ def records_of(df: "DataFrame", shape: Shape, value_format: str) -> "DataFrame":
     """The columns of the frame that make records, keys and values as bytes or text."""
     from pyspark.sql import functions as sf
 
+    if shape.nested and value_format == "avro":
+        check_avro(df.sparkSession)
     columns: list[Column] = []
     for name, is_there in (("topic", shape.has_topic), ("key", shape.has_key), ("value", True)):
         if is_there:
