@@ -16,6 +16,13 @@ NAMES: Final = {
     "dropin": '`writeStream.format("semel")`',
     "spark": "Spark's own Kafka sink 4.2.0",
 }
+FOUND: Final = (
+    (
+        "A query that was started while its broker was restarting failed at once, again and again until the broker was back: an address that "
+        "had never answered was taken for a wrong one. Both sinks wait for `max.block.ms` now (49d7d6c). Nothing was lost or repeated by it."
+    ),
+)
+"""What the campaign has found so far."""
 BROKERS: Final = {"semel": "Semel", "kafka": "Apache Kafka 4.3.1"}
 
 
@@ -110,6 +117,7 @@ def as_markdown(parts: Sequence[Part]) -> str:
             f"| {NAMES[sink]} | {BROKERS[broker]} | {where} | {runs} | {deaths} | {row.sum('batches'):.0f} | {row.sum('lost'):.0f} "
             f"| {row.sum('duplicated'):.0f} | {row.sum('torn'):.0f} | {row.sum('restarts'):.0f} | {row.sum('cpu_seconds') / max(runs, 1):.1f} |"
         )
+    lines += ["", "## What it found", "", *(f"- {one}" for one in FOUND)]
     lines += ["", "## Who was killed when", "", *_matrix(rows), "", "## Parts", ""]
     lines += [
         f"- {part.date}, commit {part.commit}: {NAMES[part.sink]}, {BROKERS[part.broker]}, {part.where}, seed {part.seed}: "

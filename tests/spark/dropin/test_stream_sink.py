@@ -15,6 +15,8 @@ from semel import Admin, Producer
 from spark_kit import drained, new_topic, read_all, unique, values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -102,25 +104,69 @@ def test_rows_name_their_topics(spark: "SparkSession", spark_bootstrap: str, tmp
 
 
 def test_a_lost_checkpoint_is_noticed_by_name(
-    spark: "SparkSession", spark_bootstrap: str, tmp_path: Path
+    spark: "SparkSession", both_bootstrap: str, tmp_path: Path
 ) -> None:
     """A new checkpoint is a new query: the name's row says that another one wrote, and the sink refuses until it is told."""
-    source, target = new_topic(spark_bootstrap, "in"), new_topic(spark_bootstrap, "out")
+    source, target = new_topic(both_bootstrap, "in"), new_topic(both_bootstrap, "out")
     name = unique("sink")
-    produced(spark_bootstrap, source, ["a", "b"])
-    frame = stream(spark, spark_bootstrap, source).select("value")
-    first = written(frame, spark_bootstrap, tmp_path / "one", topic=target, sinkName=name)
+    produced(both_bootstrap, source, ["a", "b"])
+    frame = stream(spark, both_bootstrap, source).select("value")
+    first = written(frame, both_bootstrap, tmp_path / "one", topic=target, sinkName=name)
     drained(first)
-    again = written(frame, spark_bootstrap, tmp_path / "two", topic=target, sinkName=name)
+    again = written(frame, both_bootstrap, tmp_path / "two", topic=target, sinkName=name)
     with pytest.raises(Exception, match="belongs to query") as caught:
         drained(again)
     assert f"option('continues', '{first.id}')" in str(caught.value)
-    assert values(spark_bootstrap, target) == ["a", "b"]
+    assert values(both_bootstrap, target) == ["a", "b"]
     told = written(
-        frame, spark_bootstrap, tmp_path / "two", topic=target, sinkName=name, continues=str(first.id)
+        frame, both_bootstrap, tmp_path / "two", topic=target, sinkName=name, continues=str(first.id)
     )
     drained(told)
-    assert values(spark_bootstrap, target) == ["a", "a", "b", "b"]
+    assert values(both_bootstrap, target) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.campaign  # It waits for the broker's patience to end.
+def test_a_batch_that_takes_too_long_says_which_setting(
+    spark: "SparkSession", both_bootstrap: str, tmp_path: Path
+) -> None:
+    """One task waits until the broker has given up the transaction of the other: nothing is seen, and the error says why."""
+    source, target, name = (
+        new_topic(both_bootstrap, "in", 2),
+        new_topic(both_bootstrap, "out"),
+        unique("late"),
+    )
+    with Producer(bootstrap_servers=both_bootstrap) as producer:
+        for index in range(20):
+            producer.send(source, value=str(index), partition=index % 2)
+    frame = stream(spark, both_bootstrap, source).select("value")
+    prefix = f"semel-sink:{name}:"
+
+    def wait(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import time
+
+        from pyspark import TaskContext
+
+        from semel import Admin
+
+        context = TaskContext.get()
+        with Admin(bootstrap_servers=both_bootstrap) as admin:
+            while context is not None and context.partitionId() == 1:
+                ended = admin.list_transactions(states=["CompleteAbort"])
+                if any(one.transactional_id.startswith(prefix) for one in ended):
+                    break
+                time.sleep(0.2)
+        yield from batches
+
+    options = {"topic": target, "sinkName": name}
+    late = frame.mapInArrow(wait, frame.schema)
+    with pytest.raises(Exception, match=r"not open any more .*kafka\.transaction\.timeout\.ms") as caught:
+        drained(
+            written(late, both_bootstrap, tmp_path, **options, **{"kafka.transaction.timeout.ms": "1000"})
+        )
+    assert "transaction.max.timeout.ms" in str(caught.value)
+    assert values(both_bootstrap, target) == []
+    drained(written(frame, both_bootstrap, tmp_path, **options))
+    assert values(both_bootstrap, target) == sorted(str(index) for index in range(20))
 
 
 def test_a_task_that_fails_leaves_nothing(

@@ -17,7 +17,7 @@ from pyspark.sql.functions import col
 
 from semel import Admin
 from semel.client.partitioner import partition_for_key
-from semel.exceptions import IllegalStateException
+from semel.exceptions import IllegalStateException, TimeoutException
 from semel.spark.sink import stage
 from semel.spark.sink.shared_transaction import Step
 from semel.spark.sink.task_writer import Assignment, write_rows
@@ -231,45 +231,84 @@ def test_structs_become_json(spark: "SparkSession", spark_bootstrap: str, tmp_pa
 
 
 def test_a_lost_checkpoint_and_a_second_query_are_noticed(
-    spark: "SparkSession", spark_bootstrap: str, tmp_path: Path
+    spark: "SparkSession", both_bootstrap: str, tmp_path: Path
 ) -> None:
-    topic = new_topic(spark_bootstrap, "owner", partitions=2)
+    topic = new_topic(both_bootstrap, "owner", partitions=2)
     frame = keyed(numbers(spark))
-    run(frame, TopicSink(topic, bootstrap=spark_bootstrap), tmp_path / "first")
-    first = TopicSink(topic, bootstrap=spark_bootstrap)
+    run(frame, TopicSink(topic, bootstrap=both_bootstrap), tmp_path / "first")
+    first = TopicSink(topic, bootstrap=both_bootstrap)
     said = run(
-        frame, TopicSink(topic, bootstrap=spark_bootstrap), tmp_path / "second", expect=SinkRefusedError
+        frame, TopicSink(topic, bootstrap=both_bootstrap), tmp_path / "second", expect=SinkRefusedError
     )
     assert "belongs to query" in said
     assert "name=" in said
     old = said.split("belongs to query ")[1].split(",")[0]
     run(frame, first, tmp_path / "first")
-    shows(spark_bootstrap, topic, expected(2))  # The second did not disturb the first.
-    allowed = TopicSink(topic, bootstrap=spark_bootstrap, continues=old)
+    shows(both_bootstrap, topic, expected(2))  # The second did not disturb the first.
+    allowed = TopicSink(topic, bootstrap=both_bootstrap, continues=old)
     run(frame, allowed, tmp_path / "second")
-    eventually(lambda: len(values(spark_bootstrap, topic)) == 4 * ROWS, "it continues, as it was told")
+    eventually(lambda: len(values(both_bootstrap, topic)) == 4 * ROWS, "it continues, as it was told")
     said = run(frame, first, tmp_path / "first", expect=SinkRefusedError)
     assert "belongs to query" in said, "permission was for one way only"
-    run(frame, TopicSink(topic, bootstrap=spark_bootstrap, name=unique("own")), tmp_path / "third")
+    run(frame, TopicSink(topic, bootstrap=both_bootstrap, name=unique("own")), tmp_path / "third")
     eventually(
-        lambda: len(values(spark_bootstrap, topic)) == 5 * ROWS, "a name of its own needs no permission"
+        lambda: len(values(both_bootstrap, topic)) == 5 * ROWS, "a name of its own needs no permission"
     )
 
 
-def test_a_ledger_that_is_gone_is_noticed(
-    spark: "SparkSession", spark_bootstrap: str, tmp_path: Path
-) -> None:
-    topic = new_topic(spark_bootstrap, "gone", partitions=2)
+def test_a_ledger_that_is_gone_is_noticed(spark: "SparkSession", both_bootstrap: str, tmp_path: Path) -> None:
+    topic = new_topic(both_bootstrap, "gone", partitions=2)
     frame, name = keyed(numbers(spark)), unique("gone")
-    run(frame, TopicSink(topic, bootstrap=spark_bootstrap, name=name), tmp_path / "checkpoint")
-    with Admin(bootstrap_servers=spark_bootstrap) as admin:
+    run(frame, TopicSink(topic, bootstrap=both_bootstrap, name=name), tmp_path / "checkpoint")
+    with Admin(bootstrap_servers=both_bootstrap) as admin:
         admin.delete_consumer_groups([f"semel-sink-{name}"])
-    sink = TopicSink(topic, bootstrap=spark_bootstrap, name=name)
+    sink = TopicSink(topic, bootstrap=both_bootstrap, name=name)
     said = run(frame, sink, tmp_path / "checkpoint", expect=SinkRefusedError)
     assert "offsets.retention.minutes" in said
-    sink = TopicSink(topic, bootstrap=spark_bootstrap, name=name, continues="none")
+    sink = TopicSink(topic, bootstrap=both_bootstrap, name=name, continues="none")
     run(frame, sink, tmp_path / "checkpoint")
-    shows(spark_bootstrap, topic, expected(3))
+    shows(both_bootstrap, topic, expected(3))
+
+
+def is_open(bootstrap: str, name: str) -> bool:
+    """Whether the sink's transaction is."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        return f"semel-sink-{name}" in {
+            one.transactional_id for one in admin.list_transactions(states=["Ongoing"])
+        }
+
+
+def test_a_batch_that_takes_too_long_says_which_setting(
+    spark: "SparkSession", both_bootstrap: str, tmp_path: Path
+) -> None:
+    topic, name = new_topic(both_bootstrap, "late", partitions=2), unique("late")
+
+    def linger(step: str, _batch_id: int) -> None:
+        if step == Step.WRITTEN.value:
+            eventually(lambda: not is_open(both_bootstrap, name), "the end of the broker's patience")
+
+    late = TopicSink(topic, bootstrap=both_bootstrap, name=name, transaction_timeout_ms=1000, on_step=linger)
+    said = run(keyed(numbers(spark)), late, tmp_path / "checkpoint", expect=TimeoutException)
+    for words in (
+        f"sink {name}: the broker aborted the transaction of batch 0",
+        "transaction.timeout.ms=1000",
+        "TopicSink(..., transaction_timeout_ms=...)",
+        "transaction.max.timeout.ms",
+        "maxOffsetsPerTrigger",
+        "Nothing of the batch is seen",
+    ):
+        assert words in said
+    assert values(both_bootstrap, topic) == []
+    run(keyed(numbers(spark)), TopicSink(topic, bootstrap=both_bootstrap, name=name), tmp_path / "checkpoint")
+    shows(both_bootstrap, topic, expected(2))
+
+
+def test_it_does_not_travel_and_says_what_to_use_with_spark_connect(spark_bootstrap: str) -> None:
+    from pyspark import serializers
+
+    pickler: Any = serializers.CloudPickleSerializer
+    with pytest.raises(IllegalStateException, match=r"Spark Connect.*writeStream\.format\('semel'\)"):
+        pickler().dumps(TopicSink("t", bootstrap=spark_bootstrap))
 
 
 @pytest.mark.parametrize(
