@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from net_worlds import WORLDS, RawClient, World, frame, in_reality, in_simulation, raw_client
-from semel.errors import ConfigError, WireError
+from semel.errors import ConfigError, UnsupportedVersionError, WireError
 from semel.net.inbound import Handler, InboundConnection
 from semel.net.listener import Listener, ListenerConfig
 from semel.net.reply import FileSlice, Piece, Reply
@@ -360,6 +360,8 @@ def test_a_handler_that_fails_closes_only_its_connection(
         def fail(request: bytearray) -> Reply:
             if request == b"bad":
                 raise WireError("this is no request")
+            if request == b"odd":
+                raise UnsupportedVersionError("nobody knows this API")
             if request == b"bug":
                 raise ZeroDivisionError("a bug of ours")
             return frame(bytes(request))
@@ -372,7 +374,7 @@ def test_a_handler_that_fails_closes_only_its_connection(
             runtime, lambda request, _: fail_later(request) if later else fail(request)
         )
         innocent = await raw_client(runtime, address)
-        for word in (b"bad", b"bug"):
+        for word in (b"bad", b"odd", b"bug"):
             client = await raw_client(runtime, address)
             client.transport.write(frame(b"before") + frame(word) + frame(b"after"))
             assert await client.take_frame() == b"before", "earlier requests are answered"
@@ -383,9 +385,10 @@ def test_a_handler_that_fails_closes_only_its_connection(
         await listener.close()
 
     world(story)
-    bad, bug = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    bad, odd, bug = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "this is no request" in bad.getMessage()
-    assert bad.exc_info is None
+    assert "nobody knows this API" in odd.getMessage()
+    assert (bad.exc_info, odd.exc_info) == (None, None), "it is the client's mistake, and a line says all"
     assert bug.exc_info is not None
     assert isinstance(bug.exc_info[1], ZeroDivisionError)
 

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from semel.core.wire.framing import FrameReader
-from semel.errors import WireError
+from semel.errors import UnsupportedVersionError, WireError
 from semel.net.outbox import HIGH_WATER_BYTES, Outbox
 from semel.net.reply import Reply
 
@@ -286,7 +286,7 @@ class InboundConnection(asyncio.BufferedProtocol):
         """Close because of what this client sent, or because its request could not be handled."""
         if self.is_lost:
             return
-        if isinstance(error, WireError):
+        if isinstance(error, WireError | UnsupportedVersionError):
             _log.warning("closing the connection of %s: %s", self.peer, error)
         elif isinstance(error, Exception):
             _log.error("closing the connection of %s: its request failed", self.peer, exc_info=error)
