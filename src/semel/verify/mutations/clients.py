@@ -155,7 +155,7 @@ MUTATIONS: Final = (
         _forgets_the_positions,
         "client_matrix",
         "twice",
-        _seeds_of(faults=_SLOW, writing=Writing.TRANSACTIONAL),
+        _seeds_of(faults=_SLOW, writing=Writing.TRANSACTIONAL, rounds=20),
     ),
     Mutation(
         "the consumer shows what was aborted",
@@ -171,7 +171,7 @@ MUTATIONS: Final = (
         _skips_what_it_could_not_fetch,
         "client_matrix",
         "missing",
-        _seeds_of(faults=[Fault.DROP]),
+        _seeds_of(faults=[Fault.DROP], rounds=20),
         quick=True,
     ),
 )
