@@ -18,7 +18,7 @@ from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire.message import Message
 
 SETTINGS: Final = {"log_retention_hours": "168", "log_segment_bytes": "1073741824", "num_partitions": "1"}
-_SETTLE_SECONDS: Final = 5.0
+_SETTLE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.05
 
 
