@@ -256,6 +256,15 @@ class Lives:
         self.tally.cpu_seconds += self._cpu_of_broker()
         return verdict._replace(torn=verdict.torn + self.tally.torn)
 
+    def cut_short(self) -> Verdict:
+        """End in the middle of a life: what was judged counts, and what is committed is judged once more."""
+        self._stop(DRIVER, is_counted=False)
+        self.tally.cpu_seconds += self._cpu_of_broker()
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: self.verdict().is_right, "", seconds=_JUDGE_SECONDS)
+        verdict = self.verdict()
+        return verdict._replace(torn=verdict.torn + self.tally.torn)
+
     def _meet(self, life: Life) -> list[Kill]:
         """All kills that the driver survives; then its queries wait for the one each that it does not, if there is one."""
         turns = [deque(kills) for kills in life]

@@ -92,13 +92,13 @@ def broker_for(kind: str, directory: Path, **settings: str) -> Iterator[Broker]:
         broker.kill()
 
 
-def play(wanted: Wanted, *, seed: int, scratch: Path, cluster: Cluster | None) -> Part:
-    """One part: a broker, a few queries, and all their lives."""
+def play(wanted: Wanted, *, seed: int, scratch: Path, cluster: Cluster | None) -> tuple[Part, bool]:
+    """One part: a broker, a few queries, and all their lives; and whether it came to its end. Ctrl-C ends it early."""
     here = environment("")
     directory = scratch / f"{wanted.sink}-{wanted.broker}-{wanted.where}-{seed}"
     directory.mkdir(parents=True)
     two_phase = _TWO_PHASE if (wanted.sink, wanted.broker) == ("dropin", "semel") else {}
-    started, verdict, story = time.monotonic(), Verdict(0, 0, 0, 0), ""
+    started, verdict, story, is_whole = time.monotonic(), Verdict(0, 0, 0, 0), "", True
     with (
         broker_for(wanted.broker, directory, **two_phase) as broker,
         Lives(directory, broker, wanted.sink, count=QUERIES, cluster=cluster, seed=seed) as lives,
@@ -111,6 +111,8 @@ def play(wanted: Wanted, *, seed: int, scratch: Path, cluster: Cluster | None) -
                 lives.live(life)
                 _say(f"{wanted}: {lives.tally.runs.total()} runs, {time.monotonic() - started:.0f} s")
             verdict = lives.finish(last)
+        except KeyboardInterrupt:
+            is_whole, verdict = False, lives.cut_short()
         except WrongError as wrong:
             story = str(wrong)
             _say(story)
@@ -118,7 +120,7 @@ def play(wanted: Wanted, *, seed: int, scratch: Path, cluster: Cluster | None) -
                 verdict = lives.verdict()
     for failure in lives.tally.failures:
         _say(failure)
-    return Part(
+    part = Part(
         sink=wanted.sink,
         broker=wanted.broker,
         where=WHERE[wanted.where],
@@ -137,6 +139,7 @@ def play(wanted: Wanted, *, seed: int, scratch: Path, cluster: Cluster | None) -
         machine=f"{here.cores} cores of {here.processor}, {here.python}",
         story=story,
     )
+    return part, is_whole
 
 
 def _say(text: str) -> None:
@@ -165,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cluster = stack.enter_context(
                     standalone_cluster(scratch / "cluster", cores=CORES_OF_A_WORKER)
                 )
-            part = play(
+            part, is_whole = play(
                 wanted,
                 seed=options.seed,
                 scratch=scratch,
@@ -174,6 +177,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parts.append(part)
             if options.write:
                 add(options.write, [part])
+            if not is_whole:
+                break
     sys.stdout.write(as_markdown(parts))
     return int(not all(one.is_right for one in parts if one.sink != "spark"))
 
