@@ -14,6 +14,7 @@ from semel.verify.fault_cluster import FaultCluster
 from semel.verify.fault_link import Fate
 from semel.verify.proof import runner
 from semel.verify.proof.disturber import Proxy
+from semel.verify.proof.judge import Limits
 from semel.verify.proof.options import Options
 from semel.verify.proof.runner import prove
 
@@ -32,7 +33,9 @@ def test_a_cluster_of_several_brokers_keeps_every_promise(
 
     monkeypatch.setattr(runner, "_proxy", remembered)
     with kafka_cluster(kafka_home, tmp_path, 3) as brokers:
-        options = Options(against=brokers[0].bootstrap, seconds=30, seed=2, partitions=6, fault_seconds=1.0)
+        options = Options(
+            against=brokers[0].bootstrap, seconds=30, seed=2, fault_seconds=1.0, limits=Limits(600, 600)
+        )
         found = asyncio.run(prove(options, lambda _stage, _what: None))
     assert found.findings == []
     (cluster,) = made

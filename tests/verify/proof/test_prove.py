@@ -27,7 +27,7 @@ from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Drained, Ended, Fault, Position, Took, to_lines
 from semel.verify.proof.group_members import GroupMember
 from semel.verify.proof.harmed_process import HarmedBroker
-from semel.verify.proof.judge import counts
+from semel.verify.proof.judge import Limits, counts
 from semel.verify.proof.options import Options, ProofError
 from semel.verify.proof.page import html
 from semel.verify.proof.programs import Reader, Stage
@@ -38,6 +38,8 @@ from semel.verify.proof.timeline import summary
 PARTITIONS = 3
 TOPICS = 5
 GROUPS = 3
+PATIENT = Limits(stuck_seconds=600, unavailable_seconds=600)
+"""A machine that has other things to do breaks no promise."""
 
 
 def silent(_stage: Stage, _what: str) -> None:
@@ -45,7 +47,7 @@ def silent(_stage: Stage, _what: str) -> None:
 
 
 def proof_of(options: Options) -> Proof:
-    return asyncio.run(prove(options, silent))
+    return asyncio.run(prove(replace(options, limits=PATIENT), silent))
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +223,7 @@ def test_a_long_proof_is_played_in_rounds_on_topics_of_their_own(bootstrap: str)
     options = Options(
         against=bootstrap, workloads=("idempotence",), seconds=2, round_seconds=1, writers=1, fault_seconds=0
     )
-    found = asyncio.run(prove(options, look))
+    found = asyncio.run(prove(replace(options, limits=PATIENT), look))
     assert (found.rounds, found.findings) == (2, [])
     assert len(seen) == 2
     assert found.summary.sent == sum(summary(stage.history).sent for stage in seen)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from semel.spark.java import find_java
+from semel.verify.proof.judge import Limits
 from semel.verify.proof.options import SPARK, Options
 from semel.verify.proof.runner import prove
 from semel.verify.proof.spark_work import checkpointed
@@ -32,7 +33,14 @@ def test_a_pipeline_keeps_its_promises_whoever_is_killed() -> None:
     find_java()
     faults = ("network", "kill", "driver")
     options = Options(
-        workloads=(SPARK,), seconds=90, seed=3, partitions=3, writers=1, fault_seconds=8.0, faults=faults
+        workloads=(SPARK,),
+        seconds=90,
+        seed=3,
+        partitions=3,
+        writers=1,
+        fault_seconds=8.0,
+        faults=faults,
+        limits=Limits(600, 600),
     )
     found = asyncio.run(prove(options, lambda _stage, _what: None))
     assert found.findings == []
