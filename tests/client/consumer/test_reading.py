@@ -63,7 +63,7 @@ def test_seeking_to_the_ends_goes_to_the_log_start_and_to_the_last_stable_offset
         world.write("t", [b"%d" % n for n in range(5)])
         world.transact("t", 100, [b"open"], None)
         world.write("t", [b"behind"])
-        world.broker.context.partitions.delete_records(world.partition("t"), 2)
+        assert await world.broker.context.partitions.delete_records(world.partition("t"), 2)
         async with (
             world.consumer() as committed,
             world.consumer(isolation_level="read_uncommitted") as all_of_it,
