@@ -1,0 +1,102 @@
+"""What the suites of growth, recovery and idempotence do to a broker is what they say.
+
+Method: each look once, tiny, at real `semel broker` processes without a peer. No figure is asserted: only that it was seen.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from semel.bench import idempotence, recovery, scale, scale_looks
+from semel.bench.broker_figures import Figure
+from semel.bench.measure import BenchError
+from semel.bench.peer import makers
+
+MAKERS = makers(None, {})
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is looked at at once: what it is does not matter here."""
+    monkeypatch.setattr(scale_looks, "_SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr(scale_looks, "_WARM", 10)
+    monkeypatch.setattr(scale_looks, "_ASKED", 20)
+
+
+def _seen(figures: list[Figure], work: str) -> set[str]:
+    return {one.quantity for one in figures if one.work == work and one.semel.median >= 0}
+
+
+def test_a_broker_comes_back_with_all_it_had_after_either_end(tmp_path: Path) -> None:
+    case = recovery.Case(200_000, 2)
+    made = recovery.run_all([case], 1, tmp_path, lambda _text: None, MAKERS)
+    wanted = {
+        "s until it serves",
+        "s to the first fetch of each partition",
+        "CPU s until then",
+        "MB resident then",
+    }
+    for ended in ("after kill -9", "after a clean stop"):
+        assert _seen(made, case.text(ended)) == wanted
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_told_before_anything_is_filled(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"needs .* GB of disk, .* are free .* --gigabytes"):
+        recovery.run_all([recovery.Case(10**15, 1)], 1, tmp_path, lambda _text: None, MAKERS)
+
+
+@pytest.mark.campaign
+def test_growth_is_looked_at_along_every_axis(tmp_path: Path) -> None:
+    sizes = scale.Sizes(partitions=(1, 3), connections=(2,), producers=(5,), log_gb=(0.001, 0.002))
+    made = scale.run_all(sizes, scale.AXES, 1, tmp_path, lambda _text: None, MAKERS)
+    starts = {"s to start after kill -9", "s to stop", "s to start after that", "MB resident"}
+    assert starts | {"ms to make one", "ack p50, µs"} <= _seen(made, "3 partitions")
+    assert "ack p50, µs ÷ that at the smallest" in _seen(made, "3 partitions")
+    assert {"requests/s, all at once", "KB on top, each"} <= _seen(made, "2 connections")
+    assert starts | {"bytes on top, each"} <= _seen(made, "5 producer ids")
+    assert starts | {"p50 of a fetch anywhere, µs"} <= _seen(made, "0.002 GB")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_look_at_connections(tmp_path: Path) -> None:
+    sizes = scale.Sizes(connections=(1, 2))
+    made = scale.run_all(sizes, ["connections"], 1, tmp_path, lambda _text: None, MAKERS)
+    wanted = {"requests/s, all at once", "KB on top, each", "MB resident", "ack p99, µs"}
+    assert wanted | {"ack p50, µs ÷ that at the smallest"} <= _seen(made, "2 connections")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_logs_that_fit_are_grown() -> None:
+    assert scale.fitting_gb((1, 5, 20, 50), 30_000_000_000) == [1, 5, 20]
+
+
+@pytest.mark.mission("PERF-01", "PERF-10", "MET-10")
+def test_idempotence_is_priced_in_memory_cpu_network_and_storage(tmp_path: Path) -> None:
+    said: list[str] = []
+    made = idempotence.run_all(idempotence.Scale(300, 5, 50), 1, tmp_path, said.append, None)
+    ways = {mode: _seen(made, mode) for mode in idempotence.MODES}
+    for seen in ways.values():
+        assert {
+            "messages/s",
+            "latency p50, ms",
+            "CPU µs per message",
+            "MB resident, broker and client",
+        } <= seen
+        assert {"bytes of log per message", "bytes of producer snapshots"} <= seen
+    values = {(one.work, one.quantity): one.semel.median for one in made}
+    assert values["a request of 16 records", "more bytes per batch when on"] == 0
+    assert values["a producer, once", "bytes asked and answered (InitProducerId)"] > 0
+    # Three partitions remember one producer of the first run and one of the second; off, nobody.
+    assert (
+        values["on, acks=all", "bytes of producer snapshots"]
+        > values["off, acks=all", "bytes of producer snapshots"]
+    )
+    printed = "\n".join(said)
+    for row in (
+        "bytes of memory per producer",
+        "CPU µs per message",
+        "more bytes per batch when on",
+        "the table: without",
+    ):
+        assert row in printed
