@@ -154,6 +154,18 @@ def eventually(happened: Callable[[], bool], what: str, *, seconds: float = PATI
         time.sleep(0.02)
 
 
+def left_open(bootstrap: str, topic: str) -> list[str]:
+    """Transactions that hold readers of this topic back."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        open_ids = [one.transactional_id for one in admin.list_transactions(states=["Ongoing"])]
+        described = admin.describe_transactions(open_ids) if open_ids else {}
+    return [
+        name
+        for name, one in described.items()
+        if one.state == "Ongoing" and any(place.topic == topic for place in one.topic_partitions)
+    ]
+
+
 def drained(query: "StreamingQuery") -> None:
     """Wait for a query over what is available, and raise what it raised; it is stopped either way."""
     try:

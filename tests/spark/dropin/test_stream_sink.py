@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from semel import Admin, Producer
-from spark_kit import drained, new_topic, read_all, unique, values
+from semel import Producer
+from spark_kit import drained, left_open, new_topic, read_all, unique, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,13 +50,6 @@ def forget_last_commit(checkpoint: Path) -> int:
     return last
 
 
-def left_open(bootstrap: str) -> list[str]:
-    """Transactions of sinks that hold readers back."""
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        listed = admin.list_transactions(states=["Ongoing"])
-    return [one.transactional_id for one in listed if one.transactional_id.startswith("semel-sink:")]
-
-
 def test_a_query_from_topic_to_topic(spark: "SparkSession", either_bootstrap: str, tmp_path: Path) -> None:
     """Three batches, then more rows, then a replayed batch: all rows once, with key, headers, timestamp."""
     source, target = new_topic(either_bootstrap, "in"), new_topic(either_bootstrap, "out", 3)
@@ -82,7 +75,7 @@ def test_a_query_from_topic_to_topic(spark: "SparkSession", either_bootstrap: st
     assert last >= 3
     original = read_all(either_bootstrap, source)
     assert _stamps(found) == {text.upper(): stamp for text, stamp in _stamps(original).items()}
-    assert not left_open(either_bootstrap)
+    assert not left_open(either_bootstrap, target)
 
 
 def _stamps(table: pa.Table) -> dict[str, object]:

@@ -8,6 +8,7 @@ Rules.  * A writer keeps nothing between calls: what `commit` needs comes with t
 """
 
 import re
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -34,6 +35,8 @@ _RUN_ID: Final = "spark.jobGroup.id"
 """Structured Streaming runs every job of a query in a group named after the run."""
 _RUN_ID_LENGTH: Final = 12
 _JOB_BATCH_ID: Final = 0
+_LATE_SECONDS: Final = (1.0, 2.5)
+"""Spark gives a task up before it has ended: its Python worker has two seconds to do so, and may leave a transaction open in them."""
 
 
 @dataclass
@@ -134,6 +137,9 @@ class BatchWriter(DataSourceArrowWriter):
         _query_id, tasks = _told(messages)
         with self._committer() as committing:
             committing.abort_batch(tasks)
+            for seconds in _LATE_SECONDS:  # No later batch would find what a task left meanwhile.
+                time.sleep(seconds)
+                committing.abort_batch(tasks)
 
     def _committer(self) -> AbstractContextManager[Committer]:
         return committer(self._options, self._name, is_write=True, on_step=self._on_step)
