@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 PARTITIONS = 2
 NUMBERS = 1500
 NUMBERS_BEFORE_A_KILL = 300
+NUMBERS_WITHOUT_END = 1_000_000_000
+"""So that there is work to do whenever something is killed."""
 PATIENCE_SECONDS = 90
 NOT_CONNECTED = confluent_kafka.KafkaError._ALL_BROKERS_DOWN
 
@@ -65,7 +67,7 @@ class Feeder:
 
     def _run(self) -> None:
         number = 0
-        while not self._stop.wait(0.005):  # So that there is work to do whenever something is killed.
+        while not self._stop.wait(0.005):
             line = [f"a{number % 7}", f"b{number % 3}", f"c{number % 11}"]
             self._producer.produce("lines", value=" ".join(line).encode(), partition=number % PARTITIONS)
             self._producer.poll(0)
@@ -200,7 +202,7 @@ def test_connect_copies_each_number_once(kafka_home: KafkaHome, tmp_path: Path) 
     log = tmp_path / "connect.log"
     with running_broker(tmp_path / "data") as broker:
         create(broker.bootstrap, numbers=1)
-        arguments = (broker.bootstrap, "numbers", str(NUMBERS))
+        arguments = (broker.bootstrap, "numbers", str(NUMBERS_WITHOUT_END))
         with Reader(broker.bootstrap, "numbers", 1, log) as reader:
             with program.started(log, *arguments):
                 reader.wait_for(NUMBERS_BEFORE_A_KILL)
@@ -212,4 +214,5 @@ def test_connect_copies_each_number_once(kafka_home: KafkaHome, tmp_path: Path) 
                 broker.start()
                 reader.wait_for(NUMBERS)
         found = read(broker.bootstrap, "numbers", 0, committed=True)
-        assert found == [b"%d" % number for number in range(NUMBERS)]
+        assert len(found) >= NUMBERS
+        assert found == [b"%d" % number for number in range(len(found))]
