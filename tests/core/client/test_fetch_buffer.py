@@ -150,6 +150,31 @@ def test_who_stamped_a_record_and_its_leader_epoch_follow_its_batch() -> None:
         assert subscription.state(A).leader_epoch == 4
 
 
+def test_a_position_has_the_leader_epoch_of_the_batch_before_it_also_of_a_hidden_one() -> None:
+    """Else a marker that the next leader wrote would make the position look like one that the log has lost."""
+    records = build_batch([RecordInput(None, b"1", 1)] * 2, partition_leader_epoch=3)
+    marker = build_marker(
+        producer_id=1,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        commit=True,
+        timestamp_ms=1,
+        base_offset=2,
+        partition_leader_epoch=4,
+    )
+    for decoding in (Decoding.KERNELS, Decoding.PLAIN):
+        for answers in ([bytes(records + marker)], [bytes(records), bytes(marker)]):
+            subscription, buffer = buffer_for(A)
+            state = subscription.state(A)
+            for data, offset in zip(answers, (0, 2), strict=False):
+                buffer.add(A, state.turn, offset, data, [])
+            (first,) = buffer.take(1, decoding=decoding)
+            assert (state.position, state.leader_epoch, first.last_leader_epoch) == (1, 3, 3)
+            pieces = buffer.take(None, decoding=decoding)
+            assert (state.position, state.leader_epoch) == (3, 4)
+            assert [(piece.next_offset, piece.last_leader_epoch) for piece in pieces] == [(3, 4)]
+
+
 def test_what_was_asked_for_before_a_seek_is_thrown_away() -> None:
     subscription, buffer = buffer_for(A, B)
     turn = subscription.state(A).turn

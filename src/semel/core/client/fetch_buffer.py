@@ -183,4 +183,5 @@ def _extend(pieces: list[Piece], hidden: Piece) -> None:
     for piece in reversed(pieces):
         if piece.where == hidden.where:
             piece.next_offset = hidden.next_offset
+            piece.spans += hidden.spans
             return

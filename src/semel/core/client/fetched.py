@@ -141,11 +141,19 @@ class Piece:
 
     @property
     def last_leader_epoch(self) -> int | None:
-        """Under which the last of them was written."""
-        if not self.count:
-            return None
-        last = self.offset_at(self.count - 1)
-        return next(span.leader_epoch for span in self.spans if span.last_offset >= last)
+        """Under which the last batch before `next_offset` was written, as Java has it: hidden ones count, too.
+
+        A position with the epoch of the last visible record would seem to lie beyond that epoch's end if a marker of the
+        next leader follows.
+        """
+        last = self.offset_at(self.count - 1) if self.count else -1
+        epoch: int | None = None
+        passed = -1
+        for span in self.spans:
+            if span.last_offset >= self.next_offset and last <= passed:
+                break
+            epoch, passed = span.leader_epoch, span.last_offset
+        return epoch
 
 
 class Chunk:
