@@ -16,7 +16,9 @@ import kafka
 import kafka_python_kit
 
 _DEADLINE_SECONDS: Final = 60
-SESSION_MS: Final = 2000
+SESSION_MS: Final = 10_000
+"""A member that is late on a busy machine must not lose its partitions: it would go on where it committed."""
+_HEARTBEAT_MS: Final = 1000
 
 
 class Reader(ABC):
@@ -86,6 +88,7 @@ class ConfluentReader(Reader):
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": _HEARTBEAT_MS,
                 "enable.auto.commit": auto_commit_ms is not None,
                 "auto.commit.interval.ms": auto_commit_ms or 5000,
                 "log_level": 0,
@@ -140,7 +143,7 @@ class KafkaPythonReader(Reader):
             group_id=group,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=SESSION_MS // 4,
+            heartbeat_interval_ms=_HEARTBEAT_MS,
             enable_auto_commit=auto_commit_ms is not None,
             auto_commit_interval_ms=auto_commit_ms or 5000,
         )
@@ -195,7 +198,7 @@ class AioKafkaReader(Reader):
             group_id=self.group,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=SESSION_MS // 4,
+            heartbeat_interval_ms=_HEARTBEAT_MS,
             enable_auto_commit=self.auto_commit_ms is not None,
             auto_commit_interval_ms=self.auto_commit_ms or 5000,
         )
