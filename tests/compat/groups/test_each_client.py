@@ -157,14 +157,14 @@ def test_two_groups_read_everything_and_assign_in_four_steps(tmp_path: Path) -> 
     ):
         story = Story(tmp_path, proxy.bootstrap, stack, PYTHON)
         story.produce()
-        members = [story.start(SHORT_MS), story.start(SHORT_MS)]
+        members = [story.start(LONG_MS), story.start(LONG_MS)]
         story.share(*members, what="two members share")
         story.everything_is_processed(exactly=True)
         for some in members:
             story.each(Crew.stop, some)
         for crew in story.crews:
             crew.group = f"another {crew.group}"
-        others = story.start(SHORT_MS)
+        others = story.start(LONG_MS)
         story.everything_is_processed(2, exactly=True)
         story.each(Crew.stop, others)
         exchanges = proxy.of(ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)

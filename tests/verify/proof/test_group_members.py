@@ -120,7 +120,7 @@ def test_a_member_that_was_frozen_is_refused(stage: Stage, monkeypatch: pytest.M
     thread = threading.Thread(target=frozen.run)
     thread.start()
     assert asleep.wait(60)
-    heir = member(stage, "heir", "icy", lambda: stored(stage, "heir.1") == {0: 10, 1: 10}, **SHORT)
+    heir = member(stage, "heir", "icy", lambda: stored(stage, "heir.1") == {0: 10, 1: 10})
     heir.run()
     may_go_on.set()
     thread.join(60)
