@@ -18,7 +18,7 @@ from semel import Broker, Producer, aio
 from semel.errors import ConfigError
 from semel.once import RetryPolicy, WorkFailedError
 from semel.once.async_workers import process
-from semel.once.workers import Order
+from semel.once.rules.pool import Order
 from semel.types import TopicPartition
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -19,7 +19,7 @@ from once_doubles import ConsumerDouble, RecordDouble, TopicsDouble
 from semel.errors import ConfigError
 from semel.exceptions import CommitFailedException
 from semel.once import RetryPolicy, WorkFailedError, process
-from semel.once.workers import Order
+from semel.once.rules.pool import Order
 from semel.types import TopicPartition
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -2,7 +2,7 @@
 
 Role.   The twin of `workers`, with its options, guarantees and limits: records are worked on in tasks of the running loop, and what
         is committed is the finished prefix of each partition.
-Flow.   `run` polls, offers records to `Lanes` and commits; tasks take from the lanes and note what is done.
+Flow.   `run` polls, offers records to a `PoolState` and commits; tasks take from it and note what is done.
 Rules.  * `work` is an `async def`, or a function that returns an awaitable or a concurrent future; a plain function runs on the loop
           and holds it up.
         * `consumer.wakeup()`, `until`, or work that fails for good end it: what runs is finished, and committed. A cancelled pool
@@ -13,27 +13,14 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import Future
 from typing import Any, Final, Protocol
 
 from semel.exceptions import CommitFailedException, RebalanceInProgressException, WakeupException
-from semel.once.rules.lanes import Lanes
+from semel.once.rules.pool import NO_RETRY, DeadLetter, End, Order, Outcome, PoolOptions, PoolState, Task
 from semel.once.rules.retries import RetryPolicy
-from semel.once.workers import (
-    NO_RETRY,
-    POLL_MS,
-    DeadLetter,
-    End,
-    Home,
-    Order,
-    PoolOptions,
-    Task,
-    Work,
-    check_commits,
-    failed_for_good,
-    lane_of,
-)
+from semel.once.workers import POLL_MS, Work, check_commits
 from semel.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -57,23 +44,18 @@ class AsyncWorkerPool:
         self._consumer: Final = consumer
         self._work: Final = work
         self._options: Final = options
-        self._lanes: Final[Lanes[Task]] = Lanes()
-        self._homes: Final[dict[TopicPartition, Home]] = {}
+        self._state: Final = PoolState(options)
         self._running: Final[set[asyncio.Task[None]]] = set()
         self._changed = asyncio.Event()
-        self._unfinished = 0
-        self._finished = 0
-        self._stopping = False
         self._is_cancelled = False
-        self._failure: tuple[Any, BaseException] | None = None
-        self._paused: frozenset[TopicPartition] = frozenset()
         self._commit_at = 0.0
 
     async def run(self, until: Callable[[], bool]) -> int:
         """Poll and commit until told to stop, woken up, or until work fails for good; how many records were finished."""
         try:
-            while not until() and self._failure is None:
-                self._offer(list(await self._consumer.poll(timeout_ms=POLL_MS)))
+            while not until() and self._state.failure is None:
+                self._state.offer(list(await self._consumer.poll(timeout_ms=POLL_MS)), self._owned())
+                self._fill()
                 self._hold_back()
                 await self._commit_now_and_then()
         except WakeupException:
@@ -84,70 +66,37 @@ class AsyncWorkerPool:
                 task.cancel()
             raise
         finally:
-            self._stopping = True
+            self._state.stopping = True
             self._notify()
             if self._running:
                 await asyncio.wait(self._running)
-        await self._commit(self._homes)
-        if self._failure is not None:
-            raise failed_for_good(*self._failure, self._options)
-        return self._finished
+        await self._commit()
+        self._state.raise_failure()
+        return self._state.finished
 
     # ---- records
 
-    def _offer(self, records: Collection[Any]) -> None:
-        owned = {TopicPartition(*partition) for partition in self._consumer.assignment()}
-        for partition in self._homes.keys() - owned:  # Taken from a consumer that was subscribed without us.
-            self._homes.pop(partition).ours = False
-        for record in records:
-            partition = TopicPartition(record.topic, record.partition)
-            home = self._homes.setdefault(partition, Home())
-            if (
-                record.offset <= home.prefix.last
-            ):  # It went and came back inside one poll, or somebody sought.
-                home.ours = False
-                home = self._homes[partition] = Home()
-            home.prefix.started(record.offset)
-            self._unfinished += 1
-            self._lanes.offer(Task(record, home), lane_of(self._options.order, home, record))
-        self._fill()
+    def _owned(self) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(*partition) for partition in self._consumer.assignment())
 
     def _fill(self) -> None:
         """Have as many at work as may be."""
-        while not self._stopping and len(self._running) < self._options.workers:
-            taken = self._lanes.take()
-            if taken is None:
-                return
-            lane, task = taken
-            if not task.home.ours:  # Its partition is gone: the new owner does it.
-                self._unfinished -= 1
-                self._lanes.done(lane)
-                continue
-            task.home.running += 1
-            serving = asyncio.get_running_loop().create_task(self._serve(lane, task))
-            self._running.add(serving)
+        while len(self._running) < self._options.workers and (task := self._state.take()) is not None:
+            self._running.add(asyncio.get_running_loop().create_task(self._serve(task)))
 
-    async def _serve(self, lane: Hashable, task: Task) -> None:
-        outcome: BaseException | End = End.LEFT
+    async def _serve(self, task: Task) -> None:
+        outcome: Outcome = End.LEFT
         try:
             outcome = await self._attempt(task)
         finally:
             serving = asyncio.current_task()
             if serving is not None:
                 self._running.discard(serving)
-            task.home.running -= 1
-            self._unfinished -= 1
-            self._lanes.done(lane)
-            if outcome is End.FINISHED:
-                task.home.prefix.finished(task.record.offset)
-                self._finished += 1
-            elif isinstance(outcome, BaseException) and self._failure is None:
-                self._failure = (task.record, outcome)
-                self._stopping = True
+            self._state.ended(task, outcome)
             self._notify()
             self._fill()
 
-    async def _attempt(self, task: Task) -> BaseException | End:
+    async def _attempt(self, task: Task) -> Outcome:
         """Do the work, as often as the policy says."""
         attempt = 0
         while True:
@@ -162,10 +111,10 @@ class AsyncWorkerPool:
                     return await self._put_aside(task, error)
             else:
                 return End.FINISHED
-            if await self._until(lambda: self._stopping or not task.home.ours, wait_ms):
+            if await self._until(lambda: self._state.stopping or not task.home.ours, wait_ms):
                 return End.LEFT
 
-    async def _put_aside(self, task: Task, error: BaseException) -> BaseException | End:
+    async def _put_aside(self, task: Task, error: BaseException) -> Outcome:
         if self._options.dead_letter is None:
             return error
         try:
@@ -178,40 +127,29 @@ class AsyncWorkerPool:
     # ---- bounds and commits
 
     def _hold_back(self) -> None:
-        """Pause above the bound, resume at half of it."""
-        owned = frozenset(TopicPartition(*partition) for partition in self._consumer.assignment())
-        limit = self._options.unfinished_max
-        if self._unfinished >= limit or (self._paused and self._unfinished > limit // 2):
-            if self._paused != owned:
-                self._consumer.pause(list(owned))
-                self._paused = owned
-        elif self._paused:
-            self._consumer.resume(list(self._paused & owned))
-            self._paused = frozenset()
+        pause, resume = self._state.held_back(self._owned())
+        if pause:
+            self._consumer.pause(list(pause))
+        if resume:
+            self._consumer.resume(list(resume))
 
     async def _commit_now_and_then(self) -> None:
         now = time.monotonic()
         if now >= self._commit_at:
-            await self._commit(self._homes)
+            await self._commit()
             self._commit_at = now + self._options.commit_interval_ms / 1000
 
-    async def _commit(self, partitions: Iterable[TopicPartition]) -> None:
-        homes = {where: home for where in partitions if (home := self._homes.get(where)) is not None}
-        offsets = {
-            where: home.prefix.position
-            for where, home in homes.items()
-            if home.prefix.position is not None and home.prefix.position != home.committed
-        }
-        if not offsets:
+    async def _commit(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        commit = self._state.to_commit(partitions)
+        if not commit.offsets:
             return
         try:
-            await self._consumer.commit(offsets)
+            await self._consumer.commit(commit.offsets)
         except (CommitFailedException, RebalanceInProgressException) as error:
             # The group has moved on. Nothing is lost: whoever has the partitions now does this work again.
-            _log.warning("%s partitions could not be committed: %s", len(offsets), error)
-            return
-        for where, position in offsets.items():
-            homes[where].committed = position
+            _log.warning("%s partitions could not be committed: %s", len(commit.offsets), error)
+        else:
+            commit.done()
 
     # ---- the group
 
@@ -221,9 +159,8 @@ class AsyncWorkerPool:
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Let what runs finish, start nothing more, commit."""
         going = [TopicPartition(*partition) for partition in partitions]
-        homes = [self._homes[where] for where in going if where in self._homes]
-        for home in homes:
-            home.ours = False
+        homes = self._state.leaving(going)
+        self._notify()
         await self._until(lambda: not any(home.running for home in homes), self._options.drain_ms)
         await self._commit(going)
         self._drop(going)
@@ -232,12 +169,8 @@ class AsyncWorkerPool:
         """Another one has them already: there is nothing to commit."""
         self._drop([TopicPartition(*partition) for partition in partitions])
 
-    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            home = self._homes.pop(partition, None)
-            if home is not None:
-                home.ours = False
-        self._paused -= set(partitions)
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        self._state.drop(partitions)
         self._notify()
 
     # ---- waiting

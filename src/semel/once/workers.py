@@ -6,7 +6,7 @@ Role.   Records go to threads and finish in any order; what is committed is the 
             consumer.subscribe(["orders"])
             consumer.process(charge, workers=8)               # charge(record); or `async def charge(record)`
 
-Flow.   The caller's thread polls, offers records to `Lanes` and commits. Workers take from the lanes and note what is done.
+Flow.   The caller's thread polls, offers records to a `PoolState` and commits. Workers take from it and note what is done.
 Rules.  * Work is finished when it returned; if it returned a future or an awaitable, when that has a result.
         * `order`: "key" keeps records of one key in order (records without a key have none), "partition" those of one
           partition, "none" nothing.
@@ -27,35 +27,19 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from semel.errors import ConfigError
 from semel.exceptions import CommitFailedException, RebalanceInProgressException, WakeupException
-from semel.once.errors import WorkFailedError
-from semel.once.rules.lanes import Lanes
-from semel.once.rules.prefix import FinishedPrefix
+from semel.once.rules.pool import NO_RETRY, DeadLetter, End, Order, Outcome, PoolOptions, PoolState, Task
 from semel.once.rules.retries import RetryPolicy
 from semel.types import TopicPartition
 
-Order = Literal["key", "partition", "none"]
 Work = Callable[[Any], object]
-DeadLetter = Callable[[Any, BaseException], object]
-_ORDERS: Final = ("key", "partition", "none")
 POLL_MS: Final = 100
-_WORKERS_MAX: Final = 1000
-NO_RETRY: Final = RetryPolicy(attempts_max=1)
 _log = logging.getLogger(__name__)
-
-
-class End(Enum):
-    """How the work on a record ended, if not with an error."""
-
-    FINISHED = 1
-    LEFT = 2  # The pool stopped, or the partition went, before the next attempt.
 
 
 class CommittingConsumer(Protocol):
@@ -69,54 +53,6 @@ class CommittingConsumer(Protocol):
     def commit(self, offsets: Any) -> Any: ...
 
 
-@dataclass(eq=False, slots=True)
-class Home:
-    """One partition for as long as it is ours. When it comes back, it is a new one."""
-
-    prefix: FinishedPrefix = field(default_factory=FinishedPrefix)
-    committed: int | None = None
-    running: int = 0
-    ours: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A record to work on."""
-
-    record: Any
-    home: Home
-
-
-@dataclass(frozen=True, slots=True)
-class PoolOptions:
-    """How a pool works."""
-
-    workers: int = 1
-    order: Order = "key"
-    in_flight_max: int | None = None  # None: 100 for each worker.
-    commit_interval_ms: int = 1_000
-    drain_ms: int = 30_000
-    retries: RetryPolicy = NO_RETRY
-    dead_letter: DeadLetter | None = None
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.workers <= _WORKERS_MAX:
-            raise ConfigError(f"workers is {self.workers}: it must be from 1 to {_WORKERS_MAX}")
-        if self.order not in _ORDERS:
-            raise ConfigError(f"order is {self.order!r}: it must be one of {', '.join(_ORDERS)}")
-        if self.in_flight_max is not None and self.in_flight_max < self.workers:
-            raise ConfigError(
-                f"in_flight_max is {self.in_flight_max}: fewer than workers ({self.workers}) would leave some idle"
-            )
-        for key, value in (("commit_interval_ms", self.commit_interval_ms), ("drain_ms", self.drain_ms)):
-            if value < 0:
-                raise ConfigError(f"{key} is {value}: it must not be negative")
-
-    @property
-    def unfinished_max(self) -> int:
-        return self.in_flight_max or 100 * self.workers
-
-
 class WorkerPool:
     """The workers of one consumer. `process` makes one, runs it and ends it; it is a rebalance listener as well."""
 
@@ -124,23 +60,17 @@ class WorkerPool:
         self._consumer: Final = consumer
         self._work: Final = work
         self._options: Final = options
-        self._changed: Final = threading.Condition()  # Guards everything below.
-        self._lanes: Final[Lanes[Task]] = Lanes()
-        self._homes: Final[dict[TopicPartition, Home]] = {}
-        self._unfinished = 0
-        self._finished = 0
-        self._stopping = False
-        self._failure: tuple[Any, BaseException] | None = None
+        self._changed: Final = threading.Condition()  # Guards `_state` and `_loop`.
+        self._state: Final = PoolState(options)
         self._threads: list[threading.Thread] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._paused: frozenset[TopicPartition] = frozenset()
         self._commit_at = 0.0
 
     def run(self, until: Callable[[], bool]) -> int:
         """Poll and commit until told to stop, woken up, or until work fails for good; how many records were finished."""
         self._start()
         try:
-            while not until() and self._failure is None:
+            while not until() and self._state.failure is None:
                 self._offer(list(self._consumer.poll(timeout_ms=POLL_MS)))
                 self._hold_back()
                 self._commit_now_and_then()
@@ -148,72 +78,48 @@ class WorkerPool:
             _log.debug("the pool was woken up: it ends")
         finally:
             self._stop()
-        self._commit(self._homes)
-        if self._failure is not None:
-            raise failed_for_good(*self._failure, self._options)
-        return self._finished
+        self._commit()
+        self._state.raise_failure()
+        return self._state.finished
 
     # ---- the caller's thread
 
+    def _owned(self) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(*partition) for partition in self._consumer.assignment())
+
     def _offer(self, records: Collection[Any]) -> None:
-        owned = {TopicPartition(*partition) for partition in self._consumer.assignment()}
+        owned = self._owned()
         with self._changed:
-            for partition in (
-                self._homes.keys() - owned
-            ):  # Taken from a consumer that was subscribed without us.
-                self._homes.pop(partition).ours = False
-            for record in records:
-                partition = TopicPartition(record.topic, record.partition)
-                home = self._homes.setdefault(partition, Home())
-                if (
-                    record.offset <= home.prefix.last
-                ):  # It went and came back inside one poll, or somebody sought.
-                    home.ours = False
-                    home = self._homes[partition] = Home()
-                home.prefix.started(record.offset)
-                self._unfinished += 1
-                self._lanes.offer(Task(record, home), lane_of(self._options.order, home, record))
+            self._state.offer(records, owned)
             self._changed.notify_all()
 
     def _hold_back(self) -> None:
-        """Pause above the bound, resume at half of it."""
-        owned = frozenset(TopicPartition(*partition) for partition in self._consumer.assignment())
+        owned = self._owned()
         with self._changed:
-            unfinished = self._unfinished
-        limit = self._options.unfinished_max
-        if unfinished >= limit or (self._paused and unfinished > limit // 2):
-            if self._paused != owned:
-                self._consumer.pause(list(owned))
-                self._paused = owned
-        elif self._paused:
-            self._consumer.resume(list(self._paused & owned))
-            self._paused = frozenset()
+            pause, resume = self._state.held_back(owned)
+        if pause:
+            self._consumer.pause(list(pause))
+        if resume:
+            self._consumer.resume(list(resume))
 
     def _commit_now_and_then(self) -> None:
         now = time.monotonic()
         if now >= self._commit_at:
-            self._commit(self._homes)
+            self._commit()
             self._commit_at = now + self._options.commit_interval_ms / 1000
 
-    def _commit(self, partitions: Iterable[TopicPartition]) -> None:
+    def _commit(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         with self._changed:
-            offsets = {
-                partition: home.prefix.position
-                for partition in partitions
-                if (home := self._homes.get(partition)) is not None
-                and home.prefix.position is not None
-                and home.prefix.position != home.committed
-            }
-        if not offsets:
+            commit = self._state.to_commit(partitions)
+        if not commit.offsets:
             return
         try:
-            self._consumer.commit(offsets)
+            self._consumer.commit(commit.offsets)
         except (CommitFailedException, RebalanceInProgressException) as error:
             # The group has moved on. Nothing is lost: whoever has the partitions now does this work again.
-            _log.warning("%s partitions could not be committed: %s", len(offsets), error)
-            return
-        for partition, position in offsets.items():
-            self._homes[partition].committed = position
+            _log.warning("%s partitions could not be committed: %s", len(commit.offsets), error)
+        else:
+            commit.done()
 
     # ---- the group
 
@@ -223,10 +129,9 @@ class WorkerPool:
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Let what runs finish, start nothing more, commit."""
         going = [TopicPartition(*partition) for partition in partitions]
-        homes = [self._homes[partition] for partition in going if partition in self._homes]
         with self._changed:
-            for home in homes:
-                home.ours = False
+            homes = self._state.leaving(going)
+            self._changed.notify_all()
             self._changed.wait_for(
                 lambda: not any(home.running for home in homes), timeout=self._options.drain_ms / 1000
             )
@@ -237,13 +142,10 @@ class WorkerPool:
         """Another one has them already: there is nothing to commit."""
         self._drop([TopicPartition(*partition) for partition in partitions])
 
-    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
         with self._changed:
-            for partition in partitions:
-                home = self._homes.pop(partition, None)
-                if home is not None:
-                    home.ours = False
-        self._paused -= set(partitions)
+            self._state.drop(partitions)
+            self._changed.notify_all()
 
     # ---- the workers
 
@@ -256,7 +158,7 @@ class WorkerPool:
     def _stop(self) -> None:
         """Nothing more is handed out; what runs is waited for."""
         with self._changed:
-            self._stopping = True
+            self._state.stopping = True
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
@@ -264,38 +166,23 @@ class WorkerPool:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _serve(self) -> None:
-        while (taken := self._next()) is not None:
-            lane, task = taken
+        while (task := self._next()) is not None:
             outcome = self._attempt(task)
             with self._changed:
-                task.home.running -= 1
-                self._unfinished -= 1
-                self._lanes.done(lane)
-                if outcome is End.FINISHED:
-                    task.home.prefix.finished(task.record.offset)
-                    self._finished += 1
-                elif isinstance(outcome, BaseException) and self._failure is None:
-                    self._failure = (task.record, outcome)
-                    self._stopping = True
+                self._state.ended(task, outcome)
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[Hashable, Task] | None:
+    def _next(self) -> Task | None:
         """The next task; None when the pool stops."""
         with self._changed:
-            while not self._stopping:
-                taken = self._lanes.take()
-                if taken is None:
-                    self._changed.wait()
-                    continue
-                lane, task = taken
-                if task.home.ours:
-                    task.home.running += 1
-                    return taken
-                self._unfinished -= 1  # Its partition is gone: the new owner does it.
-                self._lanes.done(lane)
+            while not self._state.stopping:
+                task = self._state.take()
+                if task is not None:
+                    return task
+                self._changed.wait()
             return None
 
-    def _attempt(self, task: Task) -> BaseException | End:
+    def _attempt(self, task: Task) -> Outcome:
         """Do the work, as often as the policy says; `End.FINISHED`, `End.LEFT` by a pool that stops, or the error that remained."""
         attempt = 0
         while True:
@@ -310,11 +197,11 @@ class WorkerPool:
                 return End.FINISHED
             with self._changed:
                 if self._changed.wait_for(
-                    lambda: self._stopping or not task.home.ours, timeout=wait_ms / 1000
+                    lambda: self._state.stopping or not task.home.ours, timeout=wait_ms / 1000
                 ):
                     return End.LEFT
 
-    def _put_aside(self, task: Task, error: BaseException) -> BaseException | End:
+    def _put_aside(self, task: Task, error: BaseException) -> Outcome:
         if self._options.dead_letter is None:
             return error
         try:
@@ -374,28 +261,6 @@ def process(
     if topics is not None:
         consumer.subscribe(list(topics), listener=pool)
     return pool.run(until)
-
-
-def lane_of(order: Order, home: Home, record: Any) -> Hashable:
-    """Whom a record must not overtake."""
-    match order:
-        case "none":
-            return None
-        case "partition":
-            return home
-        case "key":
-            return None if record.key is None else (home, record.key)
-
-
-def failed_for_good(record: Any, error: BaseException, options: PoolOptions) -> WorkFailedError:
-    """What a pool raises that stopped at a record."""
-    failed = WorkFailedError(
-        f"the work on {record.topic}-{record.partition} offset {record.offset} failed after "
-        f"{options.retries.attempts_max} attempts: {error!r}. Everything before it is committed, it is not: give "
-        "`dead_letter` to put such records aside"
-    )
-    failed.__cause__ = error
-    return failed
 
 
 def check_commits(consumer: object) -> None:
