@@ -40,6 +40,9 @@ class Tasks(Protocol):
     ) -> asyncio.TimerHandle:
         """Call back after `seconds`, unless the handle is cancelled first."""
 
+    def call_soon(self, callback: Callable[[*_Ts], object], *args: *_Ts) -> asyncio.Handle:
+        """Call back in the next turn of the loop, before it looks at its sockets and timers."""
+
     async def in_thread(self, function: Callable[[*_Ts], T], *args: *_Ts, order: Hashable | None = None) -> T:
         """Run a blocking call on a thread and return what it returns."""
 
@@ -86,6 +89,9 @@ class OwnedTasks(ABC):
         self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts
     ) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, callback, *args)
+
+    def call_soon(self, callback: Callable[[*_Ts], object], *args: *_Ts) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(callback, *args)
 
     async def in_thread(self, function: Callable[[*_Ts], T], *args: *_Ts, order: Hashable | None = None) -> T:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()

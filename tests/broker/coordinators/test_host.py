@@ -177,7 +177,40 @@ def test_whoever_waits_is_answered_by_a_later_outcome() -> None:
         second.cancel()  # Its client has gone.
         assert isinstance(host.ask("a", put("b", 1)), HeartbeatResponse)
         assert await first == HeartbeatResponse(throttle_time_ms=1)
+        await client.broker.runtime.tasks.sleep(0)
         assert effects == ["told 1", "told 3"]
+
+    told(story)
+
+
+def test_effects_begin_when_the_answer_has_left_and_before_the_next_request() -> None:
+    async def story(client: Client) -> None:
+        effects: list[str] = []
+        host = host_of(client, effects)
+        await got(host.ask("a", put("a", 1)))
+        await client.broker.runtime.tasks.sleep(0)
+        effects.clear()
+        seen: list[list[str]] = []
+        client.broker.runtime.tasks.call_later(0, lambda: seen.append(list(effects)))
+        assert isinstance(host.ask("a", put("a", 2)), HeartbeatResponse)
+        assert effects == [], "the answer is held up by what nobody waits for"
+        await client.broker.runtime.tasks.sleep(0.01)
+        assert seen == [["told 1"]], "a timer, or a request, came before them"
+
+    told(story)
+
+
+def test_effects_of_a_dropped_shard_are_left_to_the_one_that_is_loaded() -> None:
+    async def story(client: Client) -> None:
+        effects: list[str] = []
+        host = host_of(client, effects)
+        await got(host.ask("a", put("a", 1)))
+        await client.broker.runtime.tasks.sleep(0)
+        effects.clear()
+        host.ask("a", put("a", 2))
+        host.stop()
+        await client.broker.runtime.tasks.sleep(0.01)
+        assert effects == []
 
     told(story)
 

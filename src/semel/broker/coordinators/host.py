@@ -11,13 +11,15 @@ Rules.  * An answer never tells of what may still be lost: it waits until everyt
           who waits for it is told. What is merely too large, or fenced, is refused alone if nothing has changed.
         * Time in a shard does not jump: it starts as the wall clock's and goes on with the monotonic one. What is written
           down (`row_times`) is the wall clock's all the same.
+        * Effects begin when the answers have left, and before the loop looks for the next request: nobody waits for them, and
+          whoever was answered finds them done where nothing had to be waited for.
         * One timer for all shards, set to the earliest deadline; a deadline that has moved later costs nothing.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -49,9 +51,9 @@ T = TypeVar("T")
 Operation = Callable[[S, Ticket, int], Outcome[E]]
 _logger: Final = logging.getLogger(__name__)
 _RETRY_MS: Final = 5000
+"""After a log could not be replayed: when it is tried again."""
 _REFUSED_PAUSE_MS: Final = 500
 """How long time stands still for shards after a log took no rows: what is overdue would be refused at once again."""
-"""After a log could not be replayed: when it is tried again."""
 _CLOCKS_DIFFER_MS: Final = 1000
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -360,9 +362,18 @@ class CoordinatorHost(Generic[S, E]):
     def _finish(self, hosted: _Hosted[S, E], outcome: Outcome[E]) -> None:
         for ticket, response in outcome.replies:
             self._give(hosted, ticket, response)
-        if outcome.effects and self._run_effect is not None:
-            for effect in outcome.effects:
+        if outcome.effects:
+            self._runtime.tasks.call_soon(self._run_effects, hosted, hosted.shard, outcome.effects)
+
+    def _run_effects(self, hosted: _Hosted[S, E], shard: S | None, effects: Sequence[E]) -> None:
+        if self._run_effect is None or hosted.shard is not shard:
+            return  # It was dropped meanwhile: loaded again, it has them run again.
+        try:
+            for effect in effects:
                 self._run_effect(hosted.index, effect)
+        except Exception:
+            self._drop(hosted, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
 
     def _give(self, hosted: _Hosted[S, E], ticket: Ticket, answer: Answer) -> None:
         request: object = ticket

@@ -4,7 +4,7 @@
     5+   transactions v2: the epoch is bumped, and the answer carries the producer's next identity
 
 The answer is given once the decision is durable; markers follow. Where every partition takes its marker at once, the
-transaction is complete before the answer leaves.
+transaction is complete before anybody's next request is looked at.
 """
 
 from collections.abc import Awaitable
