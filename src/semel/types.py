@@ -8,6 +8,7 @@ Rules.  * A `TopicPartition` is a plain tuple, so `("orders", 0)` is accepted wh
 from typing import Final, NamedTuple, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
+WritableBytes: TypeAlias = bytearray | memoryview
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

@@ -71,7 +71,7 @@ def test_an_attempt_has_the_bytes_of_the_one_before_and_another_epoch_is_stamped
     header = batches.read_header(stamped)
     batches.check_crc(stamped, 0, header)
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
-    assert stamped[batches.HEADER_SIZE :] == first[batches.HEADER_SIZE :]
+    assert bytes(stamped[batches.HEADER_SIZE :]) == first[batches.HEADER_SIZE :]
 
 
 @pytest.mark.parametrize("compression", range(5))

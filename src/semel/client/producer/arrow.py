@@ -118,6 +118,7 @@ class Columns:
             compression=self._codec.compression,
             compression_level=self._codec.level,
             transactional=self._codec.transactional,
+            checksum=False,  # The sender writes it, with the sequence.
         ):
             if len(batch.data) > self._request_max:
                 raise RecordTooLargeException(

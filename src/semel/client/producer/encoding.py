@@ -17,7 +17,7 @@ from semel.core.idempotence.delivery import Identity, Send
 from semel.core.records import batch as batches
 from semel.core.records.build import RecordInput, build_batch
 from semel.runtime.kernel_cache import use_kernel_cache
-from semel.types import TopicPartition
+from semel.types import TopicPartition, WritableBytes
 
 FEW_RECORDS: Final = 64
 """Up to so many records plain Python is faster than building columns: 2 µs each, against 110 for any number of them."""
@@ -68,7 +68,7 @@ class Kernels:
             cls._thread.start()
 
 
-def encoded(batch: Batch, send: Send[TopicPartition], codec: Codec) -> bytearray:
+def encoded(batch: Batch, send: Send[TopicPartition], codec: Codec) -> WritableBytes:
     """The bytes of this attempt."""
     if batch.data is None:
         batch.data = _written(batch, send.identity, send.base_sequence, codec)
@@ -78,7 +78,7 @@ def encoded(batch: Batch, send: Send[TopicPartition], codec: Codec) -> bytearray
     return batch.data
 
 
-def _written(batch: Batch, identity: Identity, base_sequence: int, codec: Codec) -> bytearray:
+def _written(batch: Batch, identity: Identity, base_sequence: int, codec: Codec) -> WritableBytes:
     if batch.records_count > FEW_RECORDS:
         if Kernels.is_loaded:
             return _written_by_kernels(batch, identity, base_sequence, codec)
@@ -96,7 +96,7 @@ def _written(batch: Batch, identity: Identity, base_sequence: int, codec: Codec)
     )
 
 
-def _written_by_kernels(batch: Batch, identity: Identity, base_sequence: int, codec: Codec) -> bytearray:
+def _written_by_kernels(batch: Batch, identity: Identity, base_sequence: int, codec: Codec) -> WritableBytes:
     import pyarrow as pa
 
     from semel.core.records.arrow_encode import encode_batch
@@ -121,20 +121,20 @@ def _written_by_kernels(batch: Batch, identity: Identity, base_sequence: int, co
     )
 
 
-def _stamp(data: bytearray, identity: Identity, base_sequence: int) -> None:
-    """Write the identity and sequence into a finished batch."""
+def _stamp(data: WritableBytes, identity: Identity, base_sequence: int) -> None:
+    """Write the identity and sequence into a finished batch. One of `send_arrow` has no checksum before."""
     header = batches.read_header(data)
     stamped = header._replace(
         producer_id=identity.producer_id,
         producer_epoch=identity.producer_epoch,
         base_sequence=base_sequence,
     )
-    if stamped != header:
+    if stamped != header or not header.crc:
         batches.write_header(data, 0, stamped)
         batches.set_crc(data, 0, header.size_bytes)
 
 
-def halves(data: bytearray, codec: Codec) -> Iterator[tuple[bytearray, int, int]]:
+def halves(data: WritableBytes, codec: Codec) -> Iterator[tuple[WritableBytes, int, int]]:
     """The records of a batch as two batches: (bytes, records, largest timestamp) of each."""
     from semel.core.records.arrow import decode_batches
     from semel.core.records.arrow_encode import encode_batch

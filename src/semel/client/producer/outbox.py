@@ -19,7 +19,7 @@ from semel.core.client.accumulator import Accumulator, Batch, Headers, record_si
 from semel.errors import SemelError
 from semel.exceptions import KafkaException
 from semel.runtime.bundle import Runtime
-from semel.types import TopicPartition
+from semel.types import TopicPartition, WritableBytes
 
 Gate = Callable[[], KafkaException]
 
@@ -87,7 +87,7 @@ class Outbox:
         self,
         topic: KnownTopic,
         partition: int | None,
-        data: bytearray,
+        data: WritableBytes,
         records_count: int,
         max_timestamp_ms: int,
     ) -> Batch | None:
@@ -172,7 +172,7 @@ class Outbox:
             self.under_way.update((batch.batch_id, batch) for batch in batches)
             return batches
 
-    def replace(self, batch: Batch, pieces: list[tuple[bytearray, int, int]]) -> list[Batch]:
+    def replace(self, batch: Batch, pieces: list[tuple[WritableBytes, int, int]]) -> list[Batch]:
         """Put the pieces of a batch in its place."""
         with self._lock:
             made = [

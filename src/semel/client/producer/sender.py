@@ -52,7 +52,7 @@ from semel.core.wire.messages.produce import (
 from semel.errors import ErrorCode, SemelError
 from semel.exceptions import IllegalStateException, KafkaException
 from semel.runtime.bundle import Runtime
-from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition
+from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition, WritableBytes
 
 _logger: Final = logging.getLogger(__name__)
 _JITTER: Final = 0.2
@@ -312,7 +312,7 @@ class Sender:
             self._exchange(node_id, parcel, request), name=f"produce to broker {node_id}"
         )
 
-    def _measure(self, batch: Batch, written: bytearray, now_ms: int) -> None:
+    def _measure(self, batch: Batch, written: WritableBytes, now_ms: int) -> None:
         topic, records = batch.partition.topic, batch.records_count
         if batch.attempts > 1:
             self.metrics.retried(topic, records=records)

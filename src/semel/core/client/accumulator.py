@@ -19,7 +19,7 @@ from typing import Final
 
 from semel.core.records.batch import HEADER_SIZE
 from semel.errors import SemelError
-from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition
+from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition, WritableBytes
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -95,7 +95,7 @@ class Batch:
         self.headers: list[Headers] | None = None
         """None while no record has any."""
         self.max_timestamp_ms = NO_TIMESTAMP
-        self.data: bytearray | None = None
+        self.data: WritableBytes | None = None
         """Its bytes, once it was sent for the first time; a sealed batch has them from the start."""
         self.is_closed = False
         self.is_done = False
@@ -259,7 +259,7 @@ class Accumulator:
     def append_sealed(
         self,
         partition: TopicPartition,
-        data: bytearray,
+        data: WritableBytes,
         records_count: int,
         max_timestamp_ms: int,
         now_ms: int,
@@ -280,7 +280,7 @@ class Accumulator:
     def sealed(
         self,
         partition: TopicPartition,
-        data: bytearray,
+        data: WritableBytes,
         records_count: int,
         max_timestamp_ms: int,
         created_ms: int,

@@ -37,6 +37,7 @@ from semel.types import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    WritableBytes,
 )
 
 BATCH_SIZE_BYTES: Final = 1 << 20
@@ -52,7 +53,7 @@ _REASONS: Final = {
 class EncodedBatch(NamedTuple):
     """A batch, how many rows it holds and their largest timestamp."""
 
-    data: bytearray
+    data: WritableBytes
     records_count: int
     max_timestamp: int
 
@@ -69,7 +70,7 @@ def encode_batch(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
-) -> bytearray:
+) -> WritableBytes:
     """All rows as one batch; raises `RecordTooLargeError` if they do not fit one."""
     if rows.num_rows == 0:
         raise InvalidRecordError("no rows: a batch has at least one record")
@@ -108,10 +109,12 @@ def encode_batches(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    checksum: bool = True,
 ) -> Iterator[EncodedBatch]:
     """The rows as batches of at most `batch_size_bytes` each, one by one.
 
-    Every batch has the same base offset, which a broker replaces. Sequences go on from batch to batch.
+    Every batch has the same base offset, which a broker replaces. Sequences go on from batch to batch. Without `checksum` it
+    is 0, for whoever has the header to finish.
     """
     if not HEADER_SIZE < batch_size_bytes <= _BATCH_SIZE_MAX:
         raise ConfigError(
@@ -137,9 +140,10 @@ def encode_batches(
                 base_sequence=base_sequence,
                 records_count=planned.rows,
             )
-            yield EncodedBatch(
-                _sealed(source, planned, header, compression_level), planned.rows, planned.max_timestamp
-            )
+            batch = _framed(source, planned, header, compression_level)
+            if checksum:
+                set_crc(batch, 0, len(batch))
+            yield EncodedBatch(batch, planned.rows, planned.max_timestamp)
             if base_sequence != NO_SEQUENCE:
                 base_sequence = (base_sequence + planned.rows) & SEQUENCE_MAX
         row += part.num_rows
@@ -155,22 +159,19 @@ class _Planned(NamedTuple):
     max_timestamp: int
 
 
-def _sealed(source: "_Source", planned: _Planned, header: BatchHeader, level: int | None) -> bytearray:
-    """The finished batch: records written and compressed, header and checksum around them."""
+def _framed(source: "_Source", planned: _Planned, header: BatchHeader, level: int | None) -> WritableBytes:
+    """The records written and compressed, and the header before them, without its checksum."""
+    batch: WritableBytes
     if header.compression == codecs.Compression.NONE:
-        batch = bytearray(HEADER_SIZE + planned.size)
-        source.write(planned, batch, HEADER_SIZE)
+        batch = source.written(planned, HEADER_SIZE)
     else:
-        plain = bytearray(planned.size)
-        source.write(planned, plain, 0)
         batch = bytearray(HEADER_SIZE)
-        batch += codecs.compress(header.compression, plain, level=level)
+        batch += codecs.compress(header.compression, source.written(planned, 0), level=level)
     if len(batch) > _BATCH_SIZE_MAX:
         raise RecordTooLargeError(
             f"{planned.rows} rows are {len(batch)} bytes compressed, a batch has at most {_BATCH_SIZE_MAX}"
         )
     write_header(batch, 0, header._replace(batch_length=len(batch) - LOG_OVERHEAD))
-    set_crc(batch, 0, len(batch))
     return batch
 
 
@@ -180,6 +181,12 @@ def _parts(rows: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         parts: list[pa.RecordBatch] = rows.combine_chunks().to_batches()
         return parts
     return [rows]
+
+
+def allocated(size_bytes: int) -> memoryview:
+    """Memory of Arrow's pool, which gives out again what was freed. A large `bytearray` is new to the process every time, and
+    each of its pages costs a fault: more than to write the records."""
+    return memoryview(pa.allocate_buffer(size_bytes)).cast("B")
 
 
 class _Source:
@@ -224,10 +231,12 @@ class _Source:
             yield _Planned(row, count, size, base_timestamp, max_timestamp)
             row += count
 
-    def write(self, planned: _Planned, target: bytearray, position: int) -> None:
-        """Write planned rows into `target`, which has room for them from `position` on."""
-        address = np.frombuffer(target, np.uint8).ctypes.data + position
+    def written(self, planned: _Planned, position: int) -> memoryview:
+        """Planned rows, from `position` on."""
+        memory = allocated(position + planned.size)
+        address = np.frombuffer(memory, np.uint8).ctypes.data + position
         kernels.write_kernel()(self._address, planned.row, planned.rows, planned.base_timestamp, address)
+        return memory
 
     def _use_cells(self, slot: int, name: str, array: pa.Array) -> None:
         array = _as_bytes(name, array)

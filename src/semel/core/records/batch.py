@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from semel.errors import CorruptBatchError
-from semel.types import NO_PRODUCER_ID, NO_SEQUENCE, BytesLike
+from semel.types import NO_PRODUCER_ID, NO_SEQUENCE, BytesLike, WritableBytes
 
 MAGIC: Final = 2
 _HEADER: Final = Struct(">qiibIhiqqqhii")
@@ -118,7 +118,7 @@ class BatchHeader(NamedTuple):
 
 
 def place(
-    buffer: bytearray | memoryview, header: BatchHeader, base_offset: int, partition_leader_epoch: int
+    buffer: WritableBytes, header: BatchHeader, base_offset: int, partition_leader_epoch: int
 ) -> BatchHeader:
     """Number a batch that fills the buffer, whose header is `header`; the header it has then."""
     _PLACE.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
@@ -135,7 +135,7 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     )  # `_make` would count the fields again.
 
 
-def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+def write_header(buffer: WritableBytes, position: int, header: BatchHeader) -> None:
     """Write all fields as they are, the checksum included."""
     _HEADER.pack_into(buffer, position, *header)
 
@@ -191,17 +191,15 @@ def check_crc(buffer: BytesLike, position: int, header: BatchHeader) -> None:
         )
 
 
-def set_base_offset(buffer: bytearray | memoryview, position: int, base_offset: int) -> None:
+def set_base_offset(buffer: WritableBytes, position: int, base_offset: int) -> None:
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
 
 
-def set_partition_leader_epoch(buffer: bytearray | memoryview, position: int, leader_epoch: int) -> None:
+def set_partition_leader_epoch(buffer: WritableBytes, position: int, leader_epoch: int) -> None:
     _LEADER_EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
 
 
-def set_log_append_time(
-    buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int
-) -> None:
+def set_log_append_time(buffer: WritableBytes, position: int, header: BatchHeader, now_ms: int) -> None:
     """Turn the batch into one stamped by the broker: flag, max timestamp and a new checksum.
 
     The base timestamp stays, as in Kafka: readers take the max timestamp of such a batch for all records.
@@ -212,14 +210,12 @@ def set_log_append_time(
     set_crc(buffer, position, header.size_bytes)
 
 
-def set_max_timestamp(
-    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
-) -> None:
+def set_max_timestamp(buffer: WritableBytes, position: int, header: BatchHeader, timestamp_ms: int) -> None:
     """Correct the largest timestamp, and with it the checksum."""
     _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     set_crc(buffer, position, header.size_bytes)
 
 
-def set_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+def set_crc(buffer: WritableBytes, position: int, size_bytes: int) -> None:
     """Compute the checksum anew and store it."""
     _CRC.pack_into(buffer, position + CRC_POSITION, computed_crc(buffer, position, size_bytes))

@@ -22,6 +22,7 @@ from semel.core.records.arrow_encode import encode_batch
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.net.connection import connect
 from semel.runtime.bundle import Runtime, real_runtime
+from semel.types import WritableBytes
 from semel.verify.demo.processes import BrokerProcess, DemoFailedError
 from semel.verify.demo.records.reader import read_ids
 from semel.verify.demo.records.writer import Writer
@@ -136,9 +137,9 @@ async def _create_topic(runtime: Runtime, address: tuple[str, int]) -> None:
         raise DemoFailedError(f"the topic was not created: {response.topics[0]}")
 
 
-def _batches(records: int) -> Mapping[int, list[bytearray]]:
+def _batches(records: int) -> Mapping[int, list[WritableBytes]]:
     """Numbered records dealt out over the partitions, as finished batches."""
-    batches: dict[int, list[bytearray]] = {partition: [] for partition in range(PARTITIONS)}
+    batches: dict[int, list[WritableBytes]] = {partition: [] for partition in range(PARTITIONS)}
     for number, first in enumerate(range(0, records, _BATCH_RECORDS)):
         count = min(_BATCH_RECORDS, records - first)
         values = np.full((count, VALUE_BYTES), ord("."), dtype=np.uint8)

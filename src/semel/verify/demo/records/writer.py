@@ -18,6 +18,7 @@ from semel.core.wire.messages.produce import PartitionProduceData, ProduceReques
 from semel.errors import DisconnectedError, ErrorCode, RequestTimedOutError, SemelError
 from semel.net.connection import Connection, connect
 from semel.runtime.bundle import Runtime
+from semel.types import WritableBytes
 
 _PRODUCE_VERSION: Final = 9
 _INIT_VERSION: Final = 4
@@ -38,7 +39,7 @@ class Writer:
         runtime: Runtime,
         address: tuple[str, int],
         topic: str,
-        batches: Mapping[int, Sequence[bytearray]],
+        batches: Mapping[int, Sequence[WritableBytes]],
         on_stored: Callable[[int], None],
     ) -> None:
         self._runtime = runtime
@@ -128,7 +129,7 @@ class Writer:
         self._moved.set()
 
 
-def _stamp(data: bytearray, send: Send[int]) -> None:
+def _stamp(data: WritableBytes, send: Send[int]) -> None:
     """Write the identity and sequence into a finished batch."""
     header = batch.read_header(data)
     stamped = header._replace(
