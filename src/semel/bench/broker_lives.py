@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from semel.bench.broker_load import ProduceFrame, Wire, fetch_first, produce_first, produce_large, records_of
-from semel.bench.processes import BrokerProcess, clone, pid_of, resident_bytes
+from semel.bench.processes import BrokerProcess, clone, cpu_seconds, pid_of, resident_bytes
 
-RESTART_TOPIC: Final = "restart"
-RESTART_PARTITIONS: Final = 2
-RESTART_BATCH_BYTES: Final = 16_000  # As Kafka's own producer sends them by default.
+_RESTART_TOPIC: Final = "restart"
+_RESTART_BATCH_BYTES: Final = 16_000  # As Kafka's own producer sends them by default.
 IDLE_SECONDS: Final = 3.0
 
 Maker = Callable[[Path], BrokerProcess]
@@ -32,10 +31,12 @@ class Start(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """One start after kill -9."""
+    """One start on what an earlier life left."""
 
     ready_seconds: float
     first_fetch_seconds: float
+    cpu_seconds: float
+    resident_bytes: int
 
 
 def prepare_start(make: Maker, directory: Path) -> None:
@@ -63,25 +64,24 @@ def start(make: Maker, prepared: Path, directory: Path) -> Start:
         broker.kill()
 
 
-def prepare_restart(make: Maker, directory: Path, total_bytes: int) -> None:
+def prepare_restart(make: Maker, directory: Path, total_bytes: int, partitions: int = 2) -> None:
     """A directory with records that a broker left by kill -9."""
     broker = make(directory)
     try:
         broker.start()
         with Wire(broker.bootstrap) as wire:
-            wire.create_topic(RESTART_TOPIC, RESTART_PARTITIONS)
-            for partition in range(RESTART_PARTITIONS):
-                request = ProduceFrame.of(
-                    RESTART_TOPIC, records_of(1024, batch_bytes=RESTART_BATCH_BYTES), partition
-                )
-                count = total_bytes // RESTART_PARTITIONS // request.batch_bytes
+            wire.create_topic(_RESTART_TOPIC, partitions)
+            records = records_of(1024, batch_bytes=_RESTART_BATCH_BYTES)
+            for partition in range(partitions):
+                request = ProduceFrame.of(_RESTART_TOPIC, records, partition)
+                count = max(1, total_bytes // partitions // request.batch_bytes)
                 produce_large(wire, request, count, in_flight=20)
     finally:
         broker.kill()
 
 
-def restart(make: Maker, prepared: Path, directory: Path) -> Restart:
-    """Start on what kill -9 left, until every partition gives its first records."""
+def restart(make: Maker, prepared: Path, directory: Path, partitions: int = 2) -> Restart:
+    """Start on a clone of what was left, until every partition gives its first records."""
     clone(prepared, directory)
     broker = make(directory)
     began = time.perf_counter()
@@ -89,8 +89,9 @@ def restart(make: Maker, prepared: Path, directory: Path) -> Restart:
         broker.start()
         ready = time.perf_counter() - began
         with Wire(broker.bootstrap) as wire:
-            for partition in range(RESTART_PARTITIONS):
-                fetch_first(wire, RESTART_TOPIC, partition)
-        return Restart(ready, time.perf_counter() - began)
+            for partition in range(partitions):
+                fetch_first(wire, _RESTART_TOPIC, partition)
+        pid = pid_of(broker)
+        return Restart(ready, time.perf_counter() - began, cpu_seconds(pid), resident_bytes(pid))
     finally:
         broker.kill()

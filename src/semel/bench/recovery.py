@@ -12,24 +12,21 @@ Rules.  * A start is timed from the moment the process is asked for: until it sa
 
 import argparse
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from semel.bench import broker_lives as lives
 from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
 from semel.bench.broker_figures import Figure, Target, figure, table
-from semel.bench.broker_load import ProduceFrame, Wire, fetch_first, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL
 from semel.bench.measure import PAIRS_DEFAULT, BenchError
 from semel.bench.peer import Maker, own_makers, peer_of, peer_words
-from semel.bench.processes import clone, cpu_seconds, pid_of, resident_bytes
+from semel.bench.processes import clone
 from semel.core.records.build import load_kernels
 
 _QUICK_PAIRS: Final = 1
-_TOPIC: Final = "restart"
-_BATCH_BYTES: Final = 16_000  # As Kafka's own producer sends them by default.
 _GB: Final = 1_000_000_000
 _KILLED, _STOPPED = "after kill -9", "after a clean stop"
 _A_FIFTH: Final = Target(0.2)
@@ -65,71 +62,30 @@ _CASES: Final = (Case(2 * _GB, 2), Case(2 * _GB, 200), Case(8 * _GB, 2))
 _QUICK_CASES: Final = (Case(_GB // 10, 2),)
 
 
-class Return(NamedTuple):
-    """One start."""
-
-    ready_seconds: float
-    first_fetch_seconds: float
-    cpu_seconds: float
-    resident_bytes: int
-
-
 def prepare(make: Maker, case: Case, killed: Path, stopped: Path) -> None:
     """What a broker leaves by kill -9, and the same after it came back and stopped in order."""
-    broker = make(killed)
-    try:
-        broker.start()
-        with Wire(broker.bootstrap) as wire:
-            wire.create_topic(_TOPIC, case.partitions)
-            records = records_of(1024, batch_bytes=_BATCH_BYTES)
-            for partition in range(case.partitions):
-                request = ProduceFrame.of(_TOPIC, records, partition)
-                count = max(1, case.total_bytes // case.partitions // request.batch_bytes)
-                produce_large(wire, request, count, in_flight=20)
-    finally:
-        broker.kill()
+    lives.prepare_restart(make, killed, case.total_bytes, case.partitions)
     clone(killed, stopped)
-    broker = make(stopped)
-    try:
-        broker.start()
-        broker.stop()
-    finally:
-        broker.kill()
-
-
-def come_back(make: Maker, case: Case, prepared: Path, directory: Path) -> Return:
-    """Start on a clone of what was left, until every partition gives its first records."""
-    clone(prepared, directory)
-    broker = make(directory)
-    began = time.perf_counter()
-    try:
-        broker.start()
-        ready = time.perf_counter() - began
-        with Wire(broker.bootstrap) as wire:
-            for partition in range(case.partitions):
-                fetch_first(wire, _TOPIC, partition)
-        pid = pid_of(broker)
-        return Return(ready, time.perf_counter() - began, cpu_seconds(pid), resident_bytes(pid))
-    finally:
-        broker.kill()
+    lives.prepare_start(make, stopped)
 
 
 def measured(makers: Mapping[str, Maker], case: Case, rounds: int, root: Path) -> list[Figure]:
     """The figures of one case."""
     ended = (_KILLED, _STOPPED)
-    seen: dict[tuple[str, str], list[Return]] = {(name, how): [] for name in makers for how in ended}
+    seen: dict[tuple[str, str], list[lives.Restart]] = {(name, how): [] for name in makers for how in ended}
     for name, make in makers.items():
         prepare(make, case, root / f"{name}-{_KILLED}", root / f"{name}-{_STOPPED}")
     for number in range(rounds):
         for name in makers if number % 2 == 0 else reversed(list(makers)):
             for how in ended:
-                seen[name, how].append(come_back(makers[name], case, root / f"{name}-{how}", root / "run"))
-                shutil.rmtree(root / "run")
+                left, run = root / f"{name}-{how}", root / "run"
+                seen[name, how].append(lives.restart(makers[name], left, run, case.partitions))
+                shutil.rmtree(run)
     for name in makers:
         for how in ended:
             shutil.rmtree(root / f"{name}-{how}")
 
-    def both(how: str, quantity: str, value: Callable[[Return], float], *targets: Target) -> Figure:
+    def both(how: str, quantity: str, value: Callable[[lives.Restart], float], *targets: Target) -> Figure:
         semel, kafka = ([value(one) for one in seen.get((name, how), ())] for name in (SEMEL, KAFKA))
         return figure("Coming back", case.text(how), quantity, semel, kafka, targets=targets)
 

@@ -417,9 +417,8 @@ class Partitions:
             directory.end_delete_records(log, offset)
         if directory.logs.get(log.topic_partition) is not log:
             return False
-        log.advance_log_start(
-            offset
-        )  # In one step with the line above: a checkpoint would say where it began before.
+        # In one step with the line above: a checkpoint would say where it began before.
+        log.advance_log_start(offset)
         return True
 
     async def checkpoint(self) -> None:

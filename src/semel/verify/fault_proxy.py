@@ -9,6 +9,7 @@ Elsewhere. Fates and plans: `fault_link`.
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Final, Self
 
@@ -32,7 +33,7 @@ _STOP_SECONDS: Final = 20
 HERE: Final = "127.0.0.1"
 
 
-class ProxyThread:
+class ProxyThread(ABC):
     """Links on a loop of their own, from entering to leaving."""
 
     def __init__(self) -> None:
@@ -42,16 +43,17 @@ class ProxyThread:
         self._thread = threading.Thread(target=self._run, name="fault-proxy", daemon=True)
 
     @property
+    @abstractmethod
     def failures(self) -> list[BaseException]:
         """What went wrong in the proxy itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _open(self) -> None:
         """Listen."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _close(self) -> None:
-        raise NotImplementedError
+        """Listen no more."""
 
     def __enter__(self) -> Self:
         self._thread.start()
