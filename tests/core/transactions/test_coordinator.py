@@ -4,8 +4,6 @@ Method: a shard with the plainest host (`transactions_kit`): requests in, codes 
 of its log. The numbers are those Kafka 4.3.1 gives in the same stories.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from semel.core.transactions import rows
@@ -550,7 +548,7 @@ def test_deciding_changes_nothing() -> None:
     """The outcome is a proposal: until its rows are applied, the shard says what it said."""
     host = Hosted()
     known(host, 3, TransactionState.ONGOING)
-    before = replace(host.transaction)
+    before = host.transaction._replace()
     for _ in range(2):
         decision = host.shard.decide_add(ID, PID, 3, [T1], client_version=2, now_ms=host.now_ms)
         assert decision.moved is not None

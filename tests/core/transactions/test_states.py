@@ -6,8 +6,6 @@ table is not a request a client can send. The codes are those of Kafka 4.3.1's c
 finds the broker's abort is fenced.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from semel.core.transactions.states import MOVES, TransactionState
@@ -220,7 +218,7 @@ def test_a_move_that_is_not_listed_cannot_be_made() -> None:
     """From any state to any other: `MOVES` says which, and every other raises."""
     for state in STORED:
         for target in TransactionState:
-            one = replace(hosted_in(state).transaction)
+            one = hosted_in(state).transaction
             if target in MOVES[state]:
                 assert one._moved(target, NOW_MS).state is target
             else:

@@ -14,8 +14,7 @@ Elsewhere. The epoch before the last bump, by which a retried InitProducerId is 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from semel.core.transactions.states import MOVES, TransactionState
 from semel.errors import InvariantError
@@ -33,8 +32,7 @@ TRANSACTIONS_V2: Final = 2
 NO_PARTITIONS: Final[Mapping[TopicPartition, None]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """One transactional id."""
 
     transactional_id: str
@@ -43,7 +41,7 @@ class Transaction:
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     # A dict keeps the order in which they came; it is never changed.
-    partitions: Mapping[TopicPartition, None] = field(default_factory=lambda: NO_PARTITIONS)
+    partitions: Mapping[TopicPartition, None] = NO_PARTITIONS
     start_ms: int = NO_TIMESTAMP
     last_update_ms: int = NO_TIMESTAMP
     previous_producer_id: int = NO_PRODUCER_ID
@@ -92,8 +90,8 @@ class Transaction:
     def _moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
         if state not in MOVES[self.state]:
             raise InvariantError(f"{self.transactional_id}: no move from {self.state.label} to {state.label}")
-        return replace(
-            self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes
+        return self._replace(
+            state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes
         )
 
     def owned_anew(

@@ -15,7 +15,6 @@ Elsewhere. The rules of each request: `init_producer_id`, `partitions`, `end_txn
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from semel.core.coordination.deadlines import Deadlines
@@ -262,7 +261,7 @@ class TransactionShard:
         self._expiry_ms = now_ms + self.settings.expiration_interval_ms
         for transaction in self._transactions.values():
             if transaction.start_ms > now_ms:
-                deadline_ms = expiry.deadline_ms(replace(transaction, start_ms=now_ms))
+                deadline_ms = expiry.deadline_ms(transaction._replace(start_ms=now_ms))
                 if deadline_ms is not None:
                     self._timeouts.set(transaction.transactional_id, deadline_ms)
         return Outcome(
@@ -274,8 +273,10 @@ class TransactionShard:
         )
 
     def next_deadline_ms(self) -> int | None:
-        times = [at_ms for at_ms in (self._timeouts.next_ms(), self._expiry_ms) if at_ms is not None]
-        return min(times, default=None)
+        timeout_ms, expiry_ms = self._timeouts.next_ms(), self._expiry_ms
+        if timeout_ms is None or expiry_ms is None:
+            return expiry_ms if timeout_ms is None else timeout_ms
+        return min(timeout_ms, expiry_ms)
 
     def due(self, now_ms: int) -> Outcome[SendMarkers]:
         """Abort what took too long; forget who has not been seen for long."""
