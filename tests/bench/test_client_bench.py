@@ -5,10 +5,12 @@ Method: both comparisons on a broker in this process, with few records; the page
 
 import re
 
+import pyarrow as pa
 import pytest
 
 from semel import Broker, ConfigException, Producer, profile
-from semel.bench.client import settings_compared, tunings_compared
+from semel.bench.broker_load import Wire
+from semel.bench.client import parts_compared, settings_compared, tunings_compared
 from semel.bench.measure import measure
 from semel.bench.report import comparison_lines
 
@@ -55,6 +57,15 @@ def test_the_profile_sets_what_the_guide_says_and_its_gain_is_printed() -> None:
         assert what in page.splitlines()[1]
         (line,) = [line for line in page.splitlines() if line.startswith("| as it comes |")]
         assert re.search(r"\d\.\d+", line.split("|")[-3]), "how many times the speed it has"
+
+
+def test_the_parts_of_producing_a_table_are_printed() -> None:
+    table = pa.table({"value": [bytes(100)] * 18_000})
+    with Broker(num_partitions=1) as broker, Wire(broker.bootstrap) as wire:
+        wire.create_topic("t", 1)
+        page = comparison_lines(measure(parts_compared(broker.bootstrap, wire, "t", table, "Semel"), 1))
+    for part in ("semel send_arrow", "its batches written, none sent", "finished batches by a bare socket"):
+        assert f"| {part} |" in page
 
 
 def test_a_profile_that_is_not_there_is_refused_by_name() -> None:

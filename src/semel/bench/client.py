@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from semel import profile
 from semel.bench import client_subjects as subjects
+from semel.bench.broker_load import Wire
 from semel.bench.measure import Comparison, Subject, peer
 from semel.bench.peer import Peer, side_of
 from semel.bench.processes import BrokerProcess, RemoteBroker, SemelProcess
@@ -49,6 +50,7 @@ def _on(name: str, broker: BrokerProcess) -> Iterator[Comparison]:
         if isinstance(broker, RemoteBroker):
             atexit.register(side.wire.delete_topic, topic)
     yield from _rows(name, broker.bootstrap, *topics)
+    yield parts_compared(broker.bootstrap, side.wire, topics[0], _table(_MANY), name)
 
 
 def _rows(name: str, bootstrap: str, written_to: str, many_in: str, some_in: str) -> Iterator[Comparison]:
@@ -110,6 +112,25 @@ def _rows(name: str, bootstrap: str, written_to: str, many_in: str, some_in: str
             peer(
                 "confluent-kafka",
                 lambda: subjects.confluent_transactions(bootstrap, written_to, _TRANSACTIONS),
+            ),
+        ],
+    )
+
+
+def parts_compared(bootstrap: str, wire: Wire, topic: str, table: pa.Table, name: str) -> Comparison:
+    """What producing a table is made of: the batches alone, and finished batches sent by a bare socket, which is all that the
+    broker and the machine's loopback take."""
+    rows = table.num_rows
+    return Comparison(
+        title=f"where the time of a table of {rows:,} records goes, on {name}",
+        unit="records",
+        units_per_run=rows,
+        bytes_per_run=rows * _VALUE_BYTES,
+        subjects=[
+            Subject("semel send_arrow", subjects.semel_arrow(bootstrap, topic, table)),
+            Subject("its batches written, none sent", subjects.written_only(table)),
+            Subject(
+                "finished batches by a bare socket", subjects.bare_socket(wire, topic, rows, _VALUE_BYTES)
             ),
         ],
     )

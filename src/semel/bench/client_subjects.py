@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from semel.bench.broker_load import LoadError
+from semel.bench.broker_load import LoadError, ProduceFrame, Wire, produce_large, records_of
 
 PARTITIONS: Final = 4
 _TIMEOUT_SECONDS: Final = 60.0
 _CONSUMED_AT_ONCE: Final = 10_000
+_BARE_RECORDS: Final = 9_000  # Just below a megabyte of them, at 100 B.
 Run = Callable[[], object]
 
 
@@ -38,6 +39,27 @@ def semel_arrow(bootstrap: str, topic: str, table: pa.Table) -> Run:
     def run() -> None:
         producer.send_arrow(topic, table)
         producer.flush()
+
+    return run
+
+
+def written_only(table: pa.Table) -> Run:
+    """The batches of `send_arrow`, without a broker."""
+    from semel.core.records.arrow_encode import encode_batches
+
+    def run() -> None:
+        for _batch in encode_batches(table, timestamp_ms=0):
+            pass
+
+    return run
+
+
+def bare_socket(wire: Wire, topic: str, records: int, size_bytes: int) -> Run:
+    """As many records as one finished batch, sent again and again by a socket that does nothing else."""
+    request = ProduceFrame.of(topic, records_of(size_bytes, count=_BARE_RECORDS))
+
+    def run() -> None:
+        produce_large(wire, request, records // _BARE_RECORDS, in_flight=5)
 
     return run
 
