@@ -257,7 +257,7 @@ class Broker:
     async def _expire(self) -> None:
         now_ms = self.runtime.clock.now_ms()
         for partition in list(self.context.partitions):
-            partition.log.expire_producers(now_ms)
+            partition.counts.expired += partition.log.expire_producers(now_ms)
 
 
 def _call_all(calls: Sequence[Callable[[], None]]) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.metrics import Metrics, RequestCounts
+from semel.broker.metrics_errors import error_counter
 from semel.broker.produce_shortcut import ProduceShortcut
 from semel.core.wire import framing
 from semel.core.wire.api_versions import ServedApi, advertised, api_versions_response
@@ -88,14 +90,14 @@ def import_handlers() -> None:
         importlib.import_module(module)
 
 
-class _Route:
-    """A version of an API that is served: how to read its requests and who answers them."""
+class _Route(RequestCounts):
+    """A version of an API that is served: how to read its requests, who answers them, and how many there were."""
 
-    __slots__ = ("handle", "has_records", "is_api_versions", "is_produce", "name", "request", "version")
+    __slots__ = ("count_codes", "handle", "has_records", "is_api_versions", "is_produce", "request")
 
-    def __init__(self, api: Api, version: int, module: str) -> None:
-        self.name = api.name
-        self.version = version
+    def __init__(self, api: Api, version: int, module: str, metrics: Metrics) -> None:
+        super().__init__(api.name, version, metrics)
+        self.count_codes = error_counter(api.response, version)
         self.request: type[Request[Any]] = api.request
         self.handle: _Handle = importlib.import_module(_HANDLERS + module).handle
         self.has_records = api.key is ApiKey.FETCH
@@ -110,7 +112,6 @@ class Dispatch:
         self._broker = broker
         self._routes: dict[tuple[int, int], _Route] = {}
         self._read_header = framing.RequestHeaders().read
-        self._requests = broker.metrics.requests
         self._shortcut = ProduceShortcut(broker.partitions, broker.metrics)
         two_phase_commit = broker.transactions.settings.two_phase_commit
         self.served: tuple[ServedApi, ...] = advertised(
@@ -122,11 +123,12 @@ class Dispatch:
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
             return self._unserved(BY_KEY[ApiKey(key)], version, correlation_id)
-        self._requests[route.name] += 1
+        route.requests += 1
         if route.is_produce:
             known = self._shortcut.answer(frame, version, correlation_id, position)
             if known is not None:
                 return known
+        route.taken_apart += 1
         request = route.request.decode(frame, version, position)
         context = RequestContext(version, client_id, connection)
         if route.is_api_versions:
@@ -150,7 +152,7 @@ class Dispatch:
         api = BY_KEY[ApiKey(key)]
         if not api.serves(version):
             return None
-        route = self._routes[key, version] = _Route(api, version, module)
+        route = self._routes[key, version] = _Route(api, version, module, self._broker.metrics)
         return route
 
     def _unserved(self, api: Api, version: int, correlation_id: int) -> Reply:
@@ -163,6 +165,8 @@ class Dispatch:
 def _framed(answer: Response | None, route: _Route, correlation_id: int) -> Reply:
     if answer is None:
         return None
+    if route.count_codes is not None:
+        route.count_codes(answer, route.codes)
     if route.has_records:
         return framing.response_frame_parts(correlation_id, answer, route.version)
     return framing.response_frame(correlation_id, answer, route.version)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from semel.broker.config import BrokerConfig
+from semel.broker.metrics import PartitionCounts
 from semel.broker.waiting import Waiters
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import TopicRow
@@ -42,7 +43,7 @@ _MAKERS: Final = 8  # Threads that make partitions: as many syncs as a disk take
 class Partition:
     """One partition, led here."""
 
-    __slots__ = ("_now_ms", "_segments", "commits", "leader_epoch", "log", "topic_id", "waiters")
+    __slots__ = ("_now_ms", "_segments", "commits", "counts", "leader_epoch", "log", "topic_id", "waiters")
 
     def __init__(self, log: PartitionLog, topic_id: uuid.UUID, leader_epoch: int, runtime: Runtime) -> None:
         self.log = log
@@ -50,6 +51,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.commits = GroupCommit(log, runtime.tasks, runtime.clock)
         self.waiters = Waiters()
+        self.counts = PartitionCounts(log.log_end_offset)
         self._now_ms = runtime.clock.now_ms
         self._segments = log.active.base_offset
         log.advance_high_watermark(log.log_end_offset)
@@ -73,8 +75,12 @@ class Partition:
             transactions_v2=transactions_v2,
             verification_token=verification_token,
         )
-        if type(result) is Appended and not log.flush_due(now_ms):
-            self._show(log.log_end_offset)
+        if type(result) is Appended:
+            counts = self.counts
+            counts.batches_in += 1
+            counts.bytes_in += len(data)
+            if not log.flush_due(now_ms):
+                self._show(log.log_end_offset)
         return result
 
     def append_marker(

@@ -29,6 +29,8 @@ from semel.log.partition_log import Appended
 
 _LEARNED_MAX: Final = 4096
 _CORRELATION: Final = slice(4, 8)
+_ACKS: Final = slice(1, 3)  # Of a plain request's body: behind the null that stands for the transactional id.
+_ACKS_ALL: Final = b"\xff\xff"
 _NUMBERS: Final = Struct(">qqq")
 _UNLIKELY: Final = (0x5E3E10FF5E7, 0x5E3E157A3B, 0x5E3E157A27)
 """Offset, append time and log start of the answer that is taken apart: found again among its other bytes."""
@@ -37,11 +39,12 @@ _UNLIKELY: Final = (0x5E3E10FF5E7, 0x5E3E157A3B, 0x5E3E157A27)
 class _Known:
     """A request that came before: where its records go and what frames the answer."""
 
-    __slots__ = ("pack", "partition", "rest", "size", "start")
+    __slots__ = ("has_weak_acks", "pack", "partition", "rest", "size", "start")
 
-    def __init__(self, partition: Partition, answer: bytes) -> None:
+    def __init__(self, partition: Partition, answer: bytes, *, has_weak_acks: bool) -> None:
         at = answer.index(_NUMBERS.pack(*_UNLIKELY))
         self.partition = partition
+        self.has_weak_acks = has_weak_acks
         self.size = answer[: _CORRELATION.start]
         self.start = answer[_CORRELATION.stop : at]
         self.rest = answer[at + _NUMBERS.size :]
@@ -53,7 +56,7 @@ class ProduceShortcut:
 
     def __init__(self, partitions: Partitions, metrics: Metrics) -> None:
         self._partitions = partitions
-        self._metrics = metrics
+        self._codes = metrics.codes_of("Produce")
         self._known: dict[tuple[int, bytes], _Known] = {}
         self._changes = partitions.changes
 
@@ -75,10 +78,12 @@ class ProduceShortcut:
         if type(result) is Appended:
             stamp = result.log_append_time_ms
         elif type(result) is Duplicate:
-            self._metrics.errors["Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER.name] += 1
+            self._codes[ErrorCode.DUPLICATE_SEQUENCE_NUMBER] += 1
             stamp = result.timestamp_ms
         else:
             return None
+        if known.has_weak_acks:
+            partition.counts.weak_acks += 1
         log_start_offset = partition.log.log_start_offset
         return known.pack(
             known.size, correlation_id, known.start, result.base_offset, stamp, log_start_offset, known.rest
@@ -111,4 +116,6 @@ class ProduceShortcut:
             name=topic.name, topic_id=topic.topic_id, partition_responses=[pattern]
         )
         bytes_of_it = framing.response_frame(0, ProduceResponse(responses=[answered]), version)
-        self._known[version, bytes(frame[position : found[0]])] = _Known(partition, bytes_of_it)
+        request = bytes(frame[position : found[0]])
+        has_weak_acks = request[_ACKS] != _ACKS_ALL
+        self._known[version, request] = _Known(partition, bytes_of_it, has_weak_acks=has_weak_acks)

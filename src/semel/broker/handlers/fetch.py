@@ -50,6 +50,8 @@ class _Read(NamedTuple):
     bytes_found: int
     at_once: bool
     """An error or a diverging log: nothing to wait for."""
+    sizes: list[tuple[Partition, int]]
+    """Of what was found, for those who count it once it is sent."""
 
 
 def handle(
@@ -102,6 +104,7 @@ def _read(
     answers: dict[PartitionKey, PartitionData] = {}
     bytes_found = 0
     at_once = False
+    sizes: list[tuple[Partition, int]] = []
     for key, fetched in wanted.items():
         partition = _find(broker, key, version)
         if isinstance(partition, ErrorCode):
@@ -117,11 +120,13 @@ def _read(
                 whole_first_batch=bytes_found == 0,
             )
         size = 0 if answer.records is None else len(answer.records)
-        left = max(0, left - size)
-        bytes_found += size
+        if size and isinstance(partition, Partition):
+            left = max(0, left - size)
+            bytes_found += size
+            sizes.append((partition, size))
         at_once = at_once or answer.error_code != 0 or answer.diverging_epoch is not None
         answers[key] = answer
-    return _Read(answers, bytes_found, at_once)
+    return _Read(answers, bytes_found, at_once, sizes)
 
 
 def _find(broker: BrokerContext, key: PartitionKey, version: int) -> Partition | ErrorCode:
@@ -214,5 +219,7 @@ def _respond(
                 topic=key.topic, topic_id=key.topic_id
             )
         topic.partitions.append(answer)
+    for partition, size in read.sizes:
+        partition.counts.bytes_out += size
     session_id = NO_SESSION if session is None else session.session_id
     return FetchResponse(session_id=session_id, responses=list(topics.values()))

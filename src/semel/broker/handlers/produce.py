@@ -15,6 +15,7 @@ from typing import Final
 
 from semel.broker import transactional_produce
 from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.metrics import Gap
 from semel.broker.partitions import Partition
 from semel.broker.transactional_produce import Admission
 from semel.core.idempotence.producer_window import Duplicate
@@ -83,8 +84,6 @@ def _append_all(
             answers.append(answer)
             if partition is not None and not partition.settled:
                 waiting.append((partition, partition.log.log_end_offset, answer))
-            if answer.error_code:
-                broker.metrics.errors["Produce", ErrorCode(answer.error_code).name] += 1
         responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
@@ -94,7 +93,10 @@ def _append_all(
     for partition, end_offset, _answer in waiting:
         broker.runtime.tasks.spawn(partition.settle(end_offset), name="settle")
     if request.acks == 0:
-        if any(answer.error_code for topic in responses for answer in topic.partition_responses):
+        codes = [answer.error_code for topic in responses for answer in topic.partition_responses]
+        for code in codes:
+            broker.metrics.codes_of("Produce")[code] += 1  # No answer, so nobody counts it later.
+        if any(codes):
             context.connection.end()
         return None
     return response
@@ -117,6 +119,8 @@ def _append(
         )
     if isinstance(found, ErrorCode):
         return _refused(data.index, found, None), None
+    if request.acks != -1:
+        found.counts.weak_acks += 1
     name = found.log.topic_partition.topic
     if name in INTERNAL and context.client_id != _ADMIN_CLIENT_ID:
         reason = f"Cannot append to internal topic {name}"
@@ -132,6 +136,7 @@ def _append(
     else:
         admitted = admission.get(transactional_produce.place(topic, data))
         if isinstance(admitted, Refuse):
+            _count_refusal(broker, found, admitted.code, records)
             return _refused(data.index, admitted.code, admitted.reason or None), None
         result = found.append(
             records,
@@ -139,6 +144,7 @@ def _append(
             verification_token=admitted,
         )
     if isinstance(result, Refuse):
+        _count_refusal(broker, found, result.code, records)
         answer = _refused(data.index, result.code, result.reason)
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
@@ -148,7 +154,7 @@ def _append(
             answer.log_start_offset = found.log.log_start_offset
         return answer, None
     if isinstance(result, Duplicate):
-        broker.metrics.errors["Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER.name] += 1
+        broker.metrics.codes_of("Produce")[ErrorCode.DUPLICATE_SEQUENCE_NUMBER] += 1
         stamp = result.timestamp_ms
     else:
         stamp = result.log_append_time_ms
@@ -159,6 +165,31 @@ def _append(
         log_start_offset=found.log.log_start_offset,
     )
     return answer, found
+
+
+def _count_refusal(
+    broker: BrokerContext, partition: Partition, code: ErrorCode, records: bytearray | memoryview
+) -> None:
+    """Count a batch that was not stored; of one that is out of order, also remember whose it is and what was expected."""
+    counts = partition.counts
+    counts.refused += 1
+    if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        counts.fenced += 1
+    elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        counts.out_of_order += 1
+        header = read_header(records)
+        topic, index = partition.log.topic_partition
+        broker.metrics.gaps.append(
+            Gap(
+                topic,
+                index,
+                header.producer_id,
+                header.producer_epoch,
+                partition.log.producers.next_sequence(header.producer_id, header.producer_epoch),
+                header.base_sequence,
+                broker.runtime.clock.now_ms(),
+            )
+        )
 
 
 def _unfit(request: ProduceRequest, context: RequestContext, data: PartitionProduceData) -> Refuse | None:

@@ -28,7 +28,7 @@ from semel.core.idempotence.producer_window import (
     ProducerWindow,
     Verdict,
 )
-from semel.core.idempotence.sequence import SEQUENCE_MAX
+from semel.core.idempotence.sequence import NO_SEQUENCE, SEQUENCE_MAX, increment
 from semel.core.idempotence.verification import Verifications
 from semel.core.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from semel.errors import ErrorCode, InvariantError, Refuse
@@ -288,6 +288,13 @@ class ProducerState:
         self.first_unstable_offset = first
 
     # Forgetting, loading, showing.
+
+    def next_sequence(self, producer_id: int, producer_epoch: int) -> int:
+        """The sequence that would follow; 0 for a producer, or an epoch of one, of which nothing is known."""
+        window = self._producers.get(producer_id, _UNKNOWN)
+        if window.producer_epoch != producer_epoch or window.last_sequence == NO_SEQUENCE:
+            return 0
+        return increment(window.last_sequence, 1)
 
     @property
     def producers(self) -> Mapping[int, ProducerWindow]:
