@@ -351,7 +351,7 @@ def main(arguments: Sequence[str]) -> int:
     """`python -m semel.bench transactions`."""
     parser = parser_of("transactions", "transactions")
     parser.add_argument(
-        "--million", action="store_true", help="introduce a million transactional ids too: half an hour more"
+        "--million", action="store_true", help="introduce a million transactional ids too: some minutes more"
     )
     options = options_of(parser, arguments)
     if options.quick and options.million:
