@@ -19,10 +19,15 @@ def test_every_workload_is_profiled_where_its_work_is_done(capsys: pytest.Captur
         "produce 1 MB batches of 100 B",
         "produce 1 MB batches of 1 KiB",
         "fetch 8 MB per request",
+        "transactions v1 of one record, 1 producer",
+        "transactions v2 of one record, 1 producer",
+        "transactions v1 of one record, 10 producers",
+        "transactions v2 of one record, 10 producers",
     ]
     assert all("`log/partition_log.py: append`" in part for part in parts[:3])
     assert all("| floor |" in part for part in parts[:3])
     assert "idempotence: judge and record" in parts[0]
+    assert all("transactions: decide and apply" in part for part in parts[6:])
 
 
 def test_costs_are_shown_in_the_unit_of_the_work() -> None:

@@ -6,6 +6,7 @@ Flow.   a server that only takes bytes, writes them down and answers is measured
         costs before anything is done for it -> the broker -> the broker under cProfile -> a page.
 Rules.  * Costs are of the broker that is not profiled. A profiler makes calls dear: its shares say what is called, and
           roughly what it weighs, never how long it takes.
+        * Transactions have no floor of their own: each is two (v2) or three (v1) requests, whose floor is that of tiny ones.
         * Time in C belongs to the Python function that called it. What the profiler does not see is the event loop itself
           and the kernel's part of its reads: it is the difference.
 """
@@ -37,6 +38,7 @@ from semel.bench.broker_load import (
 )
 from semel.bench.measure import BenchError
 from semel.bench.processes import SemelProcess, pid_of
+from semel.bench.transaction_load import V1, V2, await_transactions, transact
 from semel.runtime.environment import environment
 
 _Function: TypeAlias = tuple[str, int, str]
@@ -53,6 +55,9 @@ _LAYERS: Final = (
     ("core/wire/", "frames and the codec"),
     ("core/records/", "the batch: header, checksum, records"),
     ("core/idempotence/", "idempotence: judge and record"),
+    ("core/transactions/", "transactions: decide and apply"),
+    ("core/coordination/", "transactions: decide and apply"),
+    ("broker/coordinators/", "the coordinator's host: append, apply, answer"),
     ("log/", "the log"),
     ("runtime/", "files and the clock"),
     ("broker/", "dispatch and handlers"),
@@ -104,10 +109,10 @@ class _Work:
     count: int = 0
 
     def units(self, load: Load) -> float:
-        return load.units if self.unit == "request" else load.bytes / 1e9
+        return load.bytes / 1e9 if self.unit == "GB" else load.units
 
 
-def _works(scale: int) -> list[_Work]:
+def _works(scale: int, bootstrap: str) -> list[_Work]:
     tiny = records_of(100, count=1)
     count = 200 * scale
 
@@ -140,6 +145,14 @@ def _works(scale: int) -> list[_Work]:
             sum(one.bytes for one in loads),
         )
 
+    def transactional(producers: int, protocol: int) -> Callable[[Wire, str], Load]:
+        def run(wire: Wire, topic: str) -> Load:
+            wire.create_topic(topic, producers)
+            names = [f"{topic}-{number}" for number in range(producers)]
+            return transact(bootstrap, topic, names, count=max(1, 20 * scale // producers), protocol=protocol)
+
+        return run
+
     return [
         *(
             _Work(
@@ -150,6 +163,15 @@ def _works(scale: int) -> list[_Work]:
         _Work("produce 1 MB batches of 100 B", "GB", large(100)),
         _Work("produce 1 MB batches of 1 KiB", "GB", large(1024)),
         _Work("fetch 8 MB per request", "GB", fetched),
+        *(
+            _Work(
+                f"transactions v{protocol} of one record, {producers} producer{'s' * (producers > 1)}",
+                "transaction",
+                transactional(producers, protocol),
+            )
+            for producers in (1, 10)
+            for protocol in (V1, V2)
+        ),
     ]
 
 
@@ -162,8 +184,9 @@ def profiles(scale: int, root: Path, show: Callable[[str], object]) -> list[Prof
     broker.start()
     try:
         with Wire(broker.bootstrap) as wire:
+            await_transactions(wire, "first")
             found = []
-            for number, work in enumerate(_works(scale)):
+            for number, work in enumerate(_works(scale, broker.bootstrap)):
                 found.append(_profile(work, wire, pid_of(broker), dump, f"w{number}", root))
                 show(text_of(found[-1]))
             return found
@@ -287,7 +310,7 @@ def _layer(path: str) -> str:
 
 def text_of(profile: Profile) -> str:
     """One workload, as a part of the page."""
-    scale, unit = (1e6, "µs") if profile.unit == "request" else (1.0, "s")
+    scale, unit = (1.0, "s") if profile.unit == "GB" else (1e6, "µs")
     costs = [("the broker", profile.cost), *([("floor", profile.floor)] if profile.floor else [])]
     lines = [
         f"## {profile.name}",
