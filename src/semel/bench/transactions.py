@@ -69,8 +69,10 @@ broker process, all threads. *The loader* is one process with a plain socket per
 _NOTES: Final = (
     """The loader's v1 transaction is AddPartitionsToTxn, Produce, EndTxn; its v2 transaction is Produce, EndTxn. A commit is timed
   from EndTxn to its answer. Kafka answers before its markers are written and puts off whoever comes back before that
-  (CONCURRENT_TRANSACTIONS); the loader asks again a millisecond later. Where a log takes its records at once Semel's answer
-  comes when the transaction is complete.""",
+  (CONCURRENT_TRANSACTIONS); the loader asks again a millisecond later. Semel answers before, too, but writes them before it
+  looks at another request.""",
+    """Ten producers keep the one thread of Semel's broker busy, and a commit waits for those of the others: what a transaction
+  costs it, and where, is in [the profile](benchmarks-profile.md).""",
     """confluent-kafka speaks v1 and waits 20 ms where it is put off; ten of its producers are ten threads of one process, which
   then is busier than the broker.""",
     """The scan reads transactions of 100 records of 100 B, every tenth aborted. *read_committed ÷ read_uncommitted* compares the
@@ -78,7 +80,7 @@ _NOTES: Final = (
   measured one after the other: on a busy machine they say little.""",
     """Transactional ids: each look is a process of its own, the ids introduced by InitProducerId, 50 in flight; then known ones
   again, one at a time; then kill -9, and the time from starting the process until 200 known ids spread over all partitions of
-  `__transaction_state` have been answered.""",
+  `__transaction_state` have been answered. A million is Semel alone, once.""",
 )
 
 
