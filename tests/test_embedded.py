@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 import semel
+from prometheus_kit import of, read_page
 from semel import Broker, Consumer, Producer
 from semel.embedded import EmbeddedError
 from semel.errors import ConfigError, LogDirLockedError
@@ -42,6 +44,19 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary data goes, so that what is left of it can be seen."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
+
+
+def test_it_shows_its_metrics_where_it_is_told_to() -> None:
+    with Broker(metrics="127.0.0.1:0") as broker:
+        assert sent(broker.bootstrap, b"one", b"two") == [0, 1]
+        with urllib.request.urlopen(broker.metrics_url, timeout=60) as answer:
+            page = read_page(answer.read().decode())
+        assert of(page, "kafka_server_brokertopicmetrics_messagesinpersec", topic="orders") == 2
+        assert "process_cpu_seconds_total" not in page, "the process is not the broker's"
+    with pytest.raises(ConfigError, match="expected HOST:PORT"):
+        Broker(metrics="9404")
+    with Broker() as broker, pytest.raises(EmbeddedError, match="this broker shows no metrics"):
+        _ = broker.metrics_url
 
 
 def test_it_serves_inside_the_with_and_leaves_nothing(temporary: Path) -> None:

@@ -24,6 +24,7 @@ from typing import Final, Self
 
 from semel.broker.app import Broker as BrokerApp
 from semel.broker.config import BrokerConfig
+from semel.broker.metrics_listener import address_of
 from semel.errors import ConfigError, SemelError
 from semel.runtime.bundle import real_runtime
 from semel.runtime.kernel_loading import load_kernels_beside
@@ -45,8 +46,11 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        metrics: str | None = None,
         **settings: str | int | bool,
     ) -> None:
+        """`metrics` is the HOST:PORT where GET /metrics is answered for Prometheus; port 0 picks a free one."""
+        self._metrics = None if metrics is None else address_of(metrics)
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         address = f"[{host}]" if ":" in host else host
         for name in ("listeners", "log.dirs", "log.dir", "log_dirs", "log_dir"):
@@ -72,6 +76,14 @@ class Broker:
         return int(self.bootstrap.rpartition(":")[2])
 
     @property
+    def metrics_url(self) -> str:
+        """Where its metrics are, if it was told to show them."""
+        url = self._started().metrics_url
+        if url is None:
+            raise EmbeddedError("this broker shows no metrics: make it with metrics='127.0.0.1:0'")
+        return url
+
+    @property
     def data_dir(self) -> str:
         """Where its data is."""
         return self._started().data_dir
@@ -81,7 +93,7 @@ class Broker:
         if self._running is not None:
             self._running.check_process("start")
             raise EmbeddedError(f"this broker is running already, on {self.bootstrap}: stop it first")
-        self._running = _Running(self._settings, self._data_dir)
+        self._running = _Running(self._settings, self._data_dir, self._metrics)
         return self
 
     def stop(self) -> None:
@@ -115,19 +127,25 @@ class Broker:
 class _Running:
     """One life of a broker: from its start to its stop."""
 
-    def __init__(self, settings: dict[str, str | int | bool], data_dir: str | None) -> None:
+    def __init__(
+        self,
+        settings: dict[str, str | int | bool],
+        data_dir: str | None,
+        metrics: tuple[str, int] | None,
+    ) -> None:
         self._pid = os.getpid()
         self._is_temporary = data_dir is None
         self.data_dir = tempfile.mkdtemp(prefix="semel-") if data_dir is None else data_dir
         self._loop = LoopThread("semel-broker")
         try:
             config = BrokerConfig.of({**settings, "log.dirs": self.data_dir})
-            self._app = BrokerApp(config, real_runtime())
+            self._app = BrokerApp(config, real_runtime(), metrics=metrics)
             self._loop.run(self._app.start())
         except BaseException:
             self._release()
             raise
         self.bootstrap = self._app.bootstrap
+        self.metrics_url = self._app.metrics_url
         self._kernels = threading.Timer(_KERNELS_AFTER_SECONDS, load_kernels_beside, kwargs={"daemon": False})
         self._kernels.daemon = True
         self._kernels.start()

@@ -7,12 +7,15 @@ import re
 import signal
 import socket
 import subprocess
+import time
+import urllib.request
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from broker_process import PATIENCE_SECONDS, command, running_broker
+from prometheus_kit import of, read_page
 from semel import Producer
 
 
@@ -65,6 +68,37 @@ def test_it_says_once_that_it_is_ready_and_a_signal_ends_it_in_order(
     assert (code, out) == (0, "")
     assert "Traceback" not in err
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_with_metrics_a_second_line_says_where_they_are(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", "--metrics", "127.0.0.1:0") as broker:
+        assert broker.process.stdout is not None
+        line = broker.process.stdout.readline().rstrip("\n")
+        found = re.fullmatch(r"semel broker 1 metrics on (http://127\.0\.0\.1:[1-9]\d*/metrics)", line)
+        assert found, line
+        assert stored(broker.bootstrap, b"one") == [0]
+        with urllib.request.urlopen(found[1], timeout=PATIENCE_SECONDS) as answer:
+            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            page = read_page(answer.read().decode())
+        assert of(page, "kafka_server_brokertopicmetrics_messagesinpersec", topic="orders") == 1
+        assert of(page, "process_resident_memory_bytes") > 1 << 20
+        assert 0 < of(page, "process_cpu_seconds_total") < PATIENCE_SECONDS
+        assert time.time() - PATIENCE_SECONDS < of(page, "process_start_time_seconds") <= time.time() + 1
+        assert 0 < of(page, "process_open_fds") < of(page, "process_max_fds")
+        code, out, err = broker.stop()
+    assert (code, out) == (0, "")
+    assert "Traceback" not in err
+
+
+def test_metrics_nowhere_or_at_a_port_that_is_taken_are_one_line(tmp_path: Path, failed: Failed) -> None:
+    assert "expected HOST:PORT" in failed("--metrics", "9404", "--data-dir", str(tmp_path))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        line = failed("--listen", "127.0.0.1:0", "--metrics", address, "--data-dir", str(tmp_path))
+    assert line.startswith(f"semel: cannot serve metrics on {address}: ")
+    assert "port 0 picks a free one" in line
 
 
 def test_compiled_kernels_come_once_it_serves(tmp_path: Path) -> None:

@@ -5,8 +5,11 @@ Method: a broker played by a function shows one trouble at a time.
 
 from typing import Any
 
+import pytest
+
 from fake_broker import FakeBroker, metadata, told
-from semel.cli.doctor import Sentence, examine
+from semel.cli.doctor import examine
+from semel.cli.sentences import Sentence
 from semel.client.cluster import Cluster
 from semel.core.wire.api_versions import ServedApi
 from semel.core.wire.message import Request, Response
@@ -55,6 +58,7 @@ class Patient:
         self.log_dir = DescribeLogDirsResult(log_dir="/data", total_bytes=1 << 40, usable_bytes=1 << 39)
         self.producers: list[ProducerState] = []
         self.settings: list[DescribeConfigsResourceResult] = []
+        self.topic_settings: list[DescribeConfigsResourceResult] = []
         self.brokers: list[MetadataResponseBroker] = []
         self.served: tuple[ServedApi, ...] | None = None
 
@@ -65,8 +69,11 @@ class Patient:
                 answer.brokers += self.brokers
                 return answer
             case DescribeConfigsRequest():
-                name = request.resources[0].resource_name
-                found = DescribeConfigsResult(resource_type=4, resource_name=name, configs=self.settings)
+                (asked,) = request.resources
+                settings = self.settings if asked.resource_type == 4 else self.topic_settings
+                found = DescribeConfigsResult(
+                    resource_type=asked.resource_type, resource_name=asked.resource_name, configs=settings
+                )
                 return DescribeConfigsResponse(results=[found])
             case DescribeLogDirsRequest():
                 return DescribeLogDirsResponse(results=[self.log_dir])
@@ -94,7 +101,8 @@ def test_a_sound_cluster_has_no_troubles() -> None:
     patient = Patient()
     sentences = patient.examined()
     assert {one.level for one in sentences} == {"ok"}
-    assert len(sentences) == 7
+    assert len(sentences) == 9
+    assert "--metrics HOST:PORT" in sentences[-1].text, "what the protocol does not tell is said"
 
 
 def test_a_partition_without_a_leader() -> None:
@@ -152,6 +160,24 @@ def test_settings_without_effect_are_named() -> None:
     ]
     patient.settings = patient.settings[1:]
     assert patient.troubles() == [], "a broker that describes nothing says nothing by it"
+
+
+@pytest.mark.mission("GUIDE-10")
+def test_three_replicas_of_which_one_is_enough_are_warned_of() -> None:
+    patient = Patient()
+    patient.partition = MetadataResponsePartition(leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1, 2, 3])
+    patient.topic_settings = [DescribeConfigsResourceResult(name="min.insync.replicas", value="1")]
+    ((level, text),) = patient.troubles()
+    assert level == "warning"
+    assert text.startswith(
+        "min.insync.replicas=1 with 3 replicas on t: while the others are away, acks=all waits "
+    )
+    assert text.endswith("Set 2: semel configs set --topic t min.insync.replicas=2.")
+    patient.topic_settings = [DescribeConfigsResourceResult(name="min.insync.replicas", value="2")]
+    assert patient.troubles() == []
+    patient.partition = SOUND
+    patient.topic_settings = [DescribeConfigsResourceResult(name="min.insync.replicas", value="1")]
+    assert patient.troubles() == [], "with one replica it decides nothing"
 
 
 def test_an_old_broker_is_named_as_one() -> None:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig, is_wildcard, listener_config
@@ -38,6 +38,9 @@ from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import random_uuid
 from semel.types import TopicPartition
 
+if TYPE_CHECKING:
+    from semel.broker.metrics_listener import MetricsListener
+
 _logger = logging.getLogger(__name__)
 _METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 _HOUSEKEEPING_SECONDS: Final = 1.0
@@ -47,9 +50,22 @@ _CLOSERS: Final = 8  # Threads that close logs: as many syncs as a disk takes to
 class Broker:
     """One broker."""
 
-    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        *,
+        metrics: tuple[str, int] | None = None,
+        owns_process: bool = False,
+    ) -> None:
+        """`metrics`: where GET /metrics is answered, if at all; of the process it tells only where the broker `owns_process`."""
         self.config = config
         self.runtime = runtime
+        self._metrics_address = metrics
+        self._owns_process = owns_process
+        self._metrics_listener: MetricsListener | None = None
+        self.metrics_url: str | None = None
+        """Where they are, once it has started."""
         self._listener: Listener | None = None
         self._directory: LogDirectory | None = None
         self._context: BrokerContext | None = None
@@ -83,7 +99,10 @@ class Broker:
             raise
         try:
             await self._listen(self._context)
+            if self._metrics_address is not None:
+                await self._show_metrics(self._context, *self._metrics_address)
         except BaseException:
+            await self.leave()
             directory.close(
                 runtime.clock.now_ms()
             )  # All logs are open and as they were: the next start may trust them.
@@ -153,6 +172,25 @@ class Broker:
 
         context.on_reconfigured.append(reconfigure)
 
+    async def _show_metrics(self, context: BrokerContext, host: str, port: int) -> None:
+        from semel.broker.metrics import RequestRate
+        from semel.broker.metrics_listener import PATH, MetricsListener
+        from semel.broker.metrics_page import MetricsPage
+        from semel.broker.metrics_process import process_values
+
+        if self._listener is None:
+            raise LogError("metrics are of a broker that listens")
+        rate = RequestRate(lambda: context.metrics.requests["Produce"], self.runtime.clock.monotonic)
+        page = MetricsPage(context, self._listener, rate, process_values if self._owns_process else None)
+        self._metrics_listener = MetricsListener(self.runtime, page.text)
+        host, port = await self._metrics_listener.start(host, port)
+        self.metrics_url = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+        async def look() -> None:
+            rate.look()
+
+        self._every(_HOUSEKEEPING_SECONDS * 1000, look, "looks at rates")
+
     async def stop(self) -> None:
         """Finish what is under way, close every log, leave the mark of a clean stop."""
         if self._context is not None:
@@ -160,6 +198,8 @@ class Broker:
             self._context.transactions.stop()
         if self._listener is not None:
             await self._listener.close()
+        if self._metrics_listener is not None:
+            self._metrics_listener.close()
         try:
             await self.runtime.tasks.drain()  # Whatever works on a log is done with it.
             if self._directory is not None:
@@ -171,6 +211,8 @@ class Broker:
         """Serve nobody any more, at once, and leave everything else as a kill would."""
         if self._listener is not None:
             await self._listener.close(grace_seconds=0)
+        if self._metrics_listener is not None:
+            self._metrics_listener.close()
 
     async def _close_logs(self, directory: LogDirectory) -> None:
         """On threads, a few at a time: each log waits for several syncs, and there may be thousands."""

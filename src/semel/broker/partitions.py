@@ -245,6 +245,11 @@ class Partitions:
         """The partitions of a topic by their index; None where one is offline or not made yet."""
         return self._by_topic.get(topic, ())
 
+    @property
+    def topics(self) -> list[str]:
+        """Their names, in order."""
+        return sorted(self._by_topic)
+
     def __iter__(self) -> Iterator[Partition]:
         return (partition for topic in sorted(self._by_topic) for partition in self.of_topic(topic))
 

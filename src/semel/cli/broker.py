@@ -3,7 +3,8 @@
 Role.   From options and a file to a running broker, and from a signal to a clean stop.
 Flow.   settings -> `BrokerConfig` -> `broker.app.Broker` on uvloop -> the ready line -> kernels on a thread -> SIGTERM or
         SIGINT -> stop.
-Rules.  * Standard output has exactly one line, written once the port is open. Everything else is on standard error.
+Rules.  * Standard output has exactly one line, written once the port is open, and with --metrics a second one, which names its
+          address. Everything else is on standard error.
         * A mistake of the user is one line there and exit code 1 or 2.
         * What is named on the command line wins over the file.
 """
@@ -62,23 +63,32 @@ _ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
     metavar="FILE",
     help="Settings as in server.properties.",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Where to answer GET /metrics for Prometheus; port 0 picks a free one.  [default: nowhere]",
+)
 def command(
     listen: str | None,
     data_dir: str | None,
     broker_id: int | None,
     settings: dict[str, str],
     file: Path | None,
+    metrics: str | None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Prints 'semel broker N ready on HOST:PORT' once clients can connect.
+    Prints 'semel broker N ready on HOST:PORT' once clients can connect, and with --metrics a second line,
+    'semel broker N metrics on http://HOST:PORT/metrics'.
     """
     from semel.runtime.bundle import real_runtime
 
-    serve(_settings(listen, data_dir, broker_id, settings, file), real_runtime)
+    serve(_settings(listen, data_dir, broker_id, settings, file), real_runtime, metrics)
 
 
-def serve(settings: dict[str, str], make_runtime: "Callable[[], Runtime]") -> None:
+def serve(
+    settings: dict[str, str], make_runtime: "Callable[[], Runtime]", metrics: str | None = None
+) -> None:
     """Run a broker with these settings, on what `make_runtime` gives it for a machine, until a signal comes."""
     from semel.broker.config import BrokerConfig
 
@@ -87,7 +97,16 @@ def serve(settings: dict[str, str], make_runtime: "Callable[[], Runtime]") -> No
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     _raise_file_limit()
-    _run(config, make_runtime)
+    _run(config, make_runtime, None if metrics is None else _address(metrics))
+
+
+def _address(metrics: str) -> tuple[str, int]:
+    from semel.broker.metrics_listener import address_of
+
+    try:
+        return address_of(metrics)
+    except ConfigError as error:
+        raise click.BadParameter(f"{error}.", param_hint="--metrics") from error
 
 
 def _raise_file_limit() -> None:
@@ -131,11 +150,13 @@ def _settings(
     return given
 
 
-def _run(config: "BrokerConfig", make_runtime: "Callable[[], Runtime]") -> None:
+def _run(
+    config: "BrokerConfig", make_runtime: "Callable[[], Runtime]", metrics: tuple[str, int] | None
+) -> None:
     from semel.runtime.loop_thread import fastest_loop
 
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        loading = runner.run(_serve(config, make_runtime))
+        loading = runner.run(_serve(config, make_runtime, metrics))
     if loading is not None and loading.is_alive():
         # The compiler does not survive an interpreter that goes away under it, and everything is on disk.
         sys.stdout.flush()
@@ -143,7 +164,9 @@ def _run(config: "BrokerConfig", make_runtime: "Callable[[], Runtime]") -> None:
         os._exit(0)
 
 
-async def _serve(config: "BrokerConfig", make_runtime: "Callable[[], Runtime]") -> threading.Thread | None:
+async def _serve(
+    config: "BrokerConfig", make_runtime: "Callable[[], Runtime]", metrics: tuple[str, int] | None
+) -> threading.Thread | None:
     """Serve until a signal comes; the thread that loads kernels, if it was begun: it may not be done."""
     from semel.broker.app import Broker
     from semel.runtime.kernel_loading import load_kernels_beside
@@ -152,9 +175,11 @@ async def _serve(config: "BrokerConfig", make_runtime: "Callable[[], Runtime]") 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    broker = Broker(config, make_runtime())
+    broker = Broker(config, make_runtime(), metrics=metrics, owns_process=True)
     await _start(broker)
     click.echo(f"semel broker {config.node_id} ready on {broker.bootstrap}")
+    if broker.metrics_url is not None:
+        click.echo(f"semel broker {config.node_id} metrics on {broker.metrics_url}")
     gc.collect()
     gc.freeze()
     loading: list[threading.Thread] = []

@@ -8,17 +8,18 @@ Rules.  * A check that the broker cannot answer says so and is no problem.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from semel.cli.options import connected, connection_options, output_option
 from semel.cli.output import print_json, size_text
+from semel.cli.sentences import Sentence, several, some
 
 if TYPE_CHECKING:
     from semel.client.cluster import Cluster, TopicView
 
-Level = Literal["ok", "warning", "problem"]
 _MARKS: Final = {"ok": "  ok  ", "warning": " warn ", "problem": "WRONG "}
 _FREE_SHARE_MIN: Final = 0.05
 _FREE_BYTES_MIN: Final = 1 << 30
@@ -26,14 +27,9 @@ _SKEW_MAX_MS: Final = 5_000
 _IDLE_MS: Final = 3_600_000
 _PRODUCERS_MANY: Final = 100_000
 _TRANSACTION_OLD_MS: Final = 900_000
+_REPLICAS_ENOUGH: Final = 3
+_MIN_INSYNC: Final = "min.insync.replicas"
 _NEEDED: Final = ("Produce", "Fetch", "ListOffsets", "Metadata", "InitProducerId", "CreateTopics")
-
-
-class Sentence(NamedTuple):
-    """What a check has to say."""
-
-    level: Level
-    text: str
 
 
 Check = Callable[["Cluster"], Awaitable[list[Sentence]]]
@@ -42,10 +38,20 @@ Check = Callable[["Cluster"], Awaitable[list[Sentence]]]
 @click.command(name="doctor", epilog="Example: semel doctor -b localhost:9092")
 @connection_options
 @output_option
-def command(bootstrap: str, settings: dict[str, str], output: str) -> None:
-    """Check a cluster: reachable, versions, leaders, disks, clocks, producers."""
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="A Semel broker's metrics (semel broker --metrics): for sequence gaps, batch sizes and acks.",
+)
+def command(bootstrap: str, settings: dict[str, str], output: str, metrics: str | None) -> None:
+    """Check a cluster: reachable, versions, leaders, replicas, disks, clocks, producers.
+
+    With --metrics also what the protocol does not tell: whose sequences have gaps, whether batches are too small,
+    and who does not wait for acks=all.
+    """
+    address = None if metrics is None else _address(metrics)
     with connected(bootstrap, settings) as client:
-        sentences = client.run(examine)
+        sentences = client.run(examine, address)
     if output == "json":
         print_json([{"level": one.level, "text": one.text} for one in sentences])
     else:
@@ -55,18 +61,35 @@ def command(bootstrap: str, settings: dict[str, str], output: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def examine(cluster: "Cluster") -> list[Sentence]:
-    """Everything there is to say about a cluster that can be reached."""
-    from semel.errors import DisconnectedError, RefusedError, UnreachableError, UnsupportedVersionError
+def _address(metrics: str) -> tuple[str, int]:
+    from semel.broker.metrics_listener import address_of
+    from semel.errors import ConfigError
 
-    checks: list[Check] = [_brokers, _apis, _leaders, _settings, _disks, _clocks, _producers]
+    try:
+        return address_of(metrics)
+    except ConfigError as error:
+        raise click.BadParameter(f"{error}.", param_hint="--metrics") from error
+
+
+async def examine(cluster: "Cluster", metrics: tuple[str, int] | None = None) -> list[Sentence]:
+    """Everything there is to say about a cluster that can be reached, and the broker whose metrics are shown there."""
+    from semel.errors import (
+        DisconnectedError,
+        RefusedError,
+        UnreachableError,
+        UnsupportedVersionError,
+        WireError,
+    )
+
+    checks: list[Check] = [_brokers, _apis, _leaders, _replicas, _settings, _disks, _clocks, _producers]
+    checks.append(partial(_metrics, address=metrics))
     sentences: list[Sentence] = []
     for check in checks:
         try:
             sentences += await check(cluster)
         except UnreachableError:
             raise  # There is nothing to examine.
-        except (UnsupportedVersionError, RefusedError, DisconnectedError) as error:
+        except (UnsupportedVersionError, RefusedError, DisconnectedError, WireError) as error:
             sentences.append(Sentence("warning", f"One thing could not be looked at: {error}"))
     return sentences
 
@@ -81,7 +104,7 @@ async def _brokers(cluster: "Cluster") -> list[Sentence]:
         Sentence(
             "ok",
             f"{cluster.where} answers in {milliseconds:.1f} ms: cluster {cluster.cluster_id}, "
-            f"{_several(len(cluster.nodes), 'broker')}, controller {cluster.controller_id}.",
+            f"{several(len(cluster.nodes), 'broker')}, controller {cluster.controller_id}.",
         )
     ]
     for node in cluster.nodes.values():
@@ -121,16 +144,59 @@ async def _leaders(cluster: "Cluster") -> list[Sentence]:
     if leaderless:
         sentences.append(
             Sentence(
-                "problem", f"{_several(len(leaderless), 'partition')} without a leader: {_some(leaderless)}."
+                "problem", f"{several(len(leaderless), 'partition')} without a leader: {some(leaderless)}."
             )
         )
     if behind:
-        text = f"{_several(len(behind), 'partition')} with replicas that are not in sync: {_some(behind)}."
+        text = f"{several(len(behind), 'partition')} with replicas that are not in sync: {some(behind)}."
         sentences.append(Sentence("problem", text))
     if not sentences:
-        what = f"{_several(len(topics), 'topic')} with {_several(len(partitions), 'partition')}"
+        what = f"{several(len(topics), 'topic')} with {several(len(partitions), 'partition')}"
         sentences.append(Sentence("ok", f"{what}, all of them led and in sync."))
     return sentences
+
+
+async def _replicas(cluster: "Cluster") -> list[Sentence]:
+    """Lost? With min.insync.replicas=1 even acks=all waits for nobody but the leader."""
+    from semel.client import admin
+    from semel.core.wire.messages.describe_configs import DescribeConfigsResource
+
+    wide = [
+        topic.name
+        for topic in await admin.list_topics(cluster)
+        if any(len(one.replicas) >= _REPLICAS_ENOUGH for one in topic.partitions)
+    ]
+    if not wide:
+        text = f"No topic has {_REPLICAS_ENOUGH} replicas: a record is as safe as the brokers and disks it is on."
+        return [Sentence("ok", text)]
+    asked = [
+        DescribeConfigsResource(
+            resource_type=admin.Resource.TOPIC, resource_name=name, configuration_keys=[_MIN_INSYNC]
+        )
+        for name in wide
+    ]
+    alone = [
+        result.resource_name
+        for result in await admin.described_configs(cluster, asked, node_id=None)
+        if not result.error_code
+        and any(one.name == _MIN_INSYNC and one.value == "1" for one in result.configs)
+    ]
+    if not alone:
+        return [Sentence("ok", f"{_MIN_INSYNC} is above 1 wherever there are {_REPLICAS_ENOUGH} replicas.")]
+    text = (
+        f"{_MIN_INSYNC}=1 with {_REPLICAS_ENOUGH} replicas on {some(alone)}: while the others are away, acks=all waits for the "
+        f"leader alone, and what it acknowledged can be lost. Set 2: semel configs set --topic {alone[0]} {_MIN_INSYNC}=2."
+    )
+    return [Sentence("warning", text)]
+
+
+async def _metrics(cluster: "Cluster", address: tuple[str, int] | None) -> list[Sentence]:
+    from semel.cli.doctor_metrics import WITHOUT_METRICS, examine_metrics
+    from semel.cli.scrape import scrape
+
+    if address is None:
+        return [Sentence("ok", WITHOUT_METRICS)]
+    return await examine_metrics(cluster, await scrape(cluster.runtime, *address))
 
 
 async def _settings(cluster: "Cluster") -> list[Sentence]:
@@ -146,7 +212,7 @@ async def _settings(cluster: "Cluster") -> list[Sentence]:
             continue  # A broker that describes none of its settings says nothing by it.
         idle = [one.name for one in described if not one.is_default and not one.documentation]
         if idle:
-            text = f"Broker {node.node_id} keeps settings and does not act on them: {_some(idle)}."
+            text = f"Broker {node.node_id} keeps settings and does not act on them: {some(idle)}."
             sentences.append(Sentence("warning", text))
     return sentences or [Sentence("ok", "Every setting that was made is acted on.")]
 
@@ -162,7 +228,7 @@ async def _disks(cluster: "Cluster") -> list[Sentence]:
                 text = f"The directory {where} is offline ({one.error.name}): see the broker's log."
                 sentences.append(Sentence("problem", text))
                 continue
-            held = f"holds {_several(one.partitions, 'partition')} of {size_text(one.stored_bytes)}"
+            held = f"holds {several(one.partitions, 'partition')} of {size_text(one.stored_bytes)}"
             if one.usable_bytes is None or not one.total_bytes:
                 sentences.append(Sentence("ok", f"{where} {held}; how much is free it does not tell."))
                 continue
@@ -189,7 +255,7 @@ async def _clocks(cluster: "Cluster") -> list[Sentence]:
                 ahead.append(f"{topic.name}-{index} by {(answer.timestamp - now_ms) / 1000:.0f} s")
     if ahead:
         text = (
-            f"Records from the future in {_some(ahead)}: clocks of this machine and of the producers or brokers "
+            f"Records from the future in {some(ahead)}: clocks of this machine and of the producers or brokers "
             "disagree, or a producer sets times of its own. Check NTP."
         )
         return [Sentence("warning", text)]
@@ -209,7 +275,7 @@ async def _producers(cluster: "Cluster") -> list[Sentence]:
     last = [one.last_timestamp_ms for one in states if one.last_timestamp_ms is not None]
     idle = [when for when in last if now_ms - when > _IDLE_MS]
     text = (
-        f"Partitions remember {_several(len(ids), 'producer')} in {_several(len(states), 'entry', 'entries')}"
+        f"Partitions remember {several(len(ids), 'producer')} in {several(len(states), 'entry', 'entries')}"
     )
     if idle:
         text += (
@@ -225,10 +291,10 @@ async def _producers(cluster: "Cluster") -> list[Sentence]:
         and now_ms - one.last_timestamp_ms > _TRANSACTION_OLD_MS
     ]
     if hanging:
-        shown = _some(
+        shown = some(
             [f"producer {one.producer_id} from offset {one.transaction_start_offset}" for one in hanging]
         )
-        text = f"{_several(len(hanging), 'transaction')} open without a write for 15 minutes: {shown}."
+        text = f"{several(len(hanging), 'transaction')} open without a write for 15 minutes: {shown}."
         sentences.append(Sentence("problem", text))
     return sentences
 
@@ -240,12 +306,3 @@ async def _led_topics(cluster: "Cluster") -> "list[TopicView]":
     return [
         topic for topic in topics if topic.partitions and all(one.leader >= 0 for one in topic.partitions)
     ]
-
-
-def _several(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -19,6 +19,7 @@ from semel.errors import SemelError
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("semel.cli.demo", "A shop on Spark: all is killed on the way, nothing is lost."),
     "advise": ("semel.cli.advise", "Transactions, idempotence or neither: two questions."),
+    "alerts": ("semel.cli.alerts", "Print alerting rules for Prometheus."),
     "bench": ("semel.cli.bench", "Measure beside Apache Kafka: ratios, CPU seconds, plots."),
     "broker": ("semel.cli.broker", "Run a broker in the foreground."),
     "configs": ("semel.cli.configs", "See and change the settings of topics and brokers."),

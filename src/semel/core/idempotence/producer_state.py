@@ -306,6 +306,10 @@ class ProducerState:
         """(first offset, producer id) of each open transaction, oldest first."""
         return iter(self._open.items())
 
+    @property
+    def open_transactions_count(self) -> int:
+        return len(self._open)
+
     def entries(self) -> list[ProducerEntry]:
         """Every producer as plain values, by producer id, so that equal states give equal snapshots."""
         return [self._producers[producer_id].entry(producer_id) for producer_id in sorted(self._producers)]
