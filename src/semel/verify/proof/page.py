@@ -43,7 +43,7 @@ class _Panel(NamedTuple):
 _STYLE: Final = (
     "body{font:15px/1.45 system-ui,sans-serif;color:#24292f;max-width:1040px;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse}td{padding:.15rem .8rem .15rem 0}td.n{text-align:right;font-variant-numeric:tabular-nums}"
-    "pre{background:#f6f8fa;padding:.8rem;overflow:auto;font-size:13px}.bad{color:#cf222e;font-weight:600}"
+    "pre{background:#f6f8fa;padding:.8rem;overflow:auto;font-size:13px;white-space:pre-wrap}.bad{color:#cf222e;font-weight:600}"
 )
 
 
