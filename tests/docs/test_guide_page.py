@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from semel import Broker
+from semel import Broker, Producer, profile
 
 TESTS = Path(__file__).parent.parent
 PAGE = TESTS.parent / "docs" / "guide.md"
@@ -39,6 +39,42 @@ def test_the_recipes_run_and_store_a_record(title: str, semel_broker: Broker, se
     with names["producer"] as producer:
         assert producer.send(semel_topic, b"stored").result(60).offset == 0
         assert producer.config["enable.idempotence"] is (title != "Switching it off")
+
+
+@pytest.mark.mission("GUIDE-04")
+def test_the_tuning_that_is_told_is_the_profile_and_what_to_watch_is_measured(
+    semel_broker: Broker, semel_topic: str
+) -> None:
+    """What each setting gains is measured by `semel bench client`: tests/bench/test_client_bench.py."""
+    told: dict[str, str] = {}
+    for keys, values in re.findall(r"^\| (`.+?`) \| (.+?) \|", part("Tuning"), re.MULTILINE):
+        if keys != "`semel":
+            told.update(zip(re.findall(r"`([\w.]+)`", keys), values.split(", "), strict=False))
+    settings = {key: str(value) for key, value in profile("throughput").items()}
+    assert {key: told[key] for key in settings} == settings
+    practice = part("Good practice").split("2. **Tune.**")[1].split("3. **")[0]
+    watched = re.findall(r"`([a-z]+-[a-z-]+)`", practice)
+    assert len(watched) == 4
+    with Producer({"bootstrap.servers": semel_broker.bootstrap, **profile("throughput")}) as producer:
+        producer.send(semel_topic, b"stored").result(60)
+        for name in watched:
+            assert producer.metrics()[name] >= 0, name
+
+
+def test_the_eight_questions_are_answered_and_each_names_a_test() -> None:
+    questions = re.findall(r"^\d\. \*\*.+?(?=^\d\. |\Z)", part("Eight questions"), re.MULTILINE | re.DOTALL)
+    assert len(questions) == 8
+    assert all(_NAMED.search(one) for one in questions)
+    assert all("?**" in one for one in questions)
+    for built_not in ("several brokers, with or without ZooKeeper, are not built", "is not built"):
+        assert built_not in part("Eight questions")
+
+
+def test_what_is_asked_often_names_what_the_doctor_says() -> None:
+    answers = part("Asked often")
+    for word in ("OutOfOrderSequenceException", "slow", "memory", "missing"):
+        assert word in answers
+    assert answers.count("semel doctor") >= 4
 
 
 @pytest.mark.mission("GUIDE-14", "GUIDE-18")

@@ -7,6 +7,7 @@ numbers nothing must be caught; a history kept in a file must give the same judg
 import asyncio
 import json
 import random
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -160,16 +161,39 @@ def test_a_kept_history_is_judged_again(proof: Proof, tmp_path: Path) -> None:
     assert judged.exit_code == 1, judged.output
 
 
-@pytest.mark.mission("IDEM-05")
-def test_idempotence_alone_says_what_was_sent_and_stored(bootstrap: str) -> None:
-    """Its exit code is 0 only if nothing is duplicated, lost or out of order; the test above sees it be 1."""
-    options = ["--against", bootstrap, "--seconds", "3", "--seed", "5", "--fault-every", "0.5"]
+@pytest.mark.mission("IDEM-05", "GUIDE-06")
+def test_idempotence_alone_says_what_was_sent_and_stored(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Network faults, repeats and load in one command.
+
+    Its exit code is 0 only if nothing is duplicated, lost or out of order; a test above sees it be 1 under the same faults.
+    """
+    way = {"requests that arrive twice": {Fate.REPEAT: 0.3, Fate.ECHO: 0.3}}
+    monkeypatch.setattr(disturber, "_WAY", way)
+    options = [
+        "--against",
+        bootstrap,
+        "--seconds",
+        "3",
+        "--seed",
+        "5",
+        "--fault-every",
+        "0.2",
+        "--writers",
+        "4",
+    ]
     done = CliRunner().invoke(cli, ["verify", "idempotence", *options])
     assert done.exit_code == 0, done.output
     said = {line.split()[0]: line.split()[1] for line in done.output.splitlines() if len(line.split()) == 2}
     assert said["sent"] == said["stored"] != "0"
     assert (said["duplicated"], said["lost"], said["reordered"]) == ("0", "0", "0")
     assert "Transactions: 0 committed" in done.output
+    harmed = re.search(r"Faults in (\d+) s .*? (\d[\d,]*) requests harmed on the way", done.output)
+    assert harmed, done.output
+    assert harmed[2] != "0", "requests did arrive twice"
+    assert re.search(r"Records: [1-9][\d,]* acknowledged, ", done.output)
+    assert re.search(r"Acknowledged after \d+\.\d ms in the median, p99 \d+ ms\.", done.output)
 
 
 def test_the_command(tmp_path: Path, bootstrap: str) -> None:
