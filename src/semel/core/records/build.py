@@ -44,6 +44,7 @@ from semel.types import (
 
 _LONG_MIN: Final = -(1 << 63)
 _LONG_MAX: Final = (1 << 63) - 1
+_LONGER: Final = 0x80  # Set in each byte of a number but its last.
 _INT_MAX: Final = (1 << 31) - 1
 
 
@@ -228,15 +229,16 @@ def iter_records(buffer: BytesLike, position: int, header: BatchHeader) -> Itera
             timestamp_ms=header.max_timestamp if stamped else header.base_timestamp + record.timestamp_delta,
             key=_taken(data, *record.key),
             value=_taken(data, *record.value),
-            headers=tuple(
-                (
-                    bytes(data[key : key + key_length]).decode(errors="replace"),
-                    _taken(data, value, value_length),
-                )
-                for key, key_length, value, value_length in record.headers
-            ),
+            headers=_headers_taken(data, record) if record.headers else (),
             sequence=(header.base_sequence + record.offset_delta) & _INT_MAX if has_sequence else NO_SEQUENCE,
         )
+
+
+def _headers_taken(data: BytesLike, record: ParsedRecord) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple(
+        (bytes(data[key : key + key_length]).decode(errors="replace"), _taken(data, value, value_length))
+        for key, key_length, value, value_length in record.headers
+    )
 
 
 def _taken(data: BytesLike, start: int, length: int) -> bytes | None:
@@ -361,16 +363,21 @@ class _RecordReader:
         header_count = self._number(INT_BITS)
         if not 0 <= header_count <= (self.record_end - self.position) // HEADER_MIN:
             raise self._flawed(Flaw.HEADER_COUNT, at, header_count)
-        headers = tuple(
-            self._bytes(0, Flaw.HEADER_KEY_LENGTH) + self._bytes(-1, Flaw.HEADER_VALUE_LENGTH)
-            for _ in range(header_count)
-        )
+        headers: tuple[tuple[int, int, int, int], ...] = ()
+        if header_count:
+            headers = tuple(
+                self._bytes(0, Flaw.HEADER_KEY_LENGTH) + self._bytes(-1, Flaw.HEADER_VALUE_LENGTH)
+                for _ in range(header_count)
+            )
         if self.position != self.record_end:
             raise self._flawed(Flaw.RECORD_REST, self.position, self.record_end - self.position)
         return ParsedRecord(timestamp_delta, offset_delta, key, value, headers)
 
     def _number(self, bits: int) -> int:
         at = self.position
+        if at < self.record_end and (byte := self.data[at]) < _LONGER:
+            self.position = at + 1  # Most have one byte.
+            return (byte >> 1) ^ -(byte & 1)
         value, position = read_varint(self.data, at, self.end, bits)
         if position < 0:
             raise self._flawed(Flaw.NUMBER_CUT if position == CUT else Flaw.NUMBER_TOO_LARGE, at, 0)
