@@ -5,11 +5,14 @@ reader of its format.
 """
 
 import re
+import struct
 import zipfile
 
 import pytest
 
+from admin_kit import PORT
 from metrics_kit import Watched, watched
+from net_worlds import frame, raw_client
 from prometheus_kit import of, read_page
 from semel.bench.kafka_peer import KafkaHome
 from semel.broker.metrics import GAPS_MAX
@@ -23,6 +26,7 @@ from semel.core.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
 
 BATCHES = 10
@@ -94,6 +98,20 @@ def test_sequence_anomalies_are_counted_per_topic() -> None:
         assert of(page, "kafka_server_replicamanager_produceridcount") == 0
 
     watched(story, producer_id_expiration_ms="3600000", producer_id_expiration_check_interval_ms="60000")
+
+
+def test_a_version_nobody_knows_is_counted_though_it_has_no_route() -> None:
+    async def story(client: Watched) -> None:
+        raw = await raw_client(client.runtime, ("127.0.0.1", PORT))
+        raw.transport.write(frame(struct.pack(">hhihB", ApiKey.API_VERSIONS, 99, 1, -1, 0)))
+        await raw.take_frame()
+        raw.transport.close()
+        page = await client.page()
+        assert of(page, ERRORS, request="ApiVersions", error="UNSUPPORTED_VERSION") == 1
+        versions = {dict(one)["version"] for one in page["kafka_network_requestmetrics_requestspersec"]}
+        assert "99" not in versions, "a client cannot make up series"
+
+    watched(story)
 
 
 def test_the_last_gaps_name_their_producers_and_are_bounded() -> None:

@@ -159,6 +159,7 @@ class Dispatch:
         if api.key is not ApiKey.API_VERSIONS:
             raise WireError(f"{api.name} version {version} is not served, {api.first} to {api.last} are")
         response, answered = api_versions_response(version, self.served)
+        self._broker.metrics.codes_of(api.name)[response.error_code] += 1
         return framing.response_frame(correlation_id, response, answered)
 
 
