@@ -5,17 +5,21 @@ header says, with a command.
 """
 
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import cluster_examples
 import local_counts
+from semel import Admin, NewTopic, Producer
 from shop import Shop
-from spark_kit import driver_process, unique
+from spark_cluster import standalone_cluster
+from spark_kit import PATIENCE_SECONDS, driver_process, unique, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,12 +82,12 @@ PRINTED = {
         'without Spark: {"id":1,"name":"Ada","city":"Paris"}',
     ],
 }
-"""What the examples print."""
+"""What the examples print, on one machine as on a cluster."""
 
 
 @pytest.fixture
 def one_shuffle_partition(spark: "SparkSession") -> Iterator[None]:
-    """State in one task instead of two, for the sake of speed."""
+    """State in one task instead of two, for the sake of speed; on the cluster there are two."""
     before = spark.conf.get("spark.sql.shuffle.partitions", "2") or "2"
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     yield
@@ -141,9 +145,56 @@ def test_database_changes(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Non
     check("database_changes", shop, capsys)
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.campaign  # Four JVMs.
+@pytest.mark.mission("MIS-03")
+def test_every_example_says_the_same_on_a_cluster(
+    java_installed: None, spark_bootstrap: str, tmp_path: Path
+) -> None:
+    """A master and two workers, as processes; the examples that need no Spark are left out."""
+    assert set(cluster_examples.PROGRAMS) == set(PRINTED)
+    with standalone_cluster(tmp_path / "cluster") as cluster:
+        said = driven(cluster.url, spark_bootstrap, tmp_path / "driver", "examples")
+    assert said == PRINTED
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.campaign  # Seven JVMs.
+@pytest.mark.mission("STR-03")
+def test_four_executors_do_more_than_one(java_installed: None, spark_bootstrap: str, tmp_path: Path) -> None:
+    """The query's tasks wait, as for a service they ask: what four executors do at the same time, one does one by one.
+
+    The broker is the stock one, in a process that knows nothing of Spark.
+    """
+    with Admin(bootstrap_servers=spark_bootstrap) as admin:
+        admin.create_topics(
+            [NewTopic("shared-in", num_partitions=8)]
+            + [NewTopic(f"shared-out-{count}", num_partitions=2) for count in (1, 4)]
+        )
+    with Producer(bootstrap_servers=spark_bootstrap) as producer:
+        for number in range(80):
+            producer.send("shared-in", f"{number}", partition=number % 8)
+    with standalone_cluster(tmp_path / "cluster", workers=4) as cluster:
+        alone, shared = driven(cluster.url, spark_bootstrap, tmp_path / "driver", "scaling")
+    print(f"80 rows in 8 partitions: {alone:.1f} s with one executor, {shared:.1f} s with four")
+    assert shared < 0.7 * alone
+    for count in (1, 4):
+        assert values(spark_bootstrap, f"shared-out-{count}") == sorted(map(str, range(80)))
+
+
 def check(name: str, shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     importlib.import_module(name).main(shop)
     assert capsys.readouterr().out.splitlines() == PRINTED[name]
+
+
+def driven(master: str, bootstrap: str, directory: Path, what: str) -> Any:
+    """What the driver on a cluster gave."""
+    directory.mkdir()
+    program = Path(cluster_examples.__file__)
+    arguments = [master, bootstrap, str(directory), what]
+    with driver_process(program, arguments, directory=directory / "process") as running:
+        assert running.wait(2 * PATIENCE_SECONDS) == 0, running.text()[-6000:]
+        return json.loads(running.text().strip().splitlines()[-1])
 
 
 @pytest.mark.mission("STR-06", "STR-10")
