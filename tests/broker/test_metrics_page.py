@@ -108,8 +108,7 @@ def test_a_version_nobody_knows_is_counted_though_it_has_no_route() -> None:
         raw.transport.close()
         page = await client.page()
         assert of(page, ERRORS, request="ApiVersions", error="UNSUPPORTED_VERSION") == 1
-        versions = {dict(one)["version"] for one in page["kafka_network_requestmetrics_requestspersec"]}
-        assert "99" not in versions, "a client cannot make up series"
+        assert "kafka_network_requestmetrics_requestspersec" not in page, "a client cannot make up series"
 
     watched(story)
 
