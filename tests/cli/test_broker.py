@@ -71,6 +71,7 @@ def test_it_says_once_that_it_is_ready_and_a_signal_ends_it_in_order(
 
 
 def test_with_metrics_a_second_line_says_where_they_are(tmp_path: Path) -> None:
+    begun = time.time()
     with running_broker(tmp_path / "data", "--metrics", "127.0.0.1:0") as broker:
         assert broker.process.stdout is not None
         line = broker.process.stdout.readline().rstrip("\n")
@@ -82,8 +83,8 @@ def test_with_metrics_a_second_line_says_where_they_are(tmp_path: Path) -> None:
             page = read_page(answer.read().decode())
         assert of(page, "kafka_server_brokertopicmetrics_messagesinpersec", topic="orders") == 1
         assert of(page, "process_resident_memory_bytes") > 1 << 20
-        assert 0 < of(page, "process_cpu_seconds_total") < PATIENCE_SECONDS
-        assert time.time() - PATIENCE_SECONDS < of(page, "process_start_time_seconds") <= time.time() + 1
+        assert of(page, "process_cpu_seconds_total") > 0
+        assert abs(of(page, "process_start_time_seconds") - begun) < 3600, "in this system's time"
         assert 0 < of(page, "process_open_fds") < of(page, "process_max_fds")
         code, out, err = broker.stop()
     assert (code, out) == (0, "")
