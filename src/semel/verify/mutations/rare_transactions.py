@@ -4,7 +4,6 @@ Role.   Mutations found by `scenarios.rare_transactions`, each in stories of the
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from semel.broker.markers import Markers
@@ -60,7 +59,7 @@ def _forgets_who_keeps_at_a_restart(patch: Patch) -> None:
         transaction = rows.transaction_of(row)
         if self._expiry_ms is None and transaction is not None and transaction.is_kept:
             row = rows.row_of(
-                replace(transaction, next_producer_id=-1, next_producer_epoch=NO_PRODUCER_EPOCH)
+                transaction._replace(next_producer_id=-1, next_producer_epoch=NO_PRODUCER_EPOCH)
             )
         apply(self, row, origin)
 
@@ -85,7 +84,7 @@ def _begins_the_next_id_where_the_last_one_ended(patch: Patch) -> None:
             and decision.moved is not None
             and decision.moved.producer_id != transaction.producer_id
         ):
-            return decision._replace(moved=replace(decision.moved, producer_epoch=transaction.producer_epoch))
+            return decision._replace(moved=decision.moved._replace(producer_epoch=transaction.producer_epoch))
         return decision
 
     patch.setattr(init_producer_id, "decide", decided)

@@ -5,7 +5,6 @@ Role.   Mutations found by `scenarios.transactions` and `scenarios.wide_transact
 
 import contextlib
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import Any, Final
 
 from semel.broker.coordinators.host import CoordinatorHost
@@ -80,7 +79,7 @@ def _gives_an_epoch_twice(patch: Patch) -> None:
     def generous(transaction: Transaction | None, request: Any, **more: Any) -> Decision:
         decision = decide(transaction, request, **more)
         if decision.code is ErrorCode.NONE and decision.moved is not None and transaction is not None:
-            same = replace(decision.moved, producer_epoch=transaction.producer_epoch)
+            same = decision.moved._replace(producer_epoch=transaction.producer_epoch)
             return decision._replace(moved=same)
         return decision
 
@@ -118,7 +117,7 @@ def _forgets_a_partition_at_a_restart(patch: Patch) -> None:
         is_loading = self._expiry_ms is None
         if is_loading and transaction is not None and transaction.partitions:
             fewer = dict(list(transaction.partitions.items())[1:])
-            row = rows.row_of(replace(transaction, partitions=fewer))
+            row = rows.row_of(transaction._replace(partitions=fewer))
         apply(self, row, origin)
 
     patch.setattr(TransactionShard, "apply", applied)
