@@ -4,6 +4,7 @@ Method: the Python blocks are run against a broker; headings, links and names ar
 """
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,40 @@ def test_the_recipes_run_and_store_a_record(title: str, semel_broker: Broker, se
     with names["producer"] as producer:
         assert producer.send(semel_topic, b"stored").result(60).offset == 0
         assert producer.config["enable.idempotence"] is (title != "Switching it off")
+
+
+def measured(suite: str, work: str, quantity: str) -> float:
+    """A figure of Semel's that is published."""
+    figures = json.loads((PAGE.parent / f"benchmarks-{suite}.json").read_text(encoding="utf-8"))["figures"]
+    (found,) = [one for one in figures if (one["work"], one["quantity"]) == (work, quantity)]
+    return float(found["semel"]["median"])
+
+
+@pytest.mark.mission("GUIDE-02", "PERF-03")
+def test_what_switching_it_off_gains_is_what_was_measured() -> None:
+    text = part("Switching it off")
+    both, alone = "acks=1 → acks=all and idempotence", "acks=all → with idempotence"
+    gained = measured("idempotence", both, "messages/s: loss, %")
+    assert f"{gained:.1f} % of the messages per second" in text
+    assert f"{measured('idempotence', both, 'CPU µs per message: loss, %'):.1f} % of the CPU" in text
+    assert f"idempotence alone {measured('idempotence', alone, 'messages/s: loss, %'):.1f} %" in text
+    assert gained <= 5
+
+
+@pytest.mark.mission("PERF-07")
+def test_with_acks_all_idempotence_costs_next_to_nothing() -> None:
+    """As published: within three per cent."""
+    assert abs(measured("idempotence", "acks=all → with idempotence", "messages/s: loss, %")) <= 3
+
+
+@pytest.mark.mission("GUIDE-11")
+def test_the_table_of_both_has_what_each_costs() -> None:
+    (row,) = [line for line in part("Which one?").splitlines() if line.startswith("| cost |")]
+    lost = measured("idempotence", "acks=all → with idempotence", "messages/s: loss, %")
+    commit_ms = measured("transactions", "1 producer, the loader, v2", "commit p50, µs") / 1000
+    kept = measured("transactions", "confluent-kafka, transactions of 100 ms", "with ÷ without")
+    for figure in (f"{lost:.1f} % of the messages", f"takes {commit_ms:.2f} ms", f"{kept:.2f} times"):
+        assert figure in row
 
 
 @pytest.mark.mission("GUIDE-04")
