@@ -186,7 +186,7 @@ class WireProducer:
         return api(key).response.decode(frames[0], version, position)
 
 
-@pytest.mark.mission("IDEM-03", "IDEM-38")
+@pytest.mark.mission("IDEM-03", "IDEM-38", "CID-11")
 @pytest.mark.parametrize("kind", ["lost", "late", "frozen"])
 def test_a_thousand_lost_or_late_acks_leave_one_copy_each(
     broker: ThreadBroker, topic: str, kind: str

@@ -336,6 +336,7 @@ def test_two_phase_commit_is_advertised_where_it_is_on(enabled: bool) -> None:
     told(story, transaction_two_phase_commit_enable=str(enabled).lower())
 
 
+@pytest.mark.mission("EXT-07")
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_prepared_transaction_waits_for_whoever_decides(commit: bool) -> None:
     """It outlives its client, the broker and any timeout; then another process ends it."""
