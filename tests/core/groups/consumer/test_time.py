@@ -115,6 +115,47 @@ def test_members_that_come_together_are_assigned_together() -> None:
     assert (world.group.epoch, world.group.assignment_epoch) == (4, 4)
 
 
+def test_a_target_of_the_future_holds_nobody_up() -> None:
+    """The wall clock was set back, and the broker killed: what it wrote before lies ahead of the time there is now."""
+    world = World(group_consumer_assignment_interval_ms=1000)
+    world.topics.create("t", 4)
+    assert _partitions(_join(world, "a")) == [0, 1, 2, 3]
+    world.now_ms -= 500_000
+    world.restart()
+    assert _partitions(_join(world, "b")) == []  # In the hands of the other, but meant for this one.
+    assert len(_partitions(_beat(world, "a", 2, [0, 1, 2, 3]))) == 2
+    assert _partitions(_join(world, "c")) == []
+    assert world.group is not None
+    assert (world.group.epoch, world.group.assignment_epoch) == (
+        4,
+        3,
+    )  # From here on the interval counts again.
+
+
+def test_expressions_resolved_in_the_future_are_resolved_again() -> None:
+    world = World(group_consumer_assignment_interval_ms=0)
+    world.topics.create("t", 4)
+    world.beat(
+        ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id="a",
+            rebalance_timeout_ms=REBALANCE_MS,
+            subscribed_topic_regex="t.*",
+            topic_partitions=[],
+        )
+    )
+    world.pass_time(0)
+    assert world.group is not None
+    assert list(world.group.regexes["t.*"].topics) == ["t"]
+    world.now_ms -= 500_000
+    world.restart()
+    world.topics.create("t2", 1)
+    epoch = world.group.members["a"].member_epoch
+    assert _beat(world, "a", epoch).error_code == ErrorCode.NONE
+    world.pass_time(0)
+    assert list(world.group.regexes["t.*"].topics) == ["t", "t2"]
+
+
 def test_a_group_may_have_timeouts_of_its_own(world: World) -> None:
     own = {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "7000"}
     world.shard.shared.own_settings = {GROUP: own}

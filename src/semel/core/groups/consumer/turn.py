@@ -6,6 +6,7 @@ Rules.  * A new epoch comes with a change of subscriptions or of topics. While a
           not: there will be another when it is.
         * A target is not computed more often than every `group.consumer.assignment.interval.ms`: members that come
           together are assigned together. Until then they move towards the target there is.
+        * What was computed or resolved in the future holds nothing up: the wall clock was set back, and rows carry its time.
 """
 
 from enum import Enum, auto
@@ -87,7 +88,7 @@ class Turn:
         group, soft = self.group, self.soft
         timer = Timer(TimerKind.REGEX, group.group_id)
         last_ms = next((regex.timestamp_ms for regex in group.regexes.values()), _NEVER_MS)
-        if soft.timers.get(timer) is not None or self.now_ms <= last_ms + _REGEX_REFRESH_MIN_MS:
+        if soft.timers.get(timer) is not None or self._is_within(last_ms, _REGEX_REFRESH_MIN_MS):
             return
         after = Subscriptions(group, without=[] if self.before is None else [self.before], plus=member)
         interval_ms = soft.groups.settings.group_consumer_regex_refresh_interval_ms
@@ -95,10 +96,14 @@ class Turn:
             needed
             or len(after.regexes) != len(group.regexes)
             or soft.names_changed(group.group_id)
-            or self.now_ms > last_ms + interval_ms
+            or not self._is_within(last_ms, interval_ms)
         )
         if needed and after.regexes:
             soft.timers.set(timer, self.now_ms)
+
+    def _is_within(self, since_ms: int, interval_ms: int) -> bool:
+        """Whether so much time has not gone by since then; of what lies in the future nobody knows how long ago it was."""
+        return since_ms <= self.now_ms <= since_ms + interval_ms
 
     def group_epoch(self, member: Member, *, bump: bool) -> int:
         """The group's epoch after this request."""
@@ -127,8 +132,8 @@ class Turn:
             groups.settings.group_consumer_assignment_interval_ms,
         )
         last_ms = group.assignment_timestamp_ms
-        may_compute = last_ms == 0 or interval_ms == 0 or self.now_ms >= last_ms + interval_ms
-        if group_epoch <= group.assignment_epoch or not may_compute:
+        is_new = last_ms != 0 and last_ms <= self.now_ms < last_ms + interval_ms
+        if group_epoch <= group.assignment_epoch or is_new:
             return Target(group.assignment_epoch, group.target_of(member.member_id, member.instance_id))
         target, rows = next_target(
             self.soft.groups,
