@@ -139,6 +139,22 @@ def test_it_lets_go_before_it_takes_and_tells_the_broker_when_both_are_done() ->
     assert story.member.owned == places(2)
 
 
+def test_what_it_never_took_is_given_back_all_the_same() -> None:
+    """The broker waits to hear that it let go, for minutes, though it has not come to take it before it was to let go."""
+    story = Story()
+    story.member.subscribe(["t"])
+    story.hear(story.member.polled(story.now_ms))
+    story.hear(story.member.coordinator_found(story.now_ms))
+    assert story.answer(1, 0) == [LookAtIds((ID,))]  # Nobody knows the topic's name for a while.
+    assert story.is_quiet
+    story.pass_time(INTERVAL_MS)
+    assert story.answer(1) == [], "it is to have nothing now"
+    assert story.last().topic_partitions == []
+    story.answer(2, news=False)
+    assert story.hear(story.member.names_known({ID: "t"}, story.now_ms)) == []
+    assert story.is_quiet
+
+
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_thrown_out_it_loses_everything_and_joins_again_under_its_name(code: ErrorCode) -> None:
     story = Story().joined(0, 1)

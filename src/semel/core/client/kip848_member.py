@@ -8,7 +8,8 @@ Rules.  * A heartbeat says what has changed since the last that was answered; th
           or a silence, says everything, because nobody knows what was heard.
         * Partitions come by topic id. Those whose name is not known yet wait; the shell is asked to look.
         * One reconciliation at a time: what the broker wants meanwhile is looked at when it is done. Everything is let go
-          before anything is taken, and the broker hears of it only when both are done.
+          before anything is taken, and the broker hears of it only when both are done. It hears of every assignment that
+          was followed, also where nothing had to be done: it may wait to hear that a partition is let go that was never taken.
         * Fenced, or unknown to the broker: everything is lost, and it joins again under its old id with epoch 0.
         * Who does not poll for `max.poll.interval.ms` leaves, and joins again with the next poll.
         * A static member that leaves says -2: its partitions wait for it.
@@ -67,6 +68,8 @@ class _Said(NamedTuple):
     topics: tuple[str, ...]
     regex: str | None
     owned: tuple[TopicPartition, ...]
+    followed: int
+    """How many assignments have been followed to their end."""
 
 
 class Kip848Member:
@@ -84,6 +87,8 @@ class Kip848Member:
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._target: tuple[_Place, ...] | None = None
+        self._targets = 0
+        self._followed = 0
         self._is_looking = False
         self._is_leaving = False
         self._said: _Said | None = None
@@ -183,11 +188,13 @@ class Kip848Member:
         self.member_epoch = response.member_epoch
         self._beat_ms = now_ms + max(1, response.heartbeat_interval_ms)
         if response.assignment is not None:
-            self._target = tuple(
+            target = tuple(
                 (bytes(topic.topic_id), index)
                 for topic in response.assignment.topic_partitions
                 for index in sorted(topic.partitions)
             )
+            self._targets += target != self._target
+            self._target = target
         if self.phase is Phase.JOINING:
             self.phase = Phase.STABLE
         if self.phase is Phase.REVOKING:
@@ -252,7 +259,7 @@ class Kip848Member:
             return [FindCoordinator()]
         if self._pending is not None:
             return []
-        now = _Said(self.topics, self.regex, self.owned)
+        now = _Said(self.topics, self.regex, self.owned, self._followed)
         has_news = self._said != now and self.phase is not Phase.REVOKING
         if now_ms < self._beat_ms and not has_news:
             return []
@@ -279,7 +286,8 @@ class Kip848Member:
         elif before is not None and before.regex is not None and now.regex is None:
             request.subscribed_topic_regex = ""  # Said to be none any more.
         # While partitions are let go nothing is said about them: they are neither owned nor given up.
-        if before is None or (self.phase is not Phase.REVOKING and before.owned != now.owned):
+        has_moved = before is None or (before.owned, before.followed) != (now.owned, now.followed)
+        if before is None or (self.phase is not Phase.REVOKING and has_moved):
             request.topic_partitions = self._said_partitions(now.owned)
         return request
 
@@ -315,6 +323,8 @@ class Kip848Member:
             return [*looking, *self._revoke(gone)]
         new = tuple(one for one in target if one not in self.owned)
         self.owned = target
+        if not unknown:
+            self._followed = self._targets
         return [*looking, *([Own(new)] if new else []), *self._advance(now_ms)]
 
     def _revoke(self, partitions: tuple[TopicPartition, ...]) -> list[Instruction]:
