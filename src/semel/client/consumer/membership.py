@@ -8,19 +8,20 @@ Flow.   an event (a poll, an answer, time) -> the member -> instructions: reques
 Rules.  * Calls are made in the order the member decided. From the moment a Revoke is waiting nothing more of its partitions
           is handed out; what is lost is gone at once, whether the user has been told or not.
         * The coordinator has a connection of its own: a JoinGroup holds up what is sent behind it.
-        * A failure that ends the membership is raised by the next poll, and by every one after it.
+        * A failure that ends the membership is raised by the next poll, and by every one after it. That no broker can be
+          reached is none: whoever is a member has reached one, and waits for it to come back.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from semel.client.admin_groups import find_coordinator
 from semel.client.client_metrics import ConsumerMetrics
-from semel.client.cluster import Cluster
+from semel.client.cluster import Cluster, passes
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
 from semel.core.client.kip848_member import Instruction as Kip848Instruction
@@ -45,10 +46,11 @@ from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from semel.core.wire.messages.heartbeat import HeartbeatRequest
 from semel.core.wire.messages.join_group import JoinGroupRequest
 from semel.core.wire.messages.sync_group import SyncGroupRequest
-from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError, UnreachableError
 from semel.exceptions import KafkaException, as_exception, exception_for
 from semel.types import TopicPartition
 
+T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _OUT: Final = frozenset({Phase.OUT, Phase.FAILED})
 
@@ -337,7 +339,7 @@ class Membership:
             await self._cluster.metadata([])  # Racks belong to brokers, and this connection knows its own.
             await self._topics.refresh(topics)
 
-        await self._cluster.patiently(ask, timeout_ms=self.member.config.max_poll_interval_ms)
+        await self._patiently(ask)
         known = self._racks(topics)
         member = self.member
         if isinstance(member, Member):
@@ -348,11 +350,18 @@ class Membership:
         async def ask() -> dict[bytes, str]:
             return await self._topics.names_of(topic_ids)
 
-        found = await self._cluster.patiently(ask, timeout_ms=self.member.config.max_poll_interval_ms)
+        found = await self._patiently(ask)
+        if len(found) < len(topic_ids):  # The member will ask for the rest at once.
+            await self._cluster.runtime.tasks.sleep(self.member.config.retry_backoff_ms / 1000)
         member = self.member
         if isinstance(member, Kip848Member):
             kip848 = member
             self._tell(lambda now_ms: kip848.names_known(found, now_ms))
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return await self._cluster.patiently(
+            ask, timeout_ms=self.member.config.max_poll_interval_ms, may_repeat=_may_pass
+        )
 
     # The end
 
@@ -373,3 +382,7 @@ class Membership:
 
     def _now_ms(self) -> int:
         return self._cluster.runtime.clock.monotonic_ms()
+
+
+def _may_pass(error: DisconnectedError | RefusedError) -> bool:
+    return isinstance(error, UnreachableError) or passes(error)
