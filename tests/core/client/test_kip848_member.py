@@ -226,6 +226,31 @@ def test_leaving_lets_go_first_and_a_static_member_only_steps_aside(instance: st
     assert story.last().member_epoch == 0, "it may come back"
 
 
+def test_who_leaves_while_it_joins_says_so() -> None:
+    """The coordinator may have taken it in already, and would keep partitions for it until its session is over."""
+    story = Story()
+    story.member.subscribe(["t"])
+    story.hear(story.member.polled(story.now_ms))
+    story.hear(story.member.coordinator_found(story.now_ms))
+    joining, story.said = story.last(), None
+    assert story.hear(story.member.leave(story.now_ms)) == []
+    assert story.last().member_epoch == -1
+    joined = ConsumerGroupHeartbeatResponse(member_id="me", member_epoch=1)
+    assert story.hear(story.member.answered(joining, joined, story.now_ms)) == []
+    assert story.member.next_deadline_ms() is None, "what it was answered meanwhile comes too late"
+    story.answer(-1, news=False)
+    assert story.member.phase is Phase.OUT
+
+
+def test_who_leaves_before_it_said_anything_says_nothing() -> None:
+    story = Story()
+    story.member.subscribe(["t"])
+    story.hear(story.member.polled(story.now_ms))
+    assert story.hear(story.member.leave(story.now_ms)) == []
+    assert story.is_quiet
+    assert story.member.phase is Phase.OUT
+
+
 def test_who_does_not_poll_leaves_and_comes_back_with_the_next_poll() -> None:
     story = Story().joined(0)
     while story.now_ms < 1_000 + POLL_MS - INTERVAL_MS:

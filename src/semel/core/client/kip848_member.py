@@ -12,7 +12,7 @@ Rules.  * A heartbeat says what has changed since the last that was answered; th
           was followed, also where nothing had to be done: it may wait to hear that a partition is let go that was never taken.
         * Fenced, or unknown to the broker: everything is lost, and it joins again under its old id with epoch 0.
         * Who does not poll for `max.poll.interval.ms` leaves, and joins again with the next poll.
-        * A static member that leaves says -2: its partitions wait for it.
+        * A static member that leaves says -2: its partitions wait for it. Who leaves while it joins says so: it may be in.
 Elsewhere. The broker's end: `core.groups.consumer`. Offsets are committed by the shell, with `identity`.
 """
 
@@ -363,10 +363,10 @@ class Kip848Member:
 
     def _go(self, _now_ms: int) -> list[Instruction]:
         """Leave the group."""
+        may_be_in = self.member_epoch > JOINING_EPOCH or self._pending is not None
         instructions = self._lose()
-        was_in = self.member_epoch > JOINING_EPOCH
         self.member_epoch = JOINING_EPOCH
-        if not was_in or not self._coordinator_known:
+        if not may_be_in or not self._coordinator_known:
             self.phase = Phase.OUT
             return instructions
         self.phase = Phase.LEAVING
