@@ -4,12 +4,15 @@ Method: the real broker and the real consumer in a simulation, so that an interv
 be stopped between two requests.
 """
 
+import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from reading_kit import ADDRESS, ReadingWorld, take, told
+from semel.client.consumer.committing import Committing
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.consumer.values import OffsetAndMetadata
 from semel.client.settings import ConsumerConfig
@@ -242,5 +245,49 @@ def test_a_listener_commits_while_its_partitions_go_and_its_error_is_heard() -> 
             await consumer.close()
         assert isinstance(caught.value.__cause__, ValueError)
         assert await stored(world) == 7
+
+    told(story)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_poll_that_is_given_up_while_partitions_go_is_made_up_for_by_the_next(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions are stored before partitions go: whoever is cancelled then must still let them go."""
+    held = False
+    store = Committing.before_they_go
+
+    async def held_once(self: Committing, partitions: Sequence[TopicPartition]) -> None:
+        nonlocal held
+        if not held:
+            held = True
+            await asyncio.Event().wait()
+        await store(self, partitions)
+
+    async def story(world: ReadingWorld) -> None:
+        await world.topic("t", 2)
+        settings = {"group_id": "g", "group_protocol": protocol}
+        if protocol == "classic":
+            settings["partition_assignment_strategy"] = "cooperative-sticky"
+        first, second = world.consumer(**settings), world.consumer(**settings)
+        first.subscribe(["t"])
+        await joined(first)
+        second.subscribe(["t"])
+        monkeypatch.setattr(Committing, "before_they_go", held_once)
+        given_up = 0
+        since = world.runtime.clock.monotonic()
+        while len(first.assignment()) != 1 or len(second.assignment()) != 1:
+            try:
+                async with asyncio.timeout(1):
+                    await first.poll(100)
+            except TimeoutError:
+                given_up += 1
+            await second.poll(100)
+            assert world.runtime.clock.monotonic() - since < 60, (
+                "the group waits for partitions nobody lets go"
+            )
+        assert given_up == 1
+        await first.close()
+        await second.close()
 
     told(story)

@@ -302,8 +302,12 @@ class Engine:
             return told
         membership = self._membership
         call = None if membership is None else membership.next_call()
-        if call is not None and call.told is Told.REVOKED:
-            await self.committing.before_they_go(call.partitions)
+        if call is not None and membership is not None and call.told is Told.REVOKED:
+            try:
+                await self.committing.before_they_go(call.partitions)
+            except BaseException:  # The poll was given up: the next one has to tell.
+                membership.not_told(call)
+                raise
         self._called_ms = self._now_ms()
         return call
 

@@ -166,6 +166,10 @@ class Membership:
                 pass  # Gone since it was decided.
         return call
 
+    def not_told(self, call: RebalanceCall) -> None:
+        """The user could not be told: it is what comes next again."""
+        self._calls.appendleft(call)
+
     def done(self, call: RebalanceCall) -> None:
         """The user has been told."""
         match call.told:
