@@ -155,7 +155,9 @@ def test_what_it_never_took_is_given_back_all_the_same() -> None:
     assert story.is_quiet
 
 
-@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND]
+)
 def test_thrown_out_it_loses_everything_and_joins_again_under_its_name(code: ErrorCode) -> None:
     story = Story().joined(0, 1)
     story.pass_time(INTERVAL_MS)
@@ -211,6 +213,17 @@ def test_what_cannot_pass_ends_the_membership(code: ErrorCode) -> None:
     assert story.member.phase is Phase.FAILED
     assert story.member.next_deadline_ms() is None
     assert story.hear(story.member.polled(story.now_ms)) == []
+
+
+def test_a_group_that_cannot_be_joined_is_not_joined_again_and_again() -> None:
+    """The name is that of a group of another kind."""
+    story = Story()
+    story.member.subscribe(["t"])
+    story.hear(story.member.polled(story.now_ms))
+    story.hear(story.member.coordinator_found(story.now_ms))
+    (failed,) = story.answer(0, code=ErrorCode.GROUP_ID_NOT_FOUND)
+    assert isinstance(failed, Fail)
+    assert story.is_quiet
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("static", -2)])

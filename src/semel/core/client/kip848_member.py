@@ -10,7 +10,8 @@ Rules.  * A heartbeat says what has changed since the last that was answered; th
         * One reconciliation at a time: what the broker wants meanwhile is looked at when it is done. Everything is let go
           before anything is taken, and the broker hears of it only when both are done. It hears of every assignment that
           was followed, also where nothing had to be done: it may wait to hear that a partition is let go that was never taken.
-        * Fenced, or unknown to the broker: everything is lost, and it joins again under its old id with epoch 0.
+        * Fenced, or unknown to the broker, with or without its group: everything is lost, and it joins again under its old id
+          with epoch 0.
         * Who does not poll for `max.poll.interval.ms` leaves, and joins again with the next poll.
         * A static member that leaves says -2: its partitions wait for it. Who leaves while it joins says so: it may be in.
 Elsewhere. The broker's end: `core.groups.consumer`. Offsets are committed by the shell, with `identity`.
@@ -335,7 +336,8 @@ class Kip848Member:
     # Ends
 
     def _refused(self, code: ErrorCode, message: str | None, now_ms: int) -> list[Instruction]:
-        if code in _FENCED:
+        is_forgotten = code is ErrorCode.GROUP_ID_NOT_FOUND and self.member_epoch > JOINING_EPOCH
+        if code in _FENCED or is_forgotten:
             lost = self._lose()
             if self._is_leaving:
                 self.phase = Phase.OUT
