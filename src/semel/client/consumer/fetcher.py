@@ -208,7 +208,12 @@ class Fetcher:
                 _logger.debug("fetch from broker %d: %s", node_id, error)
         except asyncio.CancelledError:
             session.failed()
-            del self._under_way[node_id]
+            raise
+        except (
+            Exception
+        ):  # An answer that cannot be understood, say: it is reported with the task, and asked for again.
+            session.failed()
+            self._rest(node_id)
             raise
         else:
             self._answered(node_id, session, answer, asked, {of: name for name, of in ids.items()})
@@ -218,8 +223,9 @@ class Fetcher:
                 size_bytes=size,
                 throttle_ms=answer.throttle_time_ms,
             )
-        self._ended.discard(node_id)
-        del self._under_way[node_id]
+        finally:
+            self._ended.discard(node_id)
+            del self._under_way[node_id]
         self._on_news()
 
     def _request(self, plan: FetchPlan) -> FetchRequest:
