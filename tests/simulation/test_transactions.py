@@ -26,6 +26,11 @@ def test_a_worker_that_is_far_behind_catches_up() -> None:
     transactions.run(160641565)
 
 
+def test_a_log_that_refuses_rows_is_left_alone_for_a_while() -> None:
+    """The seed of a campaign that never ended: loaded, a shard sent its markers, could not note it, and was loaded again at once."""
+    transactions.run(16578)
+
+
 def test_random_seeds() -> None:
     run_random_seeds(transactions.run, _RANDOM)
 

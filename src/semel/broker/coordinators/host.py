@@ -7,8 +7,8 @@ Flow.   ask: find the shard -> its operation -> append the rows as one batch -> 
 Rules.  * An answer never tells of what may still be lost: it waits until everything before it is visible.
         * A shard is asked only after its whole log was replayed. A small log is replayed when it is first asked for,
           a large one in slices beside other work; meanwhile the answer is COORDINATOR_LOAD_IN_PROGRESS.
-        * If the log refuses rows, the shard may have changed by itself: it is dropped and loaded again, and everyone
-          who waits for it is told. What is merely too large, or fenced, is refused alone if nothing has changed.
+        * If the log refuses rows, the shard may have changed by itself: it is dropped and, after a pause, loaded again, and
+          everyone who waits for it is told. What is merely too large, or fenced, is refused alone if nothing has changed.
         * Time in a shard does not jump: it starts as the wall clock's and goes on with the monotonic one. What is written
           down (`row_times`) is the wall clock's all the same.
         * Effects begin when the answers have left, and before the loop looks for the next request: nobody waits for them, and
@@ -53,7 +53,8 @@ _logger: Final = logging.getLogger(__name__)
 _RETRY_MS: Final = 5000
 """After a log could not be replayed: when it is tried again."""
 _REFUSED_PAUSE_MS: Final = 500
-"""How long time stands still for shards after a log took no rows: what is overdue would be refused at once again."""
+"""How long time stands still for shards, and none is loaded by itself, after a log took no rows: what is overdue, and what a
+loaded shard carries out, would be refused at once again."""
 _CLOCKS_DIFFER_MS: Final = 1000
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -372,6 +373,7 @@ class CoordinatorHost(Generic[S, E]):
             for effect in effects:
                 self._run_effect(hosted.index, effect)
         except Exception:
+            self._timers_from_ms = self.now_ms() + _REFUSED_PAUSE_MS
             self._drop(hosted, ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
 
@@ -396,7 +398,12 @@ class CoordinatorHost(Generic[S, E]):
         waiting, hosted.waiting = hosted.waiting, {}
         for request in waiting:
             request.give(code)
-        if not self._stopped:
+        pause_ms = self._timers_from_ms - self.now_ms()
+        if (
+            pause_ms > 0
+        ):  # The log has just refused rows: what a loaded shard has carried out would be refused again.
+            self._runtime.tasks.call_later(pause_ms / 1000, self._load_soon, hosted.index)
+        else:
             self._load_soon(hosted.index)
 
     # Loading
@@ -427,6 +434,8 @@ class CoordinatorHost(Generic[S, E]):
         return hosted if hosted.shard is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def _load_soon(self, index: int) -> None:
+        if self._stopped:
+            return
         if index not in self._to_load:
             self._to_load.append(index)
         if self._loader is None:
