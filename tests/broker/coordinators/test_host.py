@@ -150,6 +150,16 @@ async def with_topic(client: Client, partitions: int = 1) -> Host:
     return host
 
 
+async def settled_host(client: Client) -> tuple[Host, list[str]]:
+    """A host that was asked once, and where its effects will be seen from now on."""
+    effects: list[str] = []
+    host = host_of(client, effects)
+    await got(host.ask("a", put("a", 1)))
+    await client.broker.runtime.tasks.sleep(0)
+    effects.clear()
+    return host, effects
+
+
 def test_an_answer_that_is_ready_costs_no_waiting() -> None:
     async def story(client: Client) -> None:
         host = await with_topic(client)
@@ -185,11 +195,7 @@ def test_whoever_waits_is_answered_by_a_later_outcome() -> None:
 
 def test_effects_begin_when_the_answer_has_left_and_before_the_next_request() -> None:
     async def story(client: Client) -> None:
-        effects: list[str] = []
-        host = host_of(client, effects)
-        await got(host.ask("a", put("a", 1)))
-        await client.broker.runtime.tasks.sleep(0)
-        effects.clear()
+        host, effects = await settled_host(client)
         seen: list[list[str]] = []
         client.broker.runtime.tasks.call_later(0, lambda: seen.append(list(effects)))
         assert isinstance(host.ask("a", put("a", 2)), HeartbeatResponse)
@@ -202,11 +208,7 @@ def test_effects_begin_when_the_answer_has_left_and_before_the_next_request() ->
 
 def test_effects_of_a_dropped_shard_are_left_to_the_one_that_is_loaded() -> None:
     async def story(client: Client) -> None:
-        effects: list[str] = []
-        host = host_of(client, effects)
-        await got(host.ask("a", put("a", 1)))
-        await client.broker.runtime.tasks.sleep(0)
-        effects.clear()
+        host, effects = await settled_host(client)
         host.ask("a", put("a", 2))
         host.stop()
         await client.broker.runtime.tasks.sleep(0.01)
