@@ -124,6 +124,7 @@ def new_topic(bootstrap: str, word: str = "topic", partitions: int = 2, **config
 
 def read_all(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> pa.Table:
     """Every record of a topic up to its end as it is now: topic, partition, offset, timestamp, key, value, headers."""
+    _markers_written(bootstrap)
     with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
         partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
         consumer.assign(partitions)
@@ -138,6 +139,18 @@ def read_all(bootstrap: str, topic: str, *, isolation: str = "read_committed") -
                 batches.append(batch)
         schema = batches[0].schema if batches else consumer.poll_arrow(timeout_ms=0).schema
     return pa.Table.from_batches(batches, schema=schema)
+
+
+def _markers_written(bootstrap: str) -> None:
+    """A commit is answered when it is decided; Kafka writes its markers afterwards. Wait for those decided until now."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+
+        def decided() -> set[str]:
+            listed = admin.list_transactions(states=["PrepareCommit", "PrepareAbort"])
+            return {one.transactional_id for one in listed}
+
+        before = decided()
+        eventually(lambda: not before & decided(), f"the markers of {sorted(before)}")
 
 
 def values(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> list[str]:
