@@ -4,6 +4,8 @@ Role.   `GroupMember` reads a topic together with the others of its group and co
 Flow.   A thread of its own, with a loop of its own, for each member: that is what lets it stand still as a process does that is
         paused, heartbeats and all, and go on afterwards with what it was handed before.
 Rules.  * It stores only what it was handed. What it is told of each commit is written down, with the moment at which it asked.
+        * What could not be stored is tried again after the next poll, as long as the partition is its own: a member that keeps
+          a partition through a rebalance is not handed those records again.
         * It is disturbed until the stage is over; then it reads in peace until it is told to end.
         * It adds to the history from its own thread; an event is added whole.
 """
@@ -98,13 +100,19 @@ class GroupMember:
             for place in partitions:
                 stage.add(Assigned(stage.now(), process, self.group, place.topic, place.partition))
 
-        consumer.subscribe([self.topic], on_assign=given)
+        owed: dict[TopicPartition, int] = {}
+
+        def gone(partitions: Iterable[TopicPartition]) -> None:
+            for place in partitions:
+                owed.pop(place, None)
+
+        consumer.subscribe([self.topic], on_assign=given, on_revoke=gone, on_lost=gone)
         polls_left = dice.randint(20, 150)
         vanishes = dice.random() < 0.3 and self.may_vanish
         try:
             while stage.now() < self.until() and (polls_left > 0 or stage.is_over()):
                 polls_left -= 1
-                await self._read(consumer, process)
+                await self._read(consumer, process, owed)
         except KafkaException as error:
             stage.trouble(error)
         finally:
@@ -114,7 +122,8 @@ class GroupMember:
             except KafkaException as error:
                 stage.trouble(error)
 
-    async def _read(self, consumer: AsyncConsumer, process: str) -> None:
+    async def _read(self, consumer: AsyncConsumer, process: str, owed: dict[TopicPartition, int]) -> None:
+        """One poll, and a commit of what it gave and of the positions still `owed`."""
         stage = self.stage
         records = await consumer.poll(_POLL_MS, 500)
         handed: dict[TopicPartition, list[tuple[int, str]]] = {}
@@ -126,14 +135,13 @@ class GroupMember:
             time.sleep(
                 self.dice.uniform(0.5, _FREEZE_MAX_SECONDS)
             )  # All of it: nothing of this thread's loop runs.
-        if handed:
-            await self._commit(
-                consumer, process, {place: values[-1][0] + 1 for place, values in handed.items()}
-            )
+        owed.update((place, values[-1][0] + 1) for place, values in handed.items())
+        if owed and await self._commit(consumer, process, dict(owed)) == "stored":
+            owed.clear()
 
     async def _commit(
         self, consumer: AsyncConsumer, process: str, offsets: Mapping[TopicPartition, int]
-    ) -> None:
+    ) -> CommitOutcome:
         stage = self.stage
         asked_at = stage.now()
         outcome: CommitOutcome = "stored"
@@ -152,6 +160,7 @@ class GroupMember:
             )
         if failure is not None:
             stage.trouble(failure)
+        return outcome
 
 
 def in_thread(work: Callable[[], None], name: str) -> "asyncio.Future[None]":
