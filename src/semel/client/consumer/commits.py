@@ -82,7 +82,7 @@ class Commits:
         membership = self._membership()
         if membership is None:
             return Identity(self._group_id, NO_GENERATION, NO_MEMBER_ID, None)
-        return membership.member.identity
+        return membership.identity
 
     @property
     def is_idle(self) -> bool:
@@ -97,12 +97,13 @@ class Commits:
     ) -> None:
         """Store these, and say later what became of it."""
         self._under_way += 1
-        self._cluster.runtime.tasks.spawn(self._beside(dict(offsets), callback), name="commit")
+        work = self._beside(dict(offsets), callback, self._losses)
+        self._cluster.runtime.tasks.spawn(work, name="commit")
 
-    async def _beside(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+    async def _beside(self, offsets: Offsets, callback: CommitCallback | None, losses: int) -> None:
         error: KafkaException | None = None
         try:
-            await self._store(offsets)
+            await self._store(offsets, losses)
         except SemelError as failed:
             error = as_exception(failed)
             if error.retriable:
@@ -120,12 +121,13 @@ class Commits:
         """Store these; raises if they are not stored in this time."""
         clock = self._cluster.runtime.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
+        losses = self._losses
         tries = 0
         while True:
             left_ms = deadline_ms - clock.monotonic_ms()
             try:
                 async with asyncio.timeout(max(0, left_ms) / 1000):
-                    return await self._store(dict(offsets))
+                    return await self._store(dict(offsets), losses)
             except TimeoutError:
                 raise _too_late(timeout_ms, offsets) from None
             except SemelError as error:
@@ -138,8 +140,13 @@ class Commits:
                     raise _too_late(timeout_ms, offsets) from error
             await self._cluster.runtime.tasks.sleep(pause_ms / 1000)
 
-    async def _store(self, offsets: Offsets) -> None:
-        """One attempt, when its turn has come."""
+    @property
+    def _losses(self) -> int:
+        membership = self._membership()
+        return 0 if membership is None else membership.losses
+
+    async def _store(self, offsets: Offsets, losses: int) -> None:
+        """One attempt, when its turn has come, to store what was asked for after so many losses of partitions."""
         membership = self._membership()
         if not offsets and (membership is None or not membership.has_lost):
             return
@@ -150,19 +157,29 @@ class Commits:
                     f"this consumer is no member of group {self._group_id} at the moment, so its partitions may be "
                     "somebody else's: poll until it is one again; what it did not commit comes again, here or there"
                 )
+            if self._losses != losses:
+                raise self._lost()
             since_ms = self._cluster.runtime.clock.monotonic_ms()
             if not offsets:
                 return
             try:
                 await self._offsets.commit(offsets, identity)
             except RefusedError as error:
-                raise self._judged(error, identity) from error
+                raise self._judged(error, identity, losses) from error
             self._on_latency(self._cluster.runtime.clock.monotonic_ms() - since_ms)
 
-    def _judged(self, error: RefusedError, identity: Identity) -> KafkaException:
+    def _lost(self) -> CommitFailedException:
+        return CommitFailedException(
+            f"this consumer lost its partitions of group {self._group_id} before the commit got through, so they may be "
+            "somebody else's: poll; what it did not commit comes again, here or there"
+        )
+
+    def _judged(self, error: RefusedError, identity: Identity, losses: int) -> KafkaException:
         membership = self._membership()
         if membership is None:
             return as_exception(error)
+        if self._losses != losses:
+            return self._lost()
         code = error.code
         is_still_same = self.identity == identity
         if code is ErrorCode.STALE_MEMBER_EPOCH and not is_still_same:

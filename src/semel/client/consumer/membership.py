@@ -7,6 +7,8 @@ Flow.   an event (a poll, an answer, time) -> the member -> instructions: reques
         calls -> `next_call` -> the user's callback -> `done`.
 Rules.  * Calls are made in the order the member decided. From the moment a Revoke is waiting nothing more of its partitions
           is handed out; what is lost is gone at once, whether the user has been told or not.
+        * Until the user has heard of a loss, nothing is done in this member's name: it may be in the group again, under a new
+          epoch, and what the user wants to store then concerns partitions that are somebody else's.
         * The coordinator has a connection of its own: a JoinGroup holds up what is sent behind it.
         * A failure that ends the membership is raised by the next poll, and by every one after it. That no broker can be
           reached is none: whoever is a member has reached one, and waits for it to come back.
@@ -30,8 +32,10 @@ from semel.core.client.subscription import Subscription
 from semel.core.groups.assignors.members import Racks
 from semel.core.groups.member import Member
 from semel.core.groups.member_words import (
+    NO_GENERATION,
     Fail,
     FindCoordinator,
+    Identity,
     Instruction,
     LookAtTopics,
     Lose,
@@ -117,6 +121,8 @@ class Membership:
         self._deadline_ms: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: KafkaException | None = None
+        self.losses = 0
+        """How often partitions were lost: what was asked for before the last time concerns partitions that are gone."""
 
     @property
     def is_out(self) -> bool:
@@ -130,6 +136,12 @@ class Membership:
     def has_lost(self) -> bool:
         """Whether partitions are gone that the user still believes to have."""
         return any(call.told is Told.LOST for call in self._calls)
+
+    @property
+    def identity(self) -> Identity:
+        """As whom the user speaks to the coordinator: as nobody's member while it believes to have what is lost."""
+        identity = self.member.identity
+        return identity._replace(generation_id=NO_GENERATION) if self.has_lost else identity
 
     # The user
 
@@ -250,6 +262,7 @@ class Membership:
 
     def _lose(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._metrics.rebalance_failed()
+        self.losses += 1
         self._drop(partitions)
         # Whom a Revoke was waiting for hears that it is too late for that.
         gone = set(partitions)
