@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from semel.runtime.simulated_loop import (
-    PROCESS,
-    SimulatedProcess,
+from semel.runtime.simulated_loop import PROCESS, SimulatedProcess, new_loop
+from semel.runtime.simulated_trouble import (
+    RUSH_STEPS_MAX,
     SimulationDeadlockError,
     SimulationError,
     SimulationLimitError,
-    new_loop,
+    SimulationLivelockError,
 )
 from semel.runtime.simulation import Simulation
 

@@ -12,7 +12,7 @@ from semel.runtime.bundle import Runtime
 from semel.runtime.clock import SIMULATION_START_MS, SimulatedClock
 from semel.runtime.files import read_whole
 from semel.runtime.memory_faults import DiskCrashed
-from semel.runtime.simulated_loop import SimulationError
+from semel.runtime.simulated_trouble import SimulationError
 from semel.runtime.simulation import SimulatedHost, Simulation
 
 

@@ -9,7 +9,8 @@ Rules.  * Callbacks run in the order of `call_soon`, as asyncio promises; timers
           of a set must not depend on addresses.
         * A turn of the loop with something ready takes a microsecond, so that who waits by yielding gets on, too.
         * Nothing ready, nothing scheduled and the main coroutine not done is a deadlock, and an error that
-          names who waits where. Virtual time and steps are bounded.
+          names who waits where. Steps without end and hardly any time are a livelock, and an error that names who runs.
+          Virtual time and steps are bounded.
         * A callback belongs to the process whose context it was scheduled in. Once that process is dead, its
           callbacks never run again: no `finally`, no handler, as after kill -9. Those of a frozen process wait, in their
           order, until it goes on; what is sent to it meanwhile waits too, as for a stopped process.
@@ -23,35 +24,28 @@ import inspect
 import itertools
 import logging
 import sys
-import types
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar, TypeVarTuple
 
-from semel.errors import SemelError
 from semel.runtime.randomness import seeded_dice
+from semel.runtime.simulated_trouble import (
+    Rush,
+    SimulationDeadlockError,
+    SimulationError,
+    SimulationLimitError,
+    callback_name,
+    deadlock_story,
+)
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _log: Final = logging.getLogger(__name__)
 
-_WAITING_SHOWN_MAX: Final = 20
 TURN_SECONDS: Final = 1e-6
 _TASKS_MIN: Final = 64
 _CLOSED: Final = "Event loop is closed"
-
-
-class SimulationError(SemelError):
-    """The simulated world cannot go on."""
-
-
-class SimulationDeadlockError(SimulationError):
-    """Everybody waits and nothing will ever happen."""
-
-
-class SimulationLimitError(SimulationError):
-    """More steps or more virtual time than the bound allows."""
 
 
 class SimulatedProcess:
@@ -109,7 +103,7 @@ class Scheduled(asyncio.TimerHandle):
         return self.context
 
     def __repr__(self) -> str:
-        return f"<{_callback_name(self)} at {self.time}>"
+        return f"<{callback_name(self.callback)} at {self.time}>"
 
     def __hash__(self) -> int:
         return id(self)
@@ -158,6 +152,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._seconds_max = seconds_max
         self._now = 0.0
         self._steps = 0
+        self._rush = Rush()
+        self._watched_until = 0.0
+        self._steps_end = steps_max
         self.next_number: Final[Callable[[], int]] = itertools.count(1).__next__
         self._ready: deque[Scheduled] = deque()
         self._timers: list[tuple[float, float, int, Scheduled]] = []
@@ -339,7 +336,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._now += TURN_SECONDS
         elif not self._stopping:
             if not timers:
-                raise SimulationDeadlockError(self._deadlock_story())
+                raise SimulationDeadlockError(
+                    deadlock_story(self._now, [task for task in self._tasks.values() if not task.done()])
+                )
             self._now = max(self._now, timers[0][0])
             if self._now > self._seconds_max:
                 raise SimulationLimitError(
@@ -347,6 +346,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 )
         while timers and timers[0][0] <= self._now:
             ready.append(heapq.heappop(timers)[-1])
+        if self._now >= self._watched_until:
+            self._steps_end = min(self._rush.begin(self._now, self._steps), self._steps_max)
+            self._watched_until = self._rush.until
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle.is_cancelled:
@@ -359,13 +361,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _run_one(self, handle: Scheduled) -> None:
         self._steps += 1
-        if self._steps > self._steps_max:
-            raise SimulationLimitError(
-                f"{self._steps_max} steps at {self._now} s: a loop that never waits, or raise steps_max"
-            )
+        if self._steps > self._steps_end:
+            self._too_many_steps(handle)
         if self._trace is not None:
             process = handle.process
-            self.note(f"{'' if process is None else process.name} {_callback_name(handle)}")
+            self.note(f"{'' if process is None else process.name} {callback_name(handle.callback)}")
         try:
             handle.context.run(handle.callback, *handle.arguments)  # type: ignore[arg-type]  # not cancelled: there is one
         except (SystemExit, KeyboardInterrupt):
@@ -375,13 +375,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
             )
 
-    def _deadlock_story(self) -> str:
-        waiting = [_describe(task) for task in self._tasks.values() if not task.done()]
-        shown = "\n  ".join(waiting[:_WAITING_SHOWN_MAX])
-        more = (
-            f"\n  and {len(waiting) - _WAITING_SHOWN_MAX} more" if len(waiting) > _WAITING_SHOWN_MAX else ""
-        )
-        return f"deadlock at {self._now} s: nothing is ready or scheduled, and these tasks wait:\n  {shown}{more}"
+    def _too_many_steps(self, handle: Scheduled) -> None:
+        if self._steps > self._steps_max:
+            raise SimulationLimitError(
+                f"{self._steps_max} steps at {self._now} s: a loop that never waits, or raise steps_max"
+            )
+        process = handle.process
+        self._rush.step(self._now, self._steps, "" if process is None else process.name, handle.callback)
 
     def stop(self) -> None:
         self._stopping = True
@@ -498,24 +498,3 @@ def _held_by(coroutine: Any) -> Iterator[Any]:
 
 def _is_dead(process: SimulatedProcess | None) -> bool:
     return process is not None and process.dead
-
-
-def _callback_name(handle: Scheduled) -> str:
-    callback = handle.callback
-    owner = getattr(callback, "__self__", None)
-    if isinstance(owner, asyncio.Task):
-        return owner.get_name()
-    return str(getattr(callback, "__qualname__", type(callback).__qualname__))
-
-
-def _describe(task: asyncio.Task[Any]) -> str:
-    """A task's name and the calls that lead to where it waits, outermost first."""
-    awaited: object = task.get_coro()
-    calls = []
-    while awaited is not None:
-        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
-        if isinstance(frame, types.FrameType):
-            file_name = frame.f_code.co_filename.rpartition("/")[2]
-            calls.append(f"{frame.f_code.co_qualname} ({file_name}:{frame.f_lineno})")
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    return f"{task.get_name()}: {' > '.join(calls)}"

@@ -20,8 +20,9 @@ from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.memory_files import MemoryDisk
 from semel.runtime.memory_network import MemoryNetwork
 from semel.runtime.randomness import seeded_dice
-from semel.runtime.simulated_loop import PROCESS, SimulatedProcess, SimulationError, new_loop
+from semel.runtime.simulated_loop import PROCESS, SimulatedProcess, new_loop
 from semel.runtime.simulated_tasks import SimulatedTasks
+from semel.runtime.simulated_trouble import SimulationError
 
 T = TypeVar("T")
 

@@ -274,7 +274,7 @@ def test_a_group_that_does_not_come_to_its_end_is_found(
 ) -> None:
     monkeypatch.setattr(proof_round, "_CALM_SECONDS", 1.0)
 
-    async def idle(_member: GroupMember, _consumer: object, _process: str) -> None:
+    async def idle(_member: GroupMember, _consumer: object, _process: str, _owed: object) -> None:
         await asyncio.sleep(0.1)
 
     monkeypatch.setattr(GroupMember, "_read", idle)
