@@ -30,7 +30,8 @@ from semel.once import (
 from semel.runtime.kernel_cache import use_kernel_cache, warm
 from semel.types import TopicPartition
 
-_LOADED = (_consumer, _producer)
+_LOADED = (_consumer, _producer, *map(sa.create_engine, ("sqlite://", "postgresql+psycopg://")))
+"""Whatever a life would import: it has it from the first fork on."""
 _PATIENT = RetryPolicy(attempts_max=1_000, backoff_ms=1, backoff_max_ms=1)
 
 metadata = sa.MetaData()
