@@ -16,14 +16,15 @@ from semel.client.cluster import Cluster
 from semel.client.config import ClientConfig
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.consumer.coordinator import GroupOffsets
+from semel.client.consumer.values import ConsumerGroupMetadata
+from semel.client.producer.producer import AsyncProducer
 from semel.core.groups.member_words import Identity
 from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from semel.exceptions import CommitFailedException
+from semel.exceptions import CommitFailedException, KafkaException
 from semel.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
 _LEAVING = -1
-_GONE = -1
 
 
 async def reading(world: ReadingWorld) -> tuple[AsyncConsumer, list[str]]:
@@ -57,6 +58,22 @@ async def in_again(world: ReadingWorld, consumer: AsyncConsumer) -> None:
     await world.runtime.tasks.sleep(1)  # The answer to its join arrives.
 
 
+async def stored_by_transaction(world: ReadingWorld, who: ConsumerGroupMetadata) -> type[Exception] | None:
+    """What comes of a transaction that stores the position behind what was handed out."""
+    async with AsyncProducer(
+        {"bootstrap.servers": ADDRESS, "transactional.id": "copies"}, runtime=world.runtime
+    ) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        try:
+            await producer.send_offsets_to_transaction({T0: 10}, who)
+        except KafkaException as refused:
+            await producer.abort_transaction()
+            return type(refused)
+        await producer.commit_transaction()
+        return None
+
+
 async def goes_on(consumer: AsyncConsumer, heard: list[str]) -> None:
     """The user hears of it, gets everything again, and stores it."""
     assert heard == ["assigned 1"]
@@ -73,13 +90,16 @@ def test_nothing_is_stored_in_its_name_until_the_user_has_heard() -> None:
         consumer, heard = await reading(world)
         await thrown_out(world, consumer)
         await in_again(world, consumer)
-        assert consumer.group_metadata().generation_id == _GONE, (
-            "a transaction of its records must be refused"
-        )
+        stale = consumer.group_metadata()
+        assert await stored_by_transaction(world, stale) is CommitFailedException
         with pytest.raises(CommitFailedException, match="somebody else's"):
             await consumer.commit({T0: 10})
         assert await consumer.committed([T0]) == {T0: None}
         await goes_on(consumer, heard)
+        assert not await world.members("g")
+        assert await stored_by_transaction(world, stale) is CommitFailedException, (
+            "an empty group refuses it, too"
+        )
 
     told(story)
 

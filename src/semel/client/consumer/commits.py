@@ -152,7 +152,7 @@ class Commits:
             return
         async with self._turn:
             identity = self.identity
-            if membership is not None and identity.generation_id == NO_GENERATION:
+            if membership is not None and (membership.has_lost or identity.generation_id == NO_GENERATION):
                 raise CommitFailedException(
                     f"this consumer is no member of group {self._group_id} at the moment, so its partitions may be "
                     "somebody else's: poll until it is one again; what it did not commit comes again, here or there"

@@ -32,7 +32,6 @@ from semel.core.client.subscription import Subscription
 from semel.core.groups.assignors.members import Racks
 from semel.core.groups.member import Member
 from semel.core.groups.member_words import (
-    NO_GENERATION,
     Fail,
     FindCoordinator,
     Identity,
@@ -57,6 +56,8 @@ from semel.types import TopicPartition
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _OUT: Final = frozenset({Phase.OUT, Phase.FAILED})
+_LOST_GENERATION: Final = 0
+"""No coordinator gives this one, so each refuses it; that there is none (-1) an empty group would accept."""
 
 AnyInstruction: TypeAlias = Instruction | Kip848Instruction
 Event: TypeAlias = Callable[[int], Sequence[AnyInstruction]]
@@ -139,9 +140,9 @@ class Membership:
 
     @property
     def identity(self) -> Identity:
-        """As whom the user speaks to the coordinator: as nobody's member while it believes to have what is lost."""
+        """As whom the user speaks to the coordinator: as one it refuses while the user believes to have what is lost."""
         identity = self.member.identity
-        return identity._replace(generation_id=NO_GENERATION) if self.has_lost else identity
+        return identity._replace(generation_id=_LOST_GENERATION) if self.has_lost else identity
 
     # The user
 
