@@ -19,7 +19,7 @@ import pytest
 
 from semel.runtime.simulated_loop import PROCESS, SimulatedProcess, new_loop
 from semel.runtime.simulated_trouble import (
-    RUSH_STEPS_MAX,
+    STANDSTILL_STEPS_MAX,
     SimulationDeadlockError,
     SimulationError,
     SimulationLimitError,
@@ -188,6 +188,91 @@ def test_a_loop_that_never_waits_and_one_that_waits_for_ever_are_stopped() -> No
         Simulation(1, steps_max=1000).run(spin())
     with pytest.raises(SimulationLimitError, match=r"passed 100\.0 s"):
         Simulation(1, seconds_max=100.0).run(idle())
+
+
+def test_a_world_whose_time_stands_still_is_stopped_and_says_who_was_running() -> None:
+    """Two that wake each other for ever, with time ahead of them that never comes."""
+    tosses = asyncio.Queue[None](), asyncio.Queue[None]()
+
+    async def play(mine: asyncio.Queue[None], other: asyncio.Queue[None]) -> None:
+        while True:
+            await mine.get()
+            other.put_nowait(None)
+
+    async def main() -> None:
+        await asyncio.sleep(5)
+        context = contextvars.Context()
+        context.run(PROCESS.set, SimulatedProcess("court#1"))
+        loop, (one, other) = asyncio.get_running_loop(), tosses
+        players = [
+            loop.create_task(play(one, other), name="first", context=context),
+            loop.create_task(play(other, one), name="second"),
+        ]
+        one.put_nowait(None)
+        await asyncio.wait(players, timeout=60)
+
+    with pytest.raises(SimulationLivelockError) as caught:
+        Simulation(1).run(main())
+    said = str(caught.value)
+    assert f"livelock: {STANDSTILL_STEPS_MAX + 500} steps" in said
+    assert "virtual time stands still at 5." in said
+    assert "court#1 first: " in said
+    assert "\n  250 x second: " in said
+    assert "play (test_simulated_loop.py:" in said
+    assert any("seed 1" in note for note in caught.value.__notes__)
+
+
+def test_timers_that_wait_for_no_time_are_no_progress() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def again() -> None:
+            loop.call_later(0, again)
+
+        again()
+        await asyncio.Event().wait()
+
+    with pytest.raises(SimulationLivelockError, match=r"500 x .*again"):
+        Simulation(1).run(main())
+
+
+@pytest.mark.parametrize("how", ["wait", "block"])
+def test_a_world_that_is_busy_while_time_goes_by_may_go_on(how: str) -> None:
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        for _ in range(3):
+            for _ in range(STANDSTILL_STEPS_MAX - 100):
+                await asyncio.sleep(0)
+            if how == "wait":
+                await asyncio.sleep(0.001)
+            else:
+                simulation.loop.block(0.001)
+
+    simulation.run(main())
+    assert simulation.loop.steps > 2 * STANDSTILL_STEPS_MAX
+
+
+def test_what_was_written_down_before_time_went_on_is_not_told() -> None:
+    """A burst that ends just in time, and then the livelock: the error tells of the second alone."""
+
+    async def burst() -> None:
+        for _ in range(STANDSTILL_STEPS_MAX + 400):
+            await asyncio.sleep(0)
+
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.sleep(1)
+        await burst()
+        await asyncio.sleep(1)
+        await asyncio.create_task(spin())
+
+    with pytest.raises(SimulationLivelockError, match=r"500 x .*spin") as caught:
+        Simulation(1).run(main())
+    assert "burst" not in str(caught.value)
 
 
 def test_an_error_nobody_handled_fails_the_run(caplog: pytest.LogCaptureFixture) -> None:

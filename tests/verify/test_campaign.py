@@ -3,16 +3,18 @@
 Method: a scenario that fails for chosen seeds, run through the same code as the real ones.
 """
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from semel.log.partition_log import PartitionLog
+from semel.runtime.bundle import Runtime
 from semel.verify import campaign, campaign_page
 from semel.verify.campaign_page import Run
 from semel.verify.promise import PromiseBroken
-from semel.verify.scenarios import directory_crash, log_crash
+from semel.verify.scenarios import directory_crash, log_crash, produce
 
 
 def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +25,41 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(campaign, "SCENARIOS", {"made_up": breaks_at_three})
     assert campaign.play(("made_up", 2)) is None
     assert campaign.play(("made_up", 3)) == (3, "PromiseBroken: seed 3: offset 7 is gone")
+
+
+class Livelocked(produce.Story):
+    """A client of its broker is busy for ever, and no time goes by."""
+
+    async def _play(self) -> None:
+        self._start([Busy()])
+        await asyncio.sleep(60)
+
+
+class Busy:
+    """Waits for nothing."""
+
+    name = "busy"
+
+    async def run(self, runtime: Runtime) -> None:
+        while True:
+            await runtime.tasks.sleep(0)
+
+    def finish(self) -> None:
+        """It never does."""
+
+    def owes(self) -> str | None:
+        return None
+
+
+def test_a_story_that_never_ends_is_stopped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "SCENARIOS", {"made_up": lambda seed: Livelocked(seed).run()})
+    failure = campaign.play(("made_up", 3))
+    assert failure is not None
+    seed, story = failure
+    assert seed == 3
+    assert "seed 3: the run failed: SimulationLivelockError: livelock: " in story
+    assert "busy#1 busy main: Busy.run (test_campaign.py:" in story
+    assert "the broker serves" in story  # What led to it.
 
 
 def run(first: int, seeds: int, failures: tuple[tuple[int, str], ...] = (), commit: str = "c0ffee") -> Run:

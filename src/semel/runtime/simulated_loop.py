@@ -9,7 +9,7 @@ Rules.  * Callbacks run in the order of `call_soon`, as asyncio promises; timers
           of a set must not depend on addresses.
         * A turn of the loop with something ready takes a microsecond, so that who waits by yielding gets on, too.
         * Nothing ready, nothing scheduled and the main coroutine not done is a deadlock, and an error that
-          names who waits where. Steps without end and hardly any time are a livelock, and an error that names who runs.
+          names who waits where. Very many steps without any time are a livelock, and an error that names who runs.
           Virtual time and steps are bounded.
         * A callback belongs to the process whose context it was scheduled in. Once that process is dead, its
           callbacks never run again: no `finally`, no handler, as after kill -9. Those of a frozen process wait, in their
@@ -31,10 +31,11 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 from semel.runtime.randomness import seeded_dice
 from semel.runtime.simulated_trouble import (
-    Rush,
+    STANDSTILL_STEPS_MAX,
     SimulationDeadlockError,
     SimulationError,
     SimulationLimitError,
+    Standstill,
     callback_name,
     deadlock_story,
 )
@@ -152,9 +153,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._seconds_max = seconds_max
         self._now = 0.0
         self._steps = 0
-        self._rush = Rush()
-        self._watched_until = 0.0
-        self._steps_end = steps_max
+        self._standstill = Standstill()
+        self._steps_end = 0  # As many as all may make until time moves.
+        self._time_moved()
         self.next_number: Final[Callable[[], int]] = itertools.count(1).__next__
         self._ready: deque[Scheduled] = deque()
         self._timers: list[tuple[float, float, int, Scheduled]] = []
@@ -180,7 +181,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def block(self, seconds: float) -> None:
         """Let virtual time pass inside a callback: the whole loop stands still, as in a blocking call."""
-        self._now += seconds
+        if seconds > 0:
+            self._now += seconds
+            self._time_moved()
+
+    def _time_moved(self) -> None:
+        self._steps_end = min(self._steps + STANDSTILL_STEPS_MAX, self._steps_max)
 
     @property
     def steps(self) -> int:
@@ -339,16 +345,15 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 raise SimulationDeadlockError(
                     deadlock_story(self._now, [task for task in self._tasks.values() if not task.done()])
                 )
-            self._now = max(self._now, timers[0][0])
+            if timers[0][0] > self._now:
+                self._now = timers[0][0]
+                self._time_moved()
             if self._now > self._seconds_max:
                 raise SimulationLimitError(
                     f"virtual time passed {self._seconds_max} s: a loop that waits for ever, or raise seconds_max"
                 )
         while timers and timers[0][0] <= self._now:
             ready.append(heapq.heappop(timers)[-1])
-        if self._now >= self._watched_until:
-            self._steps_end = min(self._rush.begin(self._now, self._steps), self._steps_max)
-            self._watched_until = self._rush.until
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle.is_cancelled:
@@ -381,7 +386,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 f"{self._steps_max} steps at {self._now} s: a loop that never waits, or raise steps_max"
             )
         process = handle.process
-        self._rush.step(self._now, self._steps, "" if process is None else process.name, handle.callback)
+        too_many = self._steps - self._steps_end
+        self._standstill.step(self._now, too_many, "" if process is None else process.name, handle.callback)
 
     def stop(self) -> None:
         self._stopping = True
@@ -399,11 +405,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self._ready.clear()
         self._timers.clear()
-        for task in self._buried:
+        for task in (*self._buried, *self._tasks.values()):  # There are tasks left if the run failed.
             coroutine = task.get_coro()
             if coroutine is not None:
                 _discard(coroutine)
         self._buried.clear()
+        self._tasks.clear()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -470,7 +477,7 @@ def new_loop(
 
 
 def _discard(coroutine: Any) -> None:
-    """End a coroutine of a dead process without telling anybody what its last words were.
+    """End a coroutine of a dead process or a failed run without telling anybody what its last words were.
 
     What it was given to wait for, and had not begun to, goes with it: nobody else ever will.
     """
