@@ -16,6 +16,7 @@ from semel.verify.proof.events import (
     Assigned,
     Commit,
     Committing,
+    Drained,
     Ended,
     Event,
     Fault,
@@ -25,6 +26,7 @@ from semel.verify.proof.events import (
     Position,
     Repositioned,
     Sent,
+    Stable,
     from_lines,
     to_lines,
 )
@@ -35,12 +37,15 @@ from semel.verify.proof.examples import (
     also,
     changed,
     handed,
+    missed,
     reading,
     right,
     self_test,
     without,
 )
-from semel.verify.proof.judge import counts, judge
+from semel.verify.proof.judge import Limits, counts, judge, unread
+
+PATIENT = Limits(stuck_seconds=600, unavailable_seconds=600)
 
 
 def replaced(old: Event, new: Event) -> History:
@@ -107,6 +112,99 @@ def test_a_commit_whose_answer_was_lost_may_still_arrive() -> None:
     assert judge([lost, *back], LIMITS) == []
     long_ago = Commit(-99.0, -100.0, "member", "readers", "inputs", 0, 0, "unknown")
     assert {one.anomaly for one in judge([long_ago, *back], LIMITS)} == {Anomaly.POSITION_LOST}
+
+
+def test_a_commit_that_set_the_position_back_holds_until_the_next() -> None:
+    """However long that takes: nobody stored anything since."""
+    lost = Commit(5.22, 5.2, "member", "readers", "inputs", 0, 0, "unknown")
+    changes = [
+        changed(
+            Assigned(5.24, "heir", "readers", "inputs", 0), Assigned(95.24, "heir", "readers", "inputs", 0)
+        ),
+        changed(
+            Polled(5.25, "heir", COMMITTED, "inputs", 0, ((1, "i2"),)),
+            Polled(95.25, "heir", COMMITTED, "inputs", 0, ((0, "i1"), (1, "i2"))),
+        ),
+        changed(
+            Commit(5.27, 5.26, "heir", "readers", "inputs", 0, 2, "stored"),
+            Commit(95.27, 95.26, "heir", "readers", "inputs", 0, 2, "stored"),
+        ),
+        changed(
+            Position(51.0, "readers", "inputs", 0, 2, transforms=False),
+            Position(96.0, "readers", "inputs", 0, 2, transforms=False),
+        ),
+    ]
+    history: History = right()
+    for change in changes:
+        history = change(history)
+    assert {one.anomaly for one in judge(history, LIMITS)} == {Anomaly.POSITION_LOST}
+    assert judge([lost, *history], LIMITS) == []
+
+
+def test_a_commit_that_was_asked_for_twice_may_arrive_twice() -> None:
+    """A client that heard nothing asks again; what it asked first may come after what it asked last."""
+    back = replaced(
+        Polled(5.25, "heir", COMMITTED, "inputs", 0, ((1, "i2"),)),
+        Polled(5.25, "heir", COMMITTED, "inputs", 0, ((0, "i1"), (1, "i2"))),
+    )
+    slow = Commit(5.2, -0.8, "member", "readers", "inputs", 0, 0, "stored")
+    quick = Commit(5.2, 5.1, "member", "readers", "inputs", 0, 0, "stored")
+    assert judge([slow, *back], LIMITS) == []
+    assert {one.anomaly for one in judge([quick, *back], LIMITS)} == {Anomaly.POSITION_LOST}
+
+
+def test_what_a_former_owner_asked_for_excuses_nothing_once_another_has_stored() -> None:
+    """A group refuses it: the position that is lost is lost."""
+    lost = Commit(5.22, 5.2, "member", "readers", "inputs", 0, 0, "unknown")
+    again = also(
+        Assigned(60.0, "third", "readers", "inputs", 0),
+        Polled(60.1, "third", COMMITTED, "inputs", 0, ((0, "i1"), (1, "i2"))),
+    )(right())
+    assert {one.anomaly for one in judge([lost, *again], LIMITS)} == {Anomaly.POSITION_LOST}
+
+
+def test_what_lies_above_the_last_stable_offset_is_not_lost() -> None:
+    """It is stored and cannot be seen yet: that the last stable offset stands still is the only finding."""
+    end = 2
+    changes = [
+        changed(Stable(49.0, "records", 0, 9, 9), Stable(49.0, "records", 0, end, 9)),
+        changed(
+            Drained(50.0, "final", COMMITTED, "records", 0, 0, 9),
+            Drained(50.0, "final", COMMITTED, "records", 0, 0, end),
+        ),
+        missed("final", "b1"),
+        missed("final", "b2"),
+    ]
+    history: History = right()
+    for change in changes:
+        history = change(history)
+    assert {one.anomaly for one in judge(history, LIMITS)} == {Anomaly.STUCK}
+    beyond = changed(
+        Drained(50.0, "final", COMMITTED, "records", 0, 0, end),
+        Drained(50.0, "final", COMMITTED, "records", 0, 0, 9),
+    )(history)
+    assert {one.anomaly for one in judge(beyond, LIMITS)} == {Anomaly.LOST, Anomaly.STUCK}
+
+
+def test_time_in_which_nobody_asks_is_no_outage() -> None:
+    """A group that takes its time once all writers are done, for one."""
+    late = also(Polled(500.0, "slow", COMMITTED, "inputs", 0, ((0, "i1"), (1, "i2"))))(right())
+    assert judge(late, LIMITS) == []
+
+
+def test_a_transaction_whose_end_nobody_was_told_is_visible_or_not() -> None:
+    unknown = replaced(Ended(2.3, "first", 1, "committed"), Ended(2.3, "first", 1, "unknown"))
+    assert judge(unknown, LIMITS) == []
+    unseen = missed("final", "b1")(missed("final", "b2")(unknown))
+    assert judge(unseen, LIMITS) == []
+
+
+def test_a_history_that_was_not_read_to_its_end_proves_nothing() -> None:
+    assert unread(right()) == []
+    history = [
+        event for event in right() if not (isinstance(event, Drained) and event.process == "final raw")
+    ]
+    assert unread(history) == [("records", 0), ("inputs", 0), ("outputs", 0)]
 
 
 def test_an_owner_that_gets_its_partition_back_stores_again() -> None:
@@ -179,7 +277,7 @@ def test_histories_of_a_perfect_log_are_right(seed: int) -> None:
     committed = {offset: value for offset, value in held.items() if log[offset][1]}
     history += reading("final", COMMITTED, "records", committed, len(log), now)
     history += reading("final raw", UNCOMMITTED, "records", held, len(log), now)
-    assert judge(history) == []
+    assert judge(history, PATIENT) == []
 
 
 def test_the_judge_tests_itself() -> None:

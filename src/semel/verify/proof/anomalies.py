@@ -22,7 +22,7 @@ class Anomaly(StrEnum):
     LOST = "acknowledged write lost"
     DUPLICATE = "record stored twice"
     REORDERED = "records of a producer out of order"
-    PHANTOM = "refused write stored"
+    PHANTOM = "refused or unsent record stored"
     ABORTED_READ = "aborted record read"
     TORN = "transaction torn"
     INCONSISTENT = "offset with two values"

@@ -35,6 +35,9 @@ from semel.verify.proof.judge import Limits, judge
 LIMITS: Final = Limits(unavailable_seconds=60)
 """What the histories below keep to."""
 
+_LAST_READING: Final = 34
+"""Where in the history below the last readers begin."""
+
 History = list[Event]
 
 
@@ -118,6 +121,20 @@ def without(values: set[str]) -> Callable[[History], History]:
     return change
 
 
+def missed(process: str, value: str) -> Callable[[History], History]:
+    """One reader is not handed it."""
+
+    def change(history: History) -> History:
+        return [
+            replace(event, records=tuple(one for one in event.records if one[1] != value))
+            if isinstance(event, Polled) and event.process == process
+            else event
+            for event in history
+        ]
+
+    return change
+
+
 def handed(
     process: str, isolation: Isolation, *records: tuple[int, str], topic: str = "records"
 ) -> Callable[[History], History]:
@@ -166,6 +183,37 @@ def both(*changes: Callable[[History], History]) -> Callable[[History], History]
 BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
     (Anomaly.LOST, "an acknowledged record is nowhere", without({"a2"})),
     (Anomaly.LOST, "a committed transaction is nowhere", without({"b1", "b2"})),
+    (
+        Anomaly.LOST,
+        "it was read, and then it was gone",
+        both(
+            without({"a2"}),
+            also(Polled(3.0, "reader", COMMITTED, "records", 0, ((0, "a1"), (1, "a2"))), at=17),
+        ),
+    ),
+    (
+        Anomaly.LOST,
+        "nobody was told of it, but it was read, and then it was gone",
+        both(
+            changed(Acked(1.3, "plain", "a2", 1), Failed(1.3, "plain", "a2", False, "it may be stored")),
+            without({"a2"}),
+            also(Polled(3.0, "reader", UNCOMMITTED, "records", 0, ((0, "a1"), (1, "a2"))), at=17),
+        ),
+    ),
+    (
+        Anomaly.LOST,
+        "a transaction whose end nobody was told was read, and then it was gone",
+        both(
+            changed(Ended(2.3, "first", 1, "committed"), Ended(2.3, "first", 1, "unknown")),
+            without({"b1", "b2"}),
+            also(Polled(3.0, "reader", COMMITTED, "records", 0, ((2, "b1"), (3, "b2"))), at=17),
+        ),
+    ),
+    (
+        Anomaly.LOST,
+        "it lies in another partition",
+        changed(Sent(1.1, "plain", "records", 0, "a2"), Sent(1.1, "plain", "inputs", 0, "a2")),
+    ),
     (Anomaly.DUPLICATE, "a retry is stored again", handed("final raw", UNCOMMITTED, (8, "a1"))),
     (
         Anomaly.REORDERED,
@@ -179,11 +227,27 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         ),
     ),
     (Anomaly.PHANTOM, "what was refused is stored", handed("final raw", UNCOMMITTED, (9, "a3"))),
+    (Anomaly.PHANTOM, "nobody sent it", handed("final raw", UNCOMMITTED, (9, "z1"))),
+    (
+        Anomaly.PHANTOM,
+        "nobody sent what it is the output of",
+        handed("final raw", UNCOMMITTED, (3, "output of z1 by spark:1"), topic="outputs"),
+    ),
+    (
+        Anomaly.PHANTOM,
+        "it was sent elsewhere",
+        changed(Sent(1.1, "plain", "records", 0, "a2"), Sent(1.1, "plain", "records", 1, "a2")),
+    ),
     (Anomaly.ABORTED_READ, "an aborted record is handed out", handed("final", COMMITTED, (5, "c1"))),
     (
         Anomaly.ABORTED_READ,
         "a record of a transaction nobody committed",
         handed("final", COMMITTED, (7, "d1")),
+    ),
+    (
+        Anomaly.ABORTED_READ,
+        "a committed record is handed out before anybody asked to commit it",
+        also(Polled(2.15, "reader", COMMITTED, "records", 0, ((2, "b1"),)), at=9),
     ),
     (Anomaly.TORN, "half of a transaction", without({"b2"})),
     (
@@ -204,6 +268,16 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         changed(Acked(1.3, "plain", "a2", 1), Acked(1.3, "plain", "a2", 2)),
     ),
     (
+        Anomaly.INCONSISTENT,
+        "the producer was told an offset at which nothing lies",
+        changed(Acked(1.3, "plain", "a2", 1), Acked(1.3, "plain", "a2", 100)),
+    ),
+    (
+        Anomaly.INCONSISTENT,
+        "two producers were told the same offset",
+        changed(Acked(4.4, "filler", "i2", 1), Acked(4.4, "filler", "i2", 0)),
+    ),
+    (
         Anomaly.NON_MONOTONIC,
         "a poll goes back",
         also(
@@ -214,12 +288,22 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
     ),
     (
         Anomaly.SKIPPED,
-        "another reader misses a record",
+        "a reader that read along misses a record",
         also(
-            Polled(60.0, "reader", COMMITTED, "records", 0, ((0, "a1"), (2, "b1"), (3, "b2"))),
-            Drained(60.0, "reader", COMMITTED, "records", 0, 0, 9),
+            Polled(49.5, "reader", COMMITTED, "records", 0, ((0, "a1"), (2, "b1"), (3, "b2"))),
+            Drained(49.5, "reader", COMMITTED, "records", 0, 0, 9),
+            at=_LAST_READING,
         ),
     ),
+    (
+        Anomaly.SKIPPED,
+        "readers of committed records miss what is in no transaction",
+        both(
+            changed(Acked(1.3, "plain", "a2", 1), Failed(1.3, "plain", "a2", False, "it may be stored")),
+            missed("final", "a2"),
+        ),
+    ),
+    (Anomaly.SKIPPED, "the reader of everything misses a committed record", missed("final raw", "b1")),
     (
         Anomaly.DUPLICATE,
         "an input is transformed twice",
@@ -256,6 +340,30 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
             ),
             handed("final", COMMITTED, (9, "e1")),
             handed("final raw", UNCOMMITTED, (9, "e1")),
+        ),
+    ),
+    (
+        Anomaly.ZOMBIE,
+        "its record is stored, though nobody committed it",
+        both(
+            also(Sent(4.6, "first", "records", 0, "e1", 4), at=22),
+            handed("final raw", UNCOMMITTED, (9, "e1")),
+        ),
+    ),
+    (
+        Anomaly.ZOMBIE,
+        "it commits after it was replaced",
+        both(
+            also(Committing(4.7, "first", 3), Ended(4.8, "first", 3, "unknown"), at=22),
+            handed("final", COMMITTED, (7, "d1")),
+        ),
+    ),
+    (
+        Anomaly.POSITION_LOST,
+        "in the end it is below what was stored",
+        changed(
+            Position(51.0, "readers", "inputs", 0, 2, transforms=False),
+            Position(51.0, "readers", "inputs", 0, 1, transforms=False),
         ),
     ),
     (
@@ -301,6 +409,38 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         Anomaly.UNAVAILABLE,
         "nothing for two minutes",
         also(Sent(52.0, "plain", "other", 0, "f1"), Acked(180.0, "plain", "f1", 0)),
+    ),
+    (
+        Anomaly.UNAVAILABLE,
+        "for good",
+        also(*(Sent(at, "plain", "other", 0, f"f{at}") for at in (52.0, 90.0, 130.0))),
+    ),
+    (
+        Anomaly.UNAVAILABLE,
+        "records are written, transactions do not end",
+        also(
+            *(
+                event
+                for at in (52.0, 90.0, 130.0)
+                for event in (
+                    Sent(at, "first", "other", 0, f"in {at}", int(at)),
+                    Sent(at, "plain", "other", 0, f"out {at}"),
+                    Acked(at, "plain", f"out {at}", int(at)),
+                    Polled(at, "other", UNCOMMITTED, "other", 0, ((int(at), f"out {at}"),)),
+                )
+            ),
+        ),
+    ),
+    (
+        Anomaly.UNAVAILABLE,
+        "records are written, nobody can read them",
+        also(
+            *(
+                event
+                for at in (52.0, 90.0, 130.0)
+                for event in (Sent(at, "plain", "other", 0, f"f{at}"), Acked(at, "plain", f"f{at}", int(at)))
+            ),
+        ),
     ),
 ]
 

@@ -1,11 +1,11 @@
 """A history, arranged for judging: what was sent and told of each value, and what the logs hold in the end.
 
 Role.   `Index.of` reads a history once; the judges ask it.
-Rules.  * Pure. The content of a log is what the readers that drained it were handed; without such a reader nothing is said
-          about what is missing in it.
+Rules.  * Pure. The content of a log is what the last reader that drained it was handed, of each isolation: whoever read along may
+          have seen what is gone since. Without such a reader nothing is said about what is missing in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,7 +31,7 @@ Transaction: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True)
 class Log:
-    """A partition as readers of one isolation were handed it at the end."""
+    """A partition as the last reader of one isolation was handed it, once everything was over."""
 
     values: dict[int, str] = field(default_factory=dict)
     start: int = 0
@@ -102,8 +102,8 @@ class Index:
 
     def _fill(self, drained: Drained) -> None:
         where = drained.topic, drained.partition
-        log = self.logs.setdefault(drained.isolation, {}).setdefault(where, Log(start=drained.start))
-        log.end = max(log.end, drained.end)
+        log = Log(start=drained.start, end=drained.end)
+        self.logs.setdefault(drained.isolation, {})[where] = log
         for place in self.handed.get((drained.process, where), ()):
             poll = self.history[place]
             if isinstance(poll, Polled) and poll.isolation == drained.isolation:
@@ -122,6 +122,23 @@ class Index:
         """Whether readers of committed records find something there."""
         log = self.logs.get(COMMITTED, {}).get(where)
         return log is not None and offset in log.values
+
+    def is_seen(self, value: str) -> bool:
+        """Whether readers of committed records find it where it was sent to."""
+        return any(self.is_visible(*one) for one in self.own_places(value))
+
+    def is_beyond(self, value: str) -> bool:
+        """Whether it lies where readers of committed records cannot see yet: the last stable offset stands before it."""
+        return any(offset >= self.logs[COMMITTED][where].end for where, offset in self.own_places(value))
+
+    def own_places(self, value: str) -> list[tuple[Place, int]]:
+        """Where it lies in the partition that it was sent to, of those that were read to their end."""
+        sent = self.sent_as(value)
+        if sent is None:
+            return []
+        own = sent.topic, sent.partition
+        known = own in self.logs.get(COMMITTED, {})
+        return [one for one in self.offsets.get(value, ()) if known and one[0] == own]
 
     def sent_as(self, value: str) -> Sent | None:
         place = self.sent.get(value)
@@ -147,14 +164,23 @@ class Index:
     def events_of_end(self, transaction: Transaction) -> int | None:
         return self.ended.get(transaction, self.committing.get(transaction))
 
+    def all_polls(self) -> Iterator[tuple[int, Polled]]:
+        """Every poll, with its place."""
+        for place in self.polls:
+            poll = self.history[place]
+            if isinstance(poll, Polled):
+                yield place, poll
+
     def polls_of(self, where: Place, offset: int) -> list[int]:
         """The polls in which somebody was handed this offset."""
         if self._polled is None:
             self._polled = {}
-            for place in self.polls:
-                poll = self.history[place]
-                if isinstance(poll, Polled):
-                    offsets = self._polled.setdefault((poll.topic, poll.partition), {})
-                    for one, _value in poll.records:
-                        offsets.setdefault(one, []).append(place)
+            for place, poll in self.all_polls():
+                offsets = self._polled.setdefault((poll.topic, poll.partition), {})
+                for one, _value in poll.records:
+                    offsets.setdefault(one, []).append(place)
         return self._polled.get(where, {}).get(offset, [])
+
+
+def named(transaction: Transaction) -> str:
+    return f"transaction {transaction[1]} of {transaction[0]}"

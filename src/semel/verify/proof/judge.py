@@ -4,40 +4,34 @@ Role.   `judge` gives the findings of a history. It knows nothing of brokers: th
 Rules.  Pure. What is promised, and what breaks it:
         * An acknowledged record is there, unless its transaction was not committed. A record lies at one offset only.
         * Records of one producer to one partition lie in the order in which they were sent.
-        * What failed for certain, was aborted or never to be committed is never handed to a reader of committed records.
+        * What failed for certain is not stored, nor is anything that nobody sent there.
         * Of a transaction all records are visible or none; all if it is known to be committed.
-        * An offset has one value, for everybody and for ever, the one its producer was told.
-        * A reader is handed offsets in order and passes over nothing that it may see.
-        * A group's position and the outputs of what lies below it are stored together. What holds for groups that only read:
-          `judge_groups`.
-        * A producer whose transactional id was taken by another writes no more.
-        * The last stable offset goes on, and so does the system, within the limits given.
+        * A group's position and the outputs of what lies below it are stored together.
+        * A producer whose transactional id was taken by another writes and commits no more.
+Elsewhere. Polls: `judge_reading`. Groups that only read: `judge_groups`. Limits of time: `judge_progress`.
 """
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.events import (
     COMMITTED,
+    UNCOMMITTED,
     Acked,
-    Assigned,
-    Drained,
-    Ended,
+    Committing,
     Event,
     Failed,
-    Fault,
-    Polled,
     Position,
-    Repositioned,
     Sent,
-    Stable,
     Took,
 )
-from semel.verify.proof.index import Index, Place, Transaction
+from semel.verify.proof.index import Index, Place, named
 from semel.verify.proof.judge_groups import judge_groups
+from semel.verify.proof.judge_progress import stuck, unavailable
+from semel.verify.proof.judge_reading import judge_reading
 
 OUTPUT_OF: Final = "output of "
 """What the value of an output begins with; then the input, `BY`, and who made it."""
@@ -68,14 +62,12 @@ def judge(history: Sequence[Event], limits: Limits | None = None) -> list[Findin
         *_duplicates(index),
         *_out_of_order(index),
         *_phantoms(index),
-        *_aborted_reads(index),
-        *_inconsistent(index),
-        *_readers(index),
+        *judge_reading(index),
         *_positions(index),
         *judge_groups(index),
         *_zombies(index),
-        *_stuck(history, limits),
-        *_unavailable(history, limits),
+        *stuck(history, limits.stuck_seconds),
+        *unavailable(history, limits.unavailable_seconds),
     ]
     order = list(Anomaly)
     return sorted(findings, key=lambda finding: order.index(finding.anomaly))
@@ -89,14 +81,21 @@ def counts(findings: Iterable[Finding]) -> dict[Anomaly, int]:
     return numbers
 
 
+def unread(history: Sequence[Event]) -> list[Place]:
+    """Partitions that somebody wrote to and nobody read to their end, of both isolations: nothing is known of them."""
+    logs = Index.of(history).logs
+    written = {(event.topic, event.partition): None for event in history if isinstance(event, Sent)}
+    return [
+        where for where in written if any(where not in logs.get(one, {}) for one in (COMMITTED, UNCOMMITTED))
+    ]
+
+
 def _lost_and_torn(index: Index) -> Iterator[Finding]:
-    visible = index.visible
-    drained = index.logs.get(COMMITTED, {})
     for value, place in index.acked.items():
         sent = index.sent_as(value)
-        if sent is None or sent.transaction is not None or value in visible:
+        if sent is None or sent.transaction is not None or index.own_places(value):
             continue
-        if (sent.topic, sent.partition) in drained:
+        if _is_drained(index, value):
             told = index.history[place]
             offset = told.offset if isinstance(told, Acked) else -1
             yield Finding(
@@ -105,15 +104,15 @@ def _lost_and_torn(index: Index) -> Iterator[Finding]:
                 index.events_of(value),
             )
     for transaction, values in index.parts.items():
-        checked = [value for value in values if _is_drained(index, value)]
-        seen = [value for value in checked if value in visible]
+        checked = [value for value in values if _is_drained(index, value) and not index.is_beyond(value)]
+        seen = [value for value in checked if index.is_seen(value)]
         if index.outcome(transaction) == "aborted" or len(seen) == len(checked):
             continue  # What is seen of an aborted one is an aborted read.
-        missing = [value for value in checked if value not in visible]
+        missing = [value for value in checked if not index.is_seen(value)]
         if seen:
             yield Finding(
                 Anomaly.TORN,
-                f"{_named(transaction)}: {len(seen)} of {len(checked)} records are visible, {missing[0]} is not, "
+                f"{named(transaction)}: {len(seen)} of {len(checked)} records are visible, {missing[0]} is not, "
                 f"{seen[0]} is",
                 (*index.events_of(seen[0]), *index.events_of(missing[0])),
             )
@@ -121,7 +120,7 @@ def _lost_and_torn(index: Index) -> Iterator[Finding]:
             for value in missing:
                 yield Finding(
                     Anomaly.LOST,
-                    f"{value} of {_named(transaction)}, which was committed, is not there",
+                    f"{value} of {named(transaction)}, which was committed, is not there",
                     index.events_of(value),
                 )
 
@@ -171,98 +170,29 @@ def _phantoms(index: Index) -> Iterator[Finding]:
                 f"{value} failed for certain ({failed.error}) and lies at offset {offset} of {topic}-{partition}",
                 index.events_of(value),
             )
-
-
-def _aborted_reads(index: Index) -> Iterator[Finding]:
-    told: set[str] = set()
-    for place in index.polls:
-        poll = index.history[place]
-        if not isinstance(poll, Polled) or poll.isolation != COMMITTED:
-            continue
-        for offset, value in poll.records:
-            sent = index.sent_as(value)
-            if sent is None or sent.transaction is None or value in told:
+    for value, places in index.offsets.items():
+        origin = _origin(index, value)
+        for where, offset in places:
+            if origin is not None and where[1] == origin.partition and origin.topic in ("", where[0]):
                 continue
-            if index.outcome((sent.process, sent.transaction)) == "aborted":
-                told.add(value)
-                yield Finding(
-                    Anomaly.ABORTED_READ,
-                    f"{poll.process} was handed {value} at {offset} of {poll.topic}-{poll.partition}; "
-                    f"{_named((sent.process, sent.transaction))} was not committed",
-                    (*index.events_of(value), place),
-                    (offset,),
-                )
-
-
-def _inconsistent(index: Index) -> Iterator[Finding]:
-    known: dict[tuple[Place, int], tuple[str, int]] = {}
-    for value, place in index.acked.items():
-        sent, acked = index.sent_as(value), index.history[place]
-        if sent is not None and isinstance(acked, Acked) and acked.offset >= 0:
-            known.setdefault(((sent.topic, sent.partition), acked.offset), (value, place))
-    told: set[tuple[Place, int]] = set()
-    for place in index.polls:
-        poll = index.history[place]
-        if not isinstance(poll, Polled):
-            continue
-        where = poll.topic, poll.partition
-        for offset, value in poll.records:
-            other, seen_at = known.setdefault((where, offset), (value, place))
-            if other != value and (where, offset) not in told:
-                told.add((where, offset))
-                yield Finding(
-                    Anomaly.INCONSISTENT,
-                    f"offset {offset} of {poll.topic}-{poll.partition} is {other} and {value}",
-                    (seen_at, place),
-                    (offset,),
-                )
-
-
-def _readers(index: Index) -> Iterator[Finding]:
-    """Polls that go back, and records that were passed over."""
-    last: dict[tuple[str, Place], tuple[int, int]] = {}
-    handed: dict[tuple[str, Place], set[int]] = {}
-    moved: set[tuple[str, Place]] = set()
-    for place, event in enumerate(index.history):
-        if isinstance(event, Repositioned | Assigned):
-            reader = event.process, (event.topic, event.partition)
-            if last.pop(reader, None) is not None:
-                moved.add(reader)  # It need not see all of it any more.
-        elif isinstance(event, Polled):
-            reader = event.process, (event.topic, event.partition)
-            before = last.get(reader)
-            for offset, value in event.records:
-                if before is not None and offset <= before[0]:
-                    yield Finding(
-                        Anomaly.NON_MONOTONIC,
-                        f"{event.process} was handed {value} at {offset} of {event.topic}-{event.partition} "
-                        f"after offset {before[0]}",
-                        (before[1], place),
-                        (before[0], offset),
-                    )
-                before = offset, place
-                handed.setdefault(reader, set()).add(offset)
-            if before is not None:
-                last[reader] = before
-    for drained in index.history:
-        if isinstance(drained, Drained):
-            reader = drained.process, (drained.topic, drained.partition)
-            if reader not in moved:
-                yield from _passed_over(index, drained, handed.get(reader, set()))
-
-
-def _passed_over(index: Index, drained: Drained, handed: set[int]) -> Iterator[Finding]:
-    """What other readers of the same isolation were handed between the two offsets, and this one was not."""
-    where = drained.topic, drained.partition
-    for offset, value in sorted(index.logs[drained.isolation][where].values.items()):
-        if drained.start <= offset < drained.end and offset not in handed:
+            sent_to = (
+                "nobody sent it" if origin is None else f"it was sent to {origin.topic}-{origin.partition}"
+            )
             yield Finding(
-                Anomaly.SKIPPED,
-                f"{drained.process} read {drained.topic}-{drained.partition} from {drained.start} to {drained.end} "
-                f"and was not handed {value} at {offset}",
+                Anomaly.PHANTOM,
+                f"{value} lies at offset {offset} of {where[0]}-{where[1]}, and {sent_to}",
                 (*index.events_of(value), *index.polls_of(where, offset)[:1]),
                 (offset,),
             )
+
+
+def _origin(index: Index, value: str) -> Sent | None:
+    """Who sent it, and where to; of what tasks of Spark send, their input, and any topic."""
+    sent = index.sent_as(value)
+    if sent is not None or not value.startswith(OUTPUT_OF):
+        return sent
+    of = index.sent_as(value.removeprefix(OUTPUT_OF).rpartition(BY)[0])
+    return None if of is None else replace(of, topic="")
 
 
 def _positions(index: Index) -> Iterator[Finding]:
@@ -299,7 +229,6 @@ def _positions(index: Index) -> Iterator[Finding]:
 
 
 def _zombies(index: Index) -> Iterator[Finding]:
-    visible = index.visible
     replaced: dict[str, tuple[float, int]] = {}
     """Process -> when another one took its id."""
     for places in index.took.values():
@@ -307,91 +236,23 @@ def _zombies(index: Index) -> Iterator[Finding]:
             first, second = index.history[mine], index.history[theirs]
             if isinstance(first, Took) and isinstance(second, Took) and first.process != second.process:
                 replaced[first.process] = second.at, theirs
-    for value in visible:
+    for value in index.offsets:
         sent = index.sent_as(value)
         if sent is None or sent.process not in replaced:
             continue
         since, place = replaced[sent.process]
+        asked = None if sent.transaction is None else index.committing.get((sent.process, sent.transaction))
+        committing = None if asked is None else index.history[asked]
         if sent.at > since:
-            yield Finding(
-                Anomaly.ZOMBIE,
-                f"{sent.process} sent {value} after another process had taken its transactional id, and it is visible",
-                (place, *index.events_of(value)),
-            )
-
-
-def _stuck(history: Sequence[Event], limits: Limits) -> Iterator[Finding]:
-    """Where the last stable offset stood still for too long, or was not at the end when all was over."""
-    since: dict[Place, tuple[int, float, int]] = {}
-    latest: dict[Place, int] = {}
-    told: set[Place] = set()
-    for place, event in enumerate(history):
-        if not isinstance(event, Stable):
+            what = f"sent {value} after another process had taken its transactional id, and it is stored"
+        elif isinstance(committing, Committing) and committing.at > since and index.is_seen(value):
+            what = f"asked to commit {value} after another process had taken its transactional id, and it is visible"
+        else:
             continue
-        where = event.topic, event.partition
-        latest[where] = place
-        before = since.get(where)
-        if event.stable >= event.end:
-            since.pop(where, None)
-        elif before is None or before[0] != event.stable:
-            since[where] = event.stable, event.at, place
-        elif event.at - before[1] > limits.stuck_seconds and where not in told:
-            told.add(where)
-            yield Finding(
-                Anomaly.STUCK,
-                f"the last stable offset of {event.topic}-{event.partition} stood at {event.stable} for "
-                f"{event.at - before[1]:.0f} s; the log ends at {event.end}",
-                (before[2], place),
-            )
-    for where, place in latest.items():
-        event = history[place]
-        if isinstance(event, Stable) and event.stable < event.end and where not in told:
-            yield Finding(
-                Anomaly.STUCK,
-                f"when all was over, the last stable offset of {event.topic}-{event.partition} was {event.stable}; "
-                f"the log ends at {event.end}",
-                (place,),
-            )
-
-
-def _unavailable(history: Sequence[Event], limits: Limits) -> Iterator[Finding]:
-    blocked = [(event.at, event.until) for event in history if isinstance(event, Fault) and event.blocks]
-    before: tuple[float, int] | None = None
-    for place, event in enumerate(history):
-        good = isinstance(event, Acked | Polled) or (
-            isinstance(event, Ended) and event.outcome == "committed"
-        )
-        if isinstance(event, Sent) and before is None:
-            before = event.at, place
-        if not good:
-            continue
-        if before is not None:
-            excused = _covered(before[0], event.at, blocked)
-            if event.at - before[0] - excused > limits.unavailable_seconds:
-                yield Finding(
-                    Anomaly.UNAVAILABLE,
-                    f"for {event.at - before[0]:.1f} s nothing was acknowledged, committed or read "
-                    f"({excused:.1f} s of them excused by faults)",
-                    (before[1], place),
-                )
-        before = event.at, place
-
-
-def _covered(start: float, end: float, intervals: list[tuple[float, float]]) -> float:
-    """How much of a time the intervals cover."""
-    total, reached = 0.0, start
-    for first, last in sorted(intervals):
-        first, last = max(first, reached), min(last, end)
-        if last > first:
-            total += last - first
-            reached = last
-    return total
+        shown = (place, *index.events_of(value), *(() if asked is None else (asked,)))
+        yield Finding(Anomaly.ZOMBIE, f"{sent.process} {what}", shown)
 
 
 def _is_drained(index: Index, value: str) -> bool:
     sent = index.sent_as(value)
     return sent is not None and (sent.topic, sent.partition) in index.logs.get(COMMITTED, {})
-
-
-def _named(transaction: Transaction) -> str:
-    return f"transaction {transaction[1]} of {transaction[0]}"

@@ -2,8 +2,9 @@
 
 Role.   `judge_groups` is the part of `judge` about groups that read and store their positions.
 Rules.  Pure. What is promised, and what breaks it:
-        * A position that is stored is where the next owner of the partition goes on: it is never handed what lies below.
-          A commit whose outcome nobody was told may still arrive, and set the position back to where it was.
+        * A position that is stored is where the next owner of the partition goes on: it is never handed what lies below. In the
+          end the position is not below it, either. A commit that was asked for and not answered in time may still arrive, and
+          set the position back to where it was: until another member has stored one, or so long after that it cannot be.
         * Everything below the position a group has in the end was handed to one of its members.
         * Once another member has a partition, no position of the one before is stored: a member that was frozen is refused.
         * Left in peace, a group comes to the end of its input.
@@ -20,6 +21,8 @@ from semel.verify.proof.index import Index
 
 _LATE_SECONDS: Final = 60.0
 """How long a commit whose answer was lost may be on its way."""
+_ASKED_TWICE_SECONDS: Final = 4.0
+"""A client that waits so long for an answer may have asked again: its first request may come after the second."""
 
 Owned: TypeAlias = tuple[str, str, int]
 """Group, topic and partition."""
@@ -31,6 +34,8 @@ class _Partition:
 
     given: list[int] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
+    last: int | None = None
+    """The position in the end."""
 
 
 def judge_groups(index: Index) -> Iterator[Finding]:
@@ -44,6 +49,8 @@ def judge_groups(index: Index) -> Iterator[Finding]:
             groups_of[event.process] = event.group
         elif isinstance(event, Commit):
             _of(partitions, event).commits.append(place)
+        elif isinstance(event, Position) and not event.transforms:
+            _of(partitions, event).last = place
         elif isinstance(event, Unfinished):
             yield Finding(
                 Anomaly.GROUP_STUCK,
@@ -57,12 +64,12 @@ def judge_groups(index: Index) -> Iterator[Finding]:
     yield from _unread(index, groups_of)
 
 
-def _of(partitions: dict[Owned, _Partition], event: Assigned | Commit) -> _Partition:
+def _of(partitions: dict[Owned, _Partition], event: Assigned | Commit | Position) -> _Partition:
     return partitions.setdefault((event.group, event.topic, event.partition), _Partition())
 
 
 def _lost(index: Index, owned: Owned, partition: _Partition) -> Iterator[Finding]:
-    """Owners that began below what was stored before they were given the partition."""
+    """Owners that began below what was stored before they were given the partition, and an end that is below it."""
     group, topic, number = owned
     for given in partition.given:
         assigned = index.history[given]
@@ -80,6 +87,15 @@ def _lost(index: Index, owned: Owned, partition: _Partition) -> Iterator[Finding
                 (stored[0], given, first[0]),
                 (first[1],),
             )
+    position = None if partition.last is None else index.history[partition.last]
+    if partition.last is not None and isinstance(position, Position):
+        stored = _stored_before(index.history, partition.commits, position.at)
+        if stored is not None and position.offset < stored[1]:
+            yield Finding(
+                Anomaly.POSITION_LOST,
+                f"{group} had stored {stored[1]} of {topic}-{number}; in the end its position is {position.offset}",
+                (stored[0], partition.last),
+            )
 
 
 def _first_poll(index: Index, process: str, where: tuple[str, int], after: int) -> tuple[int, int] | None:
@@ -93,19 +109,28 @@ def _first_poll(index: Index, process: str, where: tuple[str, int], after: int) 
 
 def _stored_before(history: Sequence[Event], commits: list[int], at: float) -> tuple[int, int] | None:
     """The commit that set the position which holds at a time, and the least that the position may be."""
-    best: tuple[int, int] | None = None
-    least: int | None = None
-    for place in commits:
-        commit = history[place]
-        if not isinstance(commit, Commit) or commit.outcome == "refused":
-            continue
-        if commit.outcome == "stored" and commit.at < at and (best is None or commit.offset > best[1]):
-            best = place, commit.offset
-        if commit.outcome == "unknown" and commit.asked_at < at < commit.asked_at + _LATE_SECONDS:
-            least = commit.offset if least is None else min(least, commit.offset)
-    if best is None or least is None:
-        return best
-    return best[0], min(best[1], least)
+    known = [
+        (place, commit)
+        for place in commits
+        if isinstance(commit := history[place], Commit) and commit.asked_at < at
+    ]
+    stored = [(place, one) for place, one in known if one.outcome == "stored" and one.at < at]
+    if not stored:
+        return None
+    best, highest = max(stored, key=lambda found: found[1].offset)
+    late = [one.offset for _, one in known if _may_come_late(one, [other for _, other in stored])]
+    return best, min([highest.offset, *late])
+
+
+def _may_come_late(commit: Commit, stored: list[Commit]) -> bool:
+    """Whether it, or a request of it that was given up, may have come after all of these."""
+    if commit.outcome != "unknown" and commit.at - commit.asked_at < _ASKED_TWICE_SECONDS:
+        return False
+    return not any(
+        (other.process != commit.process and other.asked_at > commit.asked_at)
+        or other.asked_at > commit.asked_at + _LATE_SECONDS
+        for other in stored
+    )
 
 
 def _former_owners(history: Sequence[Event], partition: _Partition) -> Iterator[Finding]:
