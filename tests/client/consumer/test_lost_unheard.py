@@ -104,6 +104,30 @@ def test_nothing_is_stored_in_its_name_until_the_user_has_heard() -> None:
     told(story)
 
 
+def test_what_the_listener_stores_is_refused_while_it_hears_of_the_loss() -> None:
+    """Without `on_lost` a loss is told to `on_revoke`, and that is where users store positions."""
+
+    async def story(world: ReadingWorld) -> None:
+        consumer, _ = await reading(world)
+        failures: list[KafkaException] = []
+
+        async def revoked(_partitions: object) -> None:
+            with pytest.raises(CommitFailedException, match="somebody else's") as refused:
+                await consumer.commit({T0: 10})
+            failures.append(refused.value)
+
+        consumer.subscribe(["t"], on_revoke=revoked)
+        await thrown_out(world, consumer)
+        await in_again(world, consumer)
+        while not failures:
+            await consumer.poll(100)
+        assert await consumer.committed([T0]) == {T0: None}
+        consumer.subscribe(["t"])  # It closes without a word.
+        await consumer.close()
+
+    told(story)
+
+
 def test_a_commit_that_had_to_wait_is_not_made_under_the_new_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was asked for before the loss; by its turn the user has heard of it, and has the partition again."""
     first_may_end = asyncio.Event()

@@ -7,17 +7,19 @@ Rules.  * Commits leave in the order they were asked for, each after the answer 
         * A commit the user waits for is tried again until `default.api.timeout.ms`; one that nobody waits for never is.
         * A member that is out of its group cannot commit: somebody else may have its partitions. Saying so is the
           `CommitFailedException`; what the coordinator answered is told to the membership.
+        * Nor are positions stored of partitions that were let go or lost between the asking and the sending, also where they
+          have come back since.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from semel.client.cluster import Cluster
 from semel.client.consumer.coordinator import GroupOffsets
-from semel.client.consumer.membership import Membership
+from semel.client.consumer.membership import Claim, Membership
 from semel.client.consumer.values import CommitCallback, OffsetAndMetadata
 from semel.core.groups.member_words import NO_GENERATION, NO_MEMBER_ID, Identity
 from semel.errors import ErrorCode, RefusedError, SemelError
@@ -72,7 +74,7 @@ class Commits:
         self._membership = membership
         self._on_news = on_news
         self._on_latency = on_latency
-        self._turn = asyncio.Lock()  # First come, first served.
+        self._turns = _Turns()
         self._under_way = 0
         self._calls: deque[CommitCall] = deque()
 
@@ -97,13 +99,15 @@ class Commits:
     ) -> None:
         """Store these, and say later what became of it."""
         self._under_way += 1
-        work = self._beside(dict(offsets), callback, self._losses)
+        work = self._beside(dict(offsets), callback, self._claim(offsets), self._turns.queue_up())
         self._cluster.runtime.tasks.spawn(work, name="commit")
 
-    async def _beside(self, offsets: Offsets, callback: CommitCallback | None, losses: int) -> None:
+    async def _beside(
+        self, offsets: Offsets, callback: CommitCallback | None, claim: Claim | None, place: asyncio.Event
+    ) -> None:
         error: KafkaException | None = None
         try:
-            await self._store(offsets, losses)
+            await self._store(offsets, claim, place)
         except SemelError as failed:
             error = as_exception(failed)
             if error.retriable:
@@ -121,13 +125,13 @@ class Commits:
         """Store these; raises if they are not stored in this time."""
         clock = self._cluster.runtime.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
-        losses = self._losses
+        claim = self._claim(offsets)
         tries = 0
         while True:
             left_ms = deadline_ms - clock.monotonic_ms()
             try:
                 async with asyncio.timeout(max(0, left_ms) / 1000):
-                    return await self._store(dict(offsets), losses)
+                    return await self._store(dict(offsets), claim, self._turns.queue_up())
             except TimeoutError:
                 raise _too_late(timeout_ms, offsets) from None
             except SemelError as error:
@@ -140,24 +144,30 @@ class Commits:
                     raise _too_late(timeout_ms, offsets) from error
             await self._cluster.runtime.tasks.sleep(pause_ms / 1000)
 
-    @property
-    def _losses(self) -> int:
+    def _claim(self, offsets: Iterable[TopicPartition]) -> Claim | None:
         membership = self._membership()
-        return 0 if membership is None else membership.losses
+        return None if membership is None else membership.claim(offsets)
 
-    async def _store(self, offsets: Offsets, losses: int) -> None:
-        """One attempt, when its turn has come, to store what was asked for after so many losses of partitions."""
+    def _holds(self, claim: Claim | None) -> bool:
         membership = self._membership()
-        if not offsets and (membership is None or not membership.has_lost):
-            return
-        async with self._turn:
+        if membership is None or claim is None:
+            return membership is None and claim is None
+        return membership.holds(claim)
+
+    async def _store(self, offsets: Offsets, claim: Claim | None, place: asyncio.Event) -> None:
+        """One attempt, when its turn has come, to store what was asked for while the consumer had this."""
+        try:
+            await place.wait()
+            membership = self._membership()
+            if not offsets and (membership is None or not membership.has_lost):
+                return
             identity = self.identity
             if membership is not None and (membership.has_lost or identity.generation_id == NO_GENERATION):
                 raise CommitFailedException(
                     f"this consumer is no member of group {self._group_id} at the moment, so its partitions may be "
                     "somebody else's: poll until it is one again; what it did not commit comes again, here or there"
                 )
-            if self._losses != losses:
+            if not self._holds(claim):
                 raise self._lost()
             since_ms = self._cluster.runtime.clock.monotonic_ms()
             if not offsets:
@@ -165,20 +175,22 @@ class Commits:
             try:
                 await self._offsets.commit(offsets, identity)
             except RefusedError as error:
-                raise self._judged(error, identity, losses) from error
+                raise self._judged(error, identity, claim) from error
             self._on_latency(self._cluster.runtime.clock.monotonic_ms() - since_ms)
+        finally:
+            self._turns.leave(place)
 
     def _lost(self) -> CommitFailedException:
         return CommitFailedException(
-            f"this consumer lost its partitions of group {self._group_id} before the commit got through, so they may be "
-            "somebody else's: poll; what it did not commit comes again, here or there"
+            f"partitions of group {self._group_id} were lost or let go before the commit got through, so they may be "
+            "somebody else's: poll; what was not committed comes again, here or there"
         )
 
-    def _judged(self, error: RefusedError, identity: Identity, losses: int) -> KafkaException:
+    def _judged(self, error: RefusedError, identity: Identity, claim: Claim | None) -> KafkaException:
         membership = self._membership()
         if membership is None:
             return as_exception(error)
-        if self._losses != losses:
+        if not self._holds(claim):
             return self._lost()
         code = error.code
         is_still_same = self.identity == identity
@@ -201,9 +213,32 @@ class Commits:
         return as_exception(error)
 
     async def until_idle(self) -> None:
-        """Return once no commit is under way."""
-        async with self._turn:
-            return
+        """Return once no commit is under way of those that were asked for."""
+        place = self._turns.queue_up()
+        try:
+            await place.wait()
+        finally:
+            self._turns.leave(place)
+
+
+class _Turns:
+    """One at a time, in the order they were asked for: not in the order in which tasks come to run."""
+
+    def __init__(self) -> None:
+        self._places: deque[asyncio.Event] = deque()
+
+    def queue_up(self) -> asyncio.Event:
+        """A place in the queue; it is set when its turn has come. To be left in any case."""
+        place = asyncio.Event()
+        self._places.append(place)
+        self._places[0].set()
+        return place
+
+    def leave(self, place: asyncio.Event) -> None:
+        """It is over, or not waited for any more."""
+        self._places.remove(place)
+        if self._places:
+            self._places[0].set()
 
 
 def _too_late(timeout_ms: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> TimeoutException:

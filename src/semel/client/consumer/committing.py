@@ -31,7 +31,7 @@ from semel.exceptions import InvalidGroupIdException, KafkaException
 from semel.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
-_LAST_MS: Final = 5_000
+LAST_MS: Final = 5_000
 """How long positions are tried to be stored before partitions go, whatever the coordinator does."""
 
 
@@ -166,12 +166,12 @@ class Committing:
         consumed = self.consumed()
         offsets = {where: consumed[where] for where in partitions if where in consumed}
         if offsets and self._config.enable_auto_commit:
-            await self._try(offsets, _LAST_MS, "before their partitions went")
+            await self._try(offsets, LAST_MS, "before their partitions went")
 
     async def at_the_end(self, deadline_ms: int) -> None:
         """Store everything, of a consumer that is no member."""
         if self._config.enable_auto_commit and self.consumed():
-            left_ms = max(0, min(_LAST_MS, deadline_ms - self._now_ms()))
+            left_ms = max(0, min(LAST_MS, deadline_ms - self._now_ms()))
             await self._try(self.consumed(), left_ms, "at the end")
 
     async def _try(
@@ -190,7 +190,7 @@ class Committing:
             async with asyncio.timeout(max(0, deadline_ms - self._now_ms()) / 1000):
                 await self._commits.until_idle()
         except TimeoutError:
-            _logger.warning("commits were still under way when the time to close was over")
+            _logger.warning("commits are still under way, and are not waited for any longer")
 
 
 def without_group() -> InvalidGroupIdException:

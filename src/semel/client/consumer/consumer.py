@@ -168,7 +168,7 @@ class AsyncConsumer:
         except Exception as error:
             raise KafkaException("User rebalance callback throws an error") from error
         finally:
-            self._engine.called(call)
+            await self._engine.called(call)
 
     def _settle(self, *, without_last: bool = False) -> None:
         """Somebody calls the consumer: what a loop over it still has in hand is put back."""

@@ -22,7 +22,7 @@ from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster
 from semel.client.config import READ_COMMITTED
 from semel.client.consumer.calls import Call
-from semel.client.consumer.committing import Committing, without_group
+from semel.client.consumer.committing import LAST_MS, Committing, without_group
 from semel.client.consumer.decoding import load_decoding
 from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
@@ -140,6 +140,7 @@ class Engine:
         self._is_started = False
         self._is_closed = False
         self._has_left = False
+        self._out_by_ms: int | None = None
         self._called_ms = 0
         self._idle_ms = 0
 
@@ -311,11 +312,20 @@ class Engine:
         self._called_ms = self._now_ms()
         return call
 
-    def called(self, call: Call) -> None:
-        """The user has been told."""
-        if isinstance(call, RebalanceCall) and self._membership is not None:
-            self.metrics.called_back(call.told.value, self._now_ms() - self._called_ms)
-            self._membership.done(call)
+    async def called(self, call: Call) -> None:
+        """The user has been told. What is to be stored of partitions is stored before they are let go."""
+        membership = self._membership
+        if not isinstance(call, RebalanceCall) or membership is None:
+            return
+        self.metrics.called_back(call.told.value, self._now_ms() - self._called_ms)
+        try:
+            if call.told is Told.REVOKED:
+                last_ms = self._now_ms() + LAST_MS
+                await self.committing.until_idle(
+                    last_ms if self._out_by_ms is None else min(last_ms, self._out_by_ms)
+                )
+        finally:
+            membership.done(call)
             self.positions.kick()
 
     async def _wait(self, wait_ms: int) -> None:
@@ -403,6 +413,7 @@ class Engine:
 
     async def leaving_step(self, deadline_ms: int) -> Call | None:
         """The next call on the way out of the group; None when the consumer is out, or out of time."""
+        self._out_by_ms = deadline_ms
         if not self._has_left:
             await self.committing.until_idle(deadline_ms)
             self._has_left = True
@@ -425,6 +436,7 @@ class Engine:
     def unsubscribed(self) -> None:
         """The consumer is out of its group, and wants nothing."""
         self._has_left = False
+        self._out_by_ms = None
         self._buffer.drop(list(self.subscription.partitions))
         self.subscription.unsubscribe()
         self.listener = None

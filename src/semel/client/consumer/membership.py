@@ -8,7 +8,9 @@ Flow.   an event (a poll, an answer, time) -> the member -> instructions: reques
 Rules.  * Calls are made in the order the member decided. From the moment a Revoke is waiting nothing more of its partitions
           is handed out; what is lost is gone at once, whether the user has been told or not.
         * Until the user has heard of a loss, nothing is done in this member's name: it may be in the group again, under a new
-          epoch, and what the user wants to store then concerns partitions that are somebody else's.
+          epoch, and what the user wants to store then concerns partitions that are somebody else's. It has been heard of when
+          the listener is done: listeners store positions.
+        * That partitions are let go is told to the member that asked for it: not to the one that was lost and joined again.
         * The coordinator has a connection of its own: a JoinGroup holds up what is sent behind it.
         * A failure that ends the membership is raised by the next poll, and by every one after it. That no broker can be
           reached is none: whoever is a member has reached one, and waits for it to come back.
@@ -17,7 +19,7 @@ Rules.  * Calls are made in the order the member decided. From the moment a Revo
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -28,7 +30,7 @@ from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
 from semel.core.client.kip848_member import Instruction as Kip848Instruction
 from semel.core.client.kip848_member import Kip848Member, LookAtIds, SendHeartbeat
-from semel.core.client.subscription import Subscription
+from semel.core.client.subscription import PartitionState, Subscription
 from semel.core.groups.assignors.members import Racks
 from semel.core.groups.member import Member
 from semel.core.groups.member_words import (
@@ -79,6 +81,13 @@ class RebalanceCall(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class Claim(NamedTuple):
+    """What a consumer has when it asks for something that is done later."""
+
+    losses: int
+    states: Mapping[TopicPartition, PartitionState]
+
+
 def member_config(config: ConsumerConfig, group_id: str) -> MemberConfig:
     """The settings of a member in a consumer's."""
     return MemberConfig(
@@ -124,6 +133,9 @@ class Membership:
         self.failure: KafkaException | None = None
         self.losses = 0
         """How often partitions were lost: what was asked for before the last time concerns partitions that are gone."""
+        self._telling: RebalanceCall | None = None
+        self._telling_since = 0
+        """After how many losses the user began to be told."""
 
     @property
     def is_out(self) -> bool:
@@ -136,13 +148,26 @@ class Membership:
     @property
     def has_lost(self) -> bool:
         """Whether partitions are gone that the user still believes to have."""
-        return any(call.told is Told.LOST for call in self._calls)
+        is_being_told = self._telling is not None and self._telling.told is Told.LOST
+        return is_being_told or any(call.told is Told.LOST for call in self._calls)
 
     @property
     def identity(self) -> Identity:
         """As whom the user speaks to the coordinator: as one it refuses while the user believes to have what is lost."""
         identity = self.member.identity
         return identity._replace(generation_id=_LOST_GENERATION) if self.has_lost else identity
+
+    def claim(self, partitions: Iterable[TopicPartition]) -> Claim:
+        """What the user has of these now."""
+        held = self._subscription.partitions
+        return Claim(self.losses, {where: held[where] for where in partitions if where in held})
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether the user has had all of it ever since: what came back is not what was there."""
+        held = self._subscription.partitions
+        return self.losses == claim.losses and all(
+            held.get(where) is state for where, state in claim.states.items()
+        )
 
     # The user
 
@@ -169,7 +194,8 @@ class Membership:
         """What the user must be told next. Nothing else is handed out before it is `done`."""
         if not self._calls:
             return None
-        call = self._calls.popleft()
+        call = self._telling = self._calls.popleft()
+        self._telling_since = self.losses
         match call.told:
             case Told.ASSIGNED:
                 self._subscription.assign_owned(self.member.owned)
@@ -180,11 +206,14 @@ class Membership:
         return call
 
     def not_told(self, call: RebalanceCall) -> None:
-        """The user could not be told: it is what comes next again."""
-        self._calls.appendleft(call)
+        """The user could not be told: it is what comes next again, unless there is nothing to let go any more."""
+        self._telling = None
+        if call.told is not Told.REVOKED or self._telling_since == self.losses:
+            self._calls.appendleft(call)
 
     def done(self, call: RebalanceCall) -> None:
         """The user has been told."""
+        self._telling = None
         match call.told:
             case Told.ASSIGNED:
                 self._subscription.arrived()
@@ -192,7 +221,8 @@ class Membership:
                 self._topics.wanted()
             case Told.REVOKED:
                 self._drop(call.partitions)
-                self._tell(self.member.revoked)
+                if self._telling_since == self.losses:
+                    self._tell(self.member.revoked)
             case Told.LOST:
                 pass
 

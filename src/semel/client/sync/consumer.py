@@ -185,7 +185,7 @@ class Consumer(Shell):
         except Exception as error:
             raise KafkaException("User rebalance callback throws an error") from error
         finally:
-            self._on_loop(self._engine.called, call)
+            self._run(self._engine.called(call))
 
     def _settle(self, *, without_last: bool = False) -> None:
         """Somebody calls the consumer: what a loop over it still has in hand is put back."""
