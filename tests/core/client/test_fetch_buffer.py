@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
 from semel.core.client.fetched import Decoding, Piece, end_of
+from semel.core.client.reset import EARLIEST
 from semel.core.client.subscription import Subscription
 from semel.core.records.batch import TimestampType
 from semel.core.records.build import RecordInput, build_batch
@@ -130,6 +131,57 @@ def test_every_record_once_and_in_order(seed: int, decoding: Decoding) -> None:
         found += got
     assert found == log.shown
     assert buffer.size_bytes == 0 or not seen(buffer.take(None, decoding=decoding))
+
+
+def half_looked_at() -> tuple[Subscription, FetchBuffer, list[Piece]]:
+    """Ten records of leader epoch 3 were handed out; the user has looked at four, and these are the others."""
+    subscription, buffer = buffer_for(A)
+    assert subscription.led_under(A, 3)
+    batch = build_batch([RecordInput(None, b"%d" % n, 1) for n in range(10)], partition_leader_epoch=3)
+    buffer.add(A, subscription.state(A).turn, 0, bytes(batch), [])
+    (piece,) = buffer.take(None, decoding=Decoding.PLAIN)
+    assert subscription.state(A).position == 10
+    return subscription, buffer, [piece.split(4)[1]]
+
+
+def test_what_was_not_looked_at_is_given_back_whoever_leads_by_then() -> None:
+    subscription, buffer, rest = half_looked_at()
+    assert not subscription.led_under(A, 4), "the position is to be checked"
+    buffer.give_back(rest)
+    state = subscription.state(A)
+    assert (state.position, state.fetch_offset, state.is_unchecked) == (4, 4, True)
+    subscription.checked(A, state.turn, 4)
+    again = build_batch([RecordInput(None, b"%d" % n, 1) for n in range(10)], partition_leader_epoch=3)
+    buffer.add(A, state.turn, 4, bytes(again), [])
+    assert [offset for offset, _ in seen(buffer.take(None, decoding=Decoding.PLAIN))] == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(("common", "position"), [(6, 4), (4, 4), (2, 2)])
+def test_what_was_not_looked_at_of_a_log_that_was_cut_off(common: int, position: int) -> None:
+    subscription, buffer, rest = half_looked_at()
+    assert not subscription.led_under(A, 4)
+    subscription.cut_off(A, common, 3, 4)
+    buffer.give_back(rest)
+    assert subscription.state(A).position == subscription.state(A).fetch_offset == position
+
+
+def test_what_was_not_looked_at_of_a_log_that_does_not_have_the_position() -> None:
+    subscription, buffer, rest = half_looked_at()
+    subscription.lose_position(A, EARLIEST)
+    subscription.found(A, subscription.state(A).turn, 7)
+    buffer.give_back(rest)
+    assert subscription.state(A).position == 4
+
+
+@pytest.mark.parametrize("how", ["seek", "reset"])
+def test_who_seeks_gets_nothing_of_the_rest(how: str) -> None:
+    subscription, buffer, rest = half_looked_at()
+    if how == "seek":
+        subscription.seek(A, 8)
+    else:
+        subscription.reset(A, EARLIEST)
+    buffer.give_back(rest)
+    assert subscription.state(A).position == (8 if how == "seek" else None)
 
 
 def test_who_stamped_a_record_and_its_leader_epoch_follow_its_batch() -> None:

@@ -323,7 +323,7 @@ class Fetcher:
                 return  # What is buffered comes first.
             if self._reset.kind is not ResetKind.NONE:
                 _logger.info("%s has no offset %d: reset to %s", where, offset, self._reset.kind)
-                self._subscription.reset(where, self._reset)
+                self._subscription.lose_position(where, self._reset)
                 return
             begins = f", it begins at {data.log_start_offset}" if data.log_start_offset >= 0 else ""
             self._on_failure(

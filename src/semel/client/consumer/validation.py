@@ -152,8 +152,6 @@ class Validation:
             raise truncation
         _logger.warning("%s", what)
         if common is None:
-            self._subscription.reset(where, self._reset)
+            self._subscription.lose_position(where, self._reset)
         else:
-            self._subscription.seek(where, common.offset, common.leader_epoch)
-            turn = self._subscription.state(where).turn
-            self._subscription.checked(where, turn, asked.current_epoch)
+            self._subscription.cut_off(where, common.offset, common.leader_epoch, asked.current_epoch)

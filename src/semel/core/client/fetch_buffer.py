@@ -130,7 +130,12 @@ class FetchBuffer:
         for piece in reversed(list(pieces)):
             state = self._subscription.partitions.get(piece.where)
             chunk = self._last_taken.get(piece.where)
-            if state is None or chunk is None or state.turn != chunk.turn or not piece.count:
+            if state is None or chunk is None or chunk.turn < state.sought_in or not piece.count:
+                continue
+            if (
+                chunk.turn != state.turn
+            ):  # Its leader is another, or its log was cut off: it is fetched again.
+                self._subscription.go_back(piece.where, piece.offset_at(0))
                 continue
             chunk.give_back(piece)
             if chunk not in self._chunks:

@@ -6,7 +6,8 @@ Flow.   `subscribe`, `subscribe_pattern` or `assign` -> `assign_owned` as the gr
         a reset) -> fetched, consumed -> `all_consumed` is what a commit without arguments stores.
 Rules.  * Topics, a pattern and partitions exclude each other, as in Kafka; `unsubscribe` ends either.
         * A position is the offset of the next record to hand out. Seeking starts a new `turn`: what was asked for in an
-          earlier one is not used when it arrives.
+          earlier one is not used when it arrives. So does a new leader, and a log that was cut off; but only who seeks gives up
+          what he was handed: the rest of that can be given back in any later turn.
         * A partition is fetched if it has a position, is not paused, and nobody is about to take it away.
         * A position with an epoch is unchecked until the partition's leader has said that its log still has what is before it,
           and again when there is another leader. It is not fetched from or committed until then.
@@ -52,6 +53,8 @@ class PartitionState:
     """One partition of a consumer."""
 
     turn: int
+    sought_in: int = 0
+    """The turn in which somebody last decided where to go on: what was handed out before it is not given back."""
     position: int | None = None
     leader_epoch: int | None = None
     """Of the record before the position, if a record or a commit told."""
@@ -178,14 +181,38 @@ class Subscription:
     def seek(self, where: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
         """Go on at this offset; with the epoch of the record before it, once that was checked."""
         state = self.state(where)
+        self._go_on_at(state, offset, leader_epoch)
+        state.sought_in = state.turn
+
+    def _go_on_at(self, state: PartitionState, offset: int, leader_epoch: int | None) -> None:
         self._begin_turn(state)
         state.position = state.fetch_offset = offset
         state.leader_epoch = leader_epoch
         state.is_unchecked = leader_epoch is not None
         state.checked_under = NO_EPOCH
 
+    def cut_off(self, where: TopicPartition, common: int, leader_epoch: int | None, led_under: int) -> None:
+        """The leader of this epoch has what was read up to `common` alone: go on there."""
+        state = self.state(where)
+        self._go_on_at(state, common, leader_epoch)
+        self.checked(where, state.turn, led_under)
+
+    def go_back(self, where: TopicPartition, offset: int) -> None:
+        """What was handed out from this offset on, in an earlier turn, was not looked at: go on there, or before it."""
+        state = self.state(where)
+        if state.position is not None and state.position <= offset:
+            return
+        self._begin_turn(state)
+        state.position = state.fetch_offset = offset
+
     def reset(self, where: TopicPartition, how: Reset | None) -> None:
         """Forget the position; it is found anew in this way, or where the group has committed."""
+        self.lose_position(where, how)
+        state = self.state(where)
+        state.sought_in = state.turn
+
+    def lose_position(self, where: TopicPartition, how: Reset | None) -> None:
+        """The same, because the log does not have it."""
         state = self.state(where)
         self._begin_turn(state)
         state.position = None
@@ -200,7 +227,7 @@ class Subscription:
         state = self.partitions.get(where)
         if state is None or state.turn != turn or state.position is not None:
             return False
-        self.seek(where, offset, leader_epoch)
+        self._go_on_at(state, offset, leader_epoch)
         return True
 
     def consumed(self, where: TopicPartition, next_offset: int, leader_epoch: int | None) -> None:
