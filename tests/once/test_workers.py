@@ -17,7 +17,7 @@ import pytest
 
 from once_doubles import ConsumerDouble, RecordDouble, TopicsDouble
 from semel.errors import ConfigError
-from semel.exceptions import CommitFailedException
+from semel.exceptions import CommitFailedException, WakeupException
 from semel.once import RetryPolicy, WorkFailedError, process
 from semel.once.rules.pool import Order
 from semel.types import TopicPartition
@@ -334,6 +334,38 @@ def test_what_finishes_after_its_partition_is_gone_is_not_committed() -> None:
     story = TakenAway(4, lost=True)
     assert story.run() == [b"0"]
     assert ("group", P0) not in story.topics.committed
+
+
+def test_a_partition_that_went_before_its_commit_got_through_is_not_committed_later() -> None:
+    """A pool that is woken up commits at its end what is finished: of what it has."""
+    topics, ledger, may_work, all_done = topics_of(10), Ledger(), threading.Event(), threading.Event()
+
+    def work(record: RecordDouble) -> None:
+        may_work.wait(60)
+        ledger(record)
+        if len(ledger.done) == 10:
+            all_done.set()
+
+    class Moving(ConsumerDouble):
+        polls = 0
+
+        def poll(self, timeout_ms: int = 0) -> list[RecordDouble]:
+            self.polls += 1
+            if self.polls == 2:
+                may_work.set()
+                all_done.wait(60)
+                self.fail_commit = woken
+                self.take(P0)
+            return super().poll(timeout_ms)
+
+    def woken() -> None:
+        consumer.fail_commit = lambda: None
+        raise WakeupException("wakeup() was called")
+
+    consumer = Moving(topics)
+    process(consumer, work, workers=1, topics=["orders"])
+    assert ("group", P0) not in topics.committed, "its new owner may be further than that"
+    assert topics.committed["group", P1].offset == consumer.positions[P1]
 
 
 def test_a_partition_that_comes_back_begins_anew() -> None:

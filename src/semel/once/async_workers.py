@@ -162,8 +162,10 @@ class AsyncWorkerPool:
         homes = self._state.leaving(going)
         self._notify()
         await self._until(lambda: not any(home.running for home in homes), self._options.drain_ms)
-        await self._commit(going)
-        self._drop(going)
+        try:
+            await self._commit(going)
+        finally:  # Stored or not, they are not ours to commit when this call has ended.
+            self._drop(going)
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Another one has them already: there is nothing to commit."""

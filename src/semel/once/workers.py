@@ -135,8 +135,10 @@ class WorkerPool:
             self._changed.wait_for(
                 lambda: not any(home.running for home in homes), timeout=self._options.drain_ms / 1000
             )
-        self._commit(going)
-        self._drop(going)
+        try:
+            self._commit(going)
+        finally:  # Stored or not, they are not ours to commit when this call has ended.
+            self._drop(going)
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Another one has them already: there is nothing to commit."""
