@@ -7,11 +7,17 @@ Flow.   `producer.send_offsets_to_transaction(offsets, consumer.group_metadata()
 Rules.  * Positions that transactions store are stored by nothing else: a commit outside of the transaction stands even if its
           outputs are aborted, and then they are lost.
         * A consumer in a chain reads what is committed: otherwise it passes on what somebody has aborted.
+        * What was handed out for a transaction is stored with it, or it is not committed: a chain is torn when partitions go
+          whose records were handed out since the last transaction ended. Their positions are not the consumer's to store any
+          more, and without them somebody else makes the same outputs again.
         * A warning is given once for each consumer and reason.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from semel.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -28,6 +34,11 @@ class Chain:
     is_open: bool = False
     """Whether such a transaction is open now."""
     _said: set[str] = field(default_factory=set)
+    _round: int = 0
+    """What belongs to one transaction: from the end of the one before to its own."""
+    _handed_out: dict[TopicPartition, int] = field(default_factory=dict)
+    """In which round last. Touched by the consumer alone; the producer may live in another thread."""
+    _torn_in: int = -1
 
     def joined(self) -> None:
         """A transaction stores positions of this consumer."""
@@ -50,6 +61,27 @@ class Chain:
     def ended(self) -> None:
         """The transaction is over."""
         self.is_open = False
+        self._round += 1
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether records were handed out whose positions the transaction cannot store any more."""
+        return self._torn_in == self._round
+
+    def handed_out(self, partitions: Iterable[TopicPartition]) -> None:
+        """The user has records of these."""
+        for where in partitions:
+            self._handed_out[where] = self._round
+
+    def gone(self, partitions: Iterable[TopicPartition]) -> None:
+        """The consumer does not have these any more."""
+        for where in partitions:
+            if self._handed_out.pop(where, None) == self._round:
+                self._torn_in = self._round
+
+    def rewound(self) -> None:
+        """The consumer goes back to what is stored: what was handed out comes again."""
+        self._round += 1
 
     def committing(self) -> None:
         """The consumer commits by itself."""

@@ -181,10 +181,12 @@ class Engine:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these."""
+        before = list(self.subscription.partitions)
         try:
             self.subscription.assign(partitions)
         except SubscriptionClashError as clash:
             raise IllegalStateException(str(clash)) from None
+        self.committing.chain.gone(one for one in before if one not in self.subscription.partitions)
         self.positions.is_awaited = False
         self.metrics.assigned(len(self.subscription.partitions))
         self.topics.wanted()
@@ -207,9 +209,14 @@ class Engine:
             self.subscription,
             member,
             on_news=self.waiting.tell,
-            on_dropped=self._buffer.drop,
+            on_dropped=self._dropped,
             metrics=self.metrics,
         )
+
+    def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are not ours any more."""
+        self._buffer.drop(partitions)
+        self.committing.chain.gone(partitions)
 
     def _connections(self) -> int:
         coordinating = 0 if self._coordinating is None else self._coordinating.connections
@@ -287,6 +294,7 @@ class Engine:
 
     def _count(self, pieces: list[Piece]) -> None:
         """A poll is over."""
+        self.committing.chain.handed_out(piece.where for piece in pieces)
         idle_ms, self._idle_ms = self._idle_ms, 0
         self.metrics.polled(idle_ms=idle_ms)
         committed_only = self.config.isolation_level == READ_COMMITTED
@@ -437,7 +445,7 @@ class Engine:
         """The consumer is out of its group, and wants nothing."""
         self._has_left = False
         self._out_by_ms = None
-        self._buffer.drop(list(self.subscription.partitions))
+        self._dropped(list(self.subscription.partitions))
         self.subscription.unsubscribe()
         self.listener = None
         self._regex = None

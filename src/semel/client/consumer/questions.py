@@ -49,6 +49,8 @@ class Questions:
             self._engine.state(where)
         for where in chosen:
             self._engine.subscription.reset(where, how)
+        if how is None and not partitions:
+            self._engine.committing.chain.rewound()
         self._engine.positions.kick()
 
     def pause(self, partitions: Sequence[TopicPartition], *, paused: bool) -> None:

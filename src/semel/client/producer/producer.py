@@ -26,14 +26,14 @@ from semel.client.producer.outbox import Outbox
 from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
 from semel.client.producer.sender import Sender
 from semel.client.producer.topics import KnownTopic, Topics
-from semel.client.producer.transaction_errors import NOT_TRANSACTIONAL
+from semel.client.producer.transaction_errors import NOT_TRANSACTIONAL, torn
 from semel.client.producer.transactions import Transactions, positions
 from semel.client.producer.transactions import group_metadata as group_of
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
 from semel.core.idempotence.delivery import Identity
 from semel.core.transactions.producer_states import ProducerState
-from semel.errors import SemelError
+from semel.errors import ErrorCode, SemelError
 from semel.exceptions import (
     ApiException,
     BufferExhaustedException,
@@ -298,11 +298,12 @@ class AsyncProducer:
         `group_metadata` is what `consumer.group_metadata()` gives: a member the group has replaced is refused then. A plain
         group id is accepted, and nobody is refused for it.
         """
-        self._join_chain(group_metadata)
+        transactions, group = self._transactions(), group_of(group_metadata)
+        if self._is_torn(group_metadata):
+            transactions.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise torn(group)
         with self._timed("txn-send-offsets"):
-            await self._transactions().send_offsets(
-                group_of(group_metadata), positions(offsets), self._settings.max_block_ms
-            )
+            await transactions.send_offsets(group, positions(offsets), self._settings.max_block_ms)
 
     async def commit_transaction(self) -> None:
         """Store what was sent, and commit: all of it is seen, by those who read what is committed, or nothing."""
@@ -342,11 +343,14 @@ class AsyncProducer:
         else:
             await self.abort_transaction()
 
-    def _join_chain(self, group_metadata: Any) -> None:
+    def _is_torn(self, group_metadata: Any) -> bool:
+        """Whether what was consumed for this transaction cannot be stored by a consumer of this process any more."""
         chain = getattr(group_metadata, "chain", None)
-        if isinstance(chain, Chain):
-            self._chains[chain.group_id] = chain
-            chain.joined()
+        if not isinstance(chain, Chain):
+            return False
+        self._chains[chain.group_id] = chain
+        chain.joined()
+        return chain.is_torn
 
     def _end_chains(self) -> None:
         for chain in self._chains.values():

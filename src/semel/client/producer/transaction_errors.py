@@ -93,6 +93,16 @@ def failed(
     return _in_error_state(producer, reason, fatal=False) if again else reason
 
 
+def torn(group: GroupMetadata) -> CommitFailedException:
+    """Records were read for the transaction of partitions that its consumer does not have any more."""
+    return CommitFailedException(
+        f"records of group {group.group_id} were read for this transaction whose partitions are somebody else's by now, so "
+        "their positions cannot be stored with it, and whoever has them makes the same of them. Abort the transaction, and go "
+        "on from what is committed (seek_to_committed)",
+        code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )
+
+
 def _in_error_state(
     producer: TransactionalProducer, reason: KafkaException, *, fatal: bool
 ) -> KafkaException:
