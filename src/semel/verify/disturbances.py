@@ -201,6 +201,19 @@ class ClockJump:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockBackAndEnd:
+    """The broker's wall clock is set back, and the broker ends at once: what it wrote lies in the future of the next one."""
+
+    milliseconds: int
+    how: Ending
+    pause_seconds: float
+
+    async def happen(self, world: World) -> None:
+        await ClockJump(BROKER, -self.milliseconds).happen(world)
+        await EndBroker(self.how, self.pause_seconds).happen(world)
+
+
+@dataclass(frozen=True, slots=True)
 class RestartActor:
     """A client is killed and started again."""
 
@@ -311,6 +324,13 @@ KINDS: Final[dict[str, Draw]] = {
     "topic": lambda dice, reach: MakeTopicAgain(reach.admin, dice.choice(reach.topics)),
     "records": lambda dice, reach: DeleteRecords(reach.admin, *_topic_with_partition(dice, reach)),
 }
+
+
+def clock_back_and_end(dice: random.Random) -> ClockBackAndEnd:
+    """Not among `KINDS`: of its two halves, drawn each by itself, the second seldom follows the first."""
+    return ClockBackAndEnd(
+        dice.randint(1, _CLOCK_JUMP_MS), dice.choice(_ENDINGS), dice.uniform(*_PAUSE_SECONDS)
+    )
 
 
 def kinds_without(*names: str) -> dict[str, Draw]:

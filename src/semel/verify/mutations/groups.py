@@ -12,6 +12,9 @@ from semel.core.groups.classic.coordinator import ClassicCoordinator
 from semel.core.groups.classic.group import ClassicGroup
 from semel.core.groups.classic.rebalance import Rebalance, Turn
 from semel.core.groups.consumer.group import ConsumerGroup
+from semel.core.groups.consumer.member import Member
+from semel.core.groups.consumer.target_assignment import Target
+from semel.core.groups.consumer.turn import Turn as ConsumerTurn
 from semel.core.groups.offsets import Offsets
 from semel.core.groups.rows import CommittedOffset
 from semel.core.groups.shard import GroupShard
@@ -113,6 +116,20 @@ def _takes_commits_of_earlier_epochs(patch: Patch) -> None:
     patch.setattr(ConsumerGroup, "check_commit_of", lambda *_: ErrorCode.NONE)
 
 
+def _waits_for_the_time_of_the_last_target(patch: Patch) -> None:
+    """A target carries the wall clock's time; after that was set back, and the rows were replayed, it lies in the future."""
+    target = ConsumerTurn.target
+
+    def patient(self: ConsumerTurn, member: Member, group_epoch: int) -> Target:
+        group = self.group
+        has_interval = self.soft.groups.settings.group_consumer_assignment_interval_ms > 0
+        if has_interval and self.now_ms < group.assignment_timestamp_ms:
+            return Target(group.assignment_epoch, group.target_of(member.member_id, member.instance_id))
+        return target(self, member, group_epoch)
+
+    patch.setattr(ConsumerTurn, "target", patient)
+
+
 MUTATIONS: Final = (
     Mutation(
         "commits of an earlier generation",
@@ -199,5 +216,14 @@ MUTATIONS: Final = (
         "groups",
         "was stored after",
         range(40),
+    ),
+    Mutation(
+        "a target of the future is waited for",
+        "a group is divided though the clock was set back (KIP-848)",
+        _waits_for_the_time_of_the_last_target,
+        "groups",
+        "after it was calm the group owes owners",
+        range(9, 49),
+        quick=True,
     ),
 )

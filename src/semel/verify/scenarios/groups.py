@@ -28,7 +28,14 @@ from semel.verify.actors.client import Client
 from semel.verify.actors.group_consumer import GroupConsumer
 from semel.verify.actors.group_reading import Manners, Versions, commit_request, committed_offsets
 from semel.verify.actors.producer import Habits, Producer
-from semel.verify.disturbances import Disturbance, Freeze, RestartActor, kinds_without, plan
+from semel.verify.disturbances import (
+    Disturbance,
+    Freeze,
+    RestartActor,
+    clock_back_and_end,
+    kinds_without,
+    plan,
+)
 from semel.verify.history import Committed, CommittedSeen, Committing
 from semel.verify.invariants import Broken
 from semel.verify.scenarios.broker_story import LAST_ENDINGS, TOPICS_SECONDS_MAX, BrokerStory
@@ -39,6 +46,7 @@ SETTLE_SECONDS: Final = 120.0
 """How long after the last disturbance everything must be settled."""
 _AUDIT_SECONDS_MAX: Final = 60.0
 _MEMBER_TROUBLES_MAX: Final = 6
+_CLOCK_TROUBLE_PROBABILITY: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +169,7 @@ class Story(BrokerStory):
         self.admin = Admin(self.world, self.topics)
         self.seconds = self.dice.uniform(5.0, 15.0)
         self.members = _members(self.dice, self.world, [topic.name for topic in self.topics])
+        self.clock_troubles = _clock_troubles(seeded_dice(seed, self.name, "clock"), self.seconds)
 
     def _judge(self) -> list[Broken]:
         return [
@@ -181,7 +190,8 @@ class Story(BrokerStory):
         disturbances = plan(
             self.dice, self._reach(), count=self.dice.randint(0, 7), seconds=self.seconds, kinds=kinds
         )
-        await self._disturb(sorted([*disturbances, *self._member_troubles()], key=lambda one: one[0]))
+        troubles = [*disturbances, *self._member_troubles(), *self.clock_troubles]
+        await self._disturb(sorted(troubles, key=lambda one: one[0]))
         await world.settle(producers, SETTLE_SECONDS)
         await world.settle([*self.members, Whole(self.members, self.partitions)], SETTLE_SECONDS)
         await self._end_broker(LAST_ENDINGS)
@@ -208,6 +218,13 @@ class Story(BrokerStory):
             ]
             troubles.append((dice.uniform(0.0, self.seconds), dice.choice(choices)))
         return troubles
+
+
+def _clock_troubles(dice: random.Random, seconds: float) -> list[tuple[float, Disturbance]]:
+    """In some stories the broker's clock is set back and the broker ends; with dice of their own, the others stay as they were."""
+    if dice.random() >= _CLOCK_TROUBLE_PROBABILITY:
+        return []
+    return [(dice.uniform(0.0, seconds), clock_back_and_end(dice))]
 
 
 def _broker_settings(dice: random.Random) -> dict[str, str | int | bool]:
