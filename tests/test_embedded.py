@@ -188,6 +188,31 @@ def test_a_process_that_forgets_to_stop_ends_without_warnings(tmp_path: Path) ->
     assert list(tmp_path.glob("semel-*")) == []
 
 
+@pytest.mark.mission("ZK-17")
+def test_one_call_is_all_and_no_other_process_is_needed(tmp_path: Path) -> None:
+    """Whatever starts a process tells Python's audit first; so does whoever connects to somewhere. There is no ZooKeeper to be found,
+    started or installed."""
+    program = (
+        "import importlib.metadata, socket, sys\n"
+        "from semel import Broker, Producer\n"
+        "started, reached = [], set()\n"
+        "def heard(event, arguments):\n"
+        "    if event.startswith(('os.exec', 'os.fork', 'os.posix_spawn', 'os.spawn', 'os.system', 'subprocess.')):\n"
+        "        started.append(event)\n"
+        "    elif event == 'socket.connect' and arguments[0].family in (socket.AF_INET, socket.AF_INET6):\n"
+        "        reached.add(arguments[1][1])\n"
+        "sys.addaudithook(heard)\n"
+        "with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:\n"
+        "    print(producer.send('orders', b'one').result(60).offset)\n"
+        "    print(started, reached <= {broker.port})\n"
+        "needed = [one for one in importlib.metadata.requires('semel') if 'extra ==' not in one]\n"
+        "print([one for one in [*sys.modules, *needed] if 'kazoo' in one or 'zookeeper' in one.lower()])\n"
+    )
+    done = run_python(program, TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["0", "[] True", "[]"]
+
+
 def test_importing_semel_is_light() -> None:
     done = run_python(
         "import sys, semel\n"

@@ -132,7 +132,7 @@ def test_the_last_gaps_name_their_producers_and_are_bounded() -> None:
     watched(story)
 
 
-@pytest.mark.mission("MET-05")
+@pytest.mark.mission("MET-05", "R-44")
 def test_the_produce_request_rate_has_both_of_its_names() -> None:
     """Twenty requests per second for two minutes, then none."""
 

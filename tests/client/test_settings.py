@@ -330,7 +330,16 @@ def test_a_misspelt_transactional_id(name: str) -> None:
     assert producer(transactional_id="first-transactional").transactional_id == "first-transactional"
 
 
-@pytest.mark.mission("CFG-21")
+@pytest.mark.mission("R-44")
+def test_the_key_of_requests_in_flight() -> None:
+    with pytest.raises(ConfigException) as caught:
+        ProducerConfig.of({"bootstrap.servers": LOCAL, "max.inflight.requests": 5})
+    assert str(caught.value) == (
+        "max.inflight.requests is no setting of a producer: did you mean max.in.flight.requests.per.connection?"
+    )
+
+
+@pytest.mark.mission("CFG-21", "R-50")
 @pytest.mark.parametrize(
     ("given", "holds"),
     [

@@ -217,6 +217,7 @@ class JavaMember:
 
 
 @pytest.mark.java
+@pytest.mark.mission("R-45")
 @pytest.mark.timeout(120)
 def test_java_and_librdkafka_share_a_group(broker: BrokerProcess, kafka_home: KafkaHome) -> None:
     _create(broker.bootstrap, "t")

@@ -38,7 +38,7 @@ LOSSY = {
 }
 
 
-@pytest.mark.mission("IDEM-01")
+@pytest.mark.mission("IDEM-01", "R-48")
 @pytest.mark.parametrize(("idempotent", "stored"), [(False, 2), (True, 1)])
 def test_a_lost_ack_is_a_second_copy_only_without_idempotence(
     broker: ThreadBroker, client: Client, topic: str, idempotent: bool, stored: int
@@ -68,7 +68,7 @@ def test_a_retry_of_the_client_s_own_is_one_copy_whoever_failed(
     assert copies(broker.directory, topic) == {sent.value: 1}
 
 
-@pytest.mark.mission("IDEM-10")
+@pytest.mark.mission("IDEM-10", "R-48")
 def test_a_resend_by_the_application_is_two_copies(broker: ThreadBroker, client: Client, topic: str) -> None:
     [sent] = numbered(1)
     client.produce(broker.bootstrap, topic, [sent, sent])

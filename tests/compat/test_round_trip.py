@@ -52,7 +52,7 @@ def test_every_client_reads_what_any_client_compressed(
         pytest.skip(f"{', '.join(missing)}: the library for {codec} is not installed; the others were tested")
 
 
-@pytest.mark.mission("PROD-10")
+@pytest.mark.mission("PROD-10", "EXT-02")
 def test_null_and_empty_keys_values_and_headers_come_back_as_they_were(
     broker: ThreadBroker, client: Client, topic: str
 ) -> None:

@@ -27,7 +27,7 @@ def test_producer_id_epoch_and_first_sequence_stand_in_the_header_and_nowhere_el
     assert len(producer_fields) * 8 == 112
 
 
-@pytest.mark.mission("IDEM-16")
+@pytest.mark.mission("IDEM-16", "R-42")
 def test_the_sequence_begins_at_zero_and_rises_by_one_per_record() -> None:
     from log_kit import content, disk, open_at, send
     from semel.core.records.batch import headers

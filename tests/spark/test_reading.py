@@ -94,7 +94,7 @@ def test_the_log_stamps_records(spark_bootstrap: str) -> None:
     assert rows(options(spark_bootstrap, topic)).column("timestampType").to_pylist() == [1, 1, 1]
 
 
-@pytest.mark.mission("STR-13")
+@pytest.mark.mission("STR-13", "R-50")
 def test_only_what_is_committed_is_read(either_bootstrap: str) -> None:
     """Committed, aborted, committed, and one transaction still open: reading ends before that one."""
     topic = new_topic(either_bootstrap, partitions=1)

@@ -100,7 +100,7 @@ def test_without_automatic_commits_only_the_user_s_are_stored(mode: str) -> None
     told(story)
 
 
-@pytest.mark.mission("OFF-11", "OFF-12")
+@pytest.mark.mission("OFF-11", "OFF-12", "R-18")
 def test_an_asynchronous_commit_returns_at_once_and_is_told_once() -> None:
     async def story(world: ReadingWorld) -> None:
         await world.topic("t")
@@ -134,7 +134,7 @@ def test_an_asynchronous_commit_returns_at_once_and_is_told_once() -> None:
     told(story)
 
 
-@pytest.mark.mission("OFF-10")
+@pytest.mark.mission("OFF-10", "R-18")
 def test_a_commit_that_is_waited_for_is_tried_until_it_succeeds_or_time_is_over() -> None:
     async def story(world: ReadingWorld) -> None:
         await world.topic("t")
@@ -159,6 +159,7 @@ async def starting_after(world: ReadingWorld, seconds: float) -> None:
     await world.start()
 
 
+@pytest.mark.mission("R-18")
 def test_who_was_thrown_out_cannot_commit_and_hears_that_its_partitions_are_lost() -> None:
     async def story(world: ReadingWorld) -> None:
         await world.topic("t")

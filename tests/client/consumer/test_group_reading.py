@@ -172,7 +172,7 @@ def cut_off(consumer: AsyncConsumer) -> None:
 
 
 @BOTH_KINDS
-@pytest.mark.mission("CONS-14")
+@pytest.mark.mission("CONS-14", "R-16")
 def test_heartbeats_go_on_while_the_user_works_until_max_poll_interval(protocol: dict[str, Any]) -> None:
     async def story(world: ReadingWorld) -> None:
         await world.topic("t", 2)

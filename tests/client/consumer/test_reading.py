@@ -28,7 +28,7 @@ from semel.types import TopicPartition
 T0 = TopicPartition("t", 0)
 
 
-@pytest.mark.mission("OFF-05", "OFF-16")
+@pytest.mark.mission("OFF-05", "OFF-16", "R-19")
 def test_the_position_is_behind_the_last_record_and_moves_by_seek() -> None:
     async def story(world: ReadingWorld) -> None:
         await world.topic("t", 2)

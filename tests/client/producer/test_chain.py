@@ -72,7 +72,7 @@ def test_a_transaction_with_a_consumer_takes_its_positions_along_and_goes_back_a
     assert not caplog.records
 
 
-@pytest.mark.mission("TXN-12")
+@pytest.mark.mission("TXN-12", "R-22")
 def test_a_chain_that_reads_what_is_not_committed_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     async def story(world: ReadingWorld) -> None:
         consumer, producer = await begun(world, isolation_level="read_uncommitted")

@@ -108,7 +108,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(peer: Peer, names:
     )
 
 
-@pytest.mark.mission("TXN-06")
+@pytest.mark.mission("TXN-06", "R-22")
 def test_offsets_are_committed_with_the_transaction_or_not_at_all(peer: Peer, names: tuple[str, str]) -> None:
     transactional_id, topic = names
     group = f"group-of-{topic}"
@@ -192,6 +192,7 @@ def test_a_closed_producer_leaves_no_transaction_open(peer: Peer, names: tuple[s
     eventually(lambda: visible(peer, topic) == [b"seen"], "the end of the transaction")
 
 
+@pytest.mark.mission("R-22")
 def test_from_asyncio_with_javas_names(peer: Peer, names: tuple[str, str]) -> None:
     transactional_id, topic = names
 

@@ -36,6 +36,7 @@ def wait_for(crew: Crew, per_partition: int) -> None:
     )
 
 
+@pytest.mark.mission("R-45")
 @pytest.mark.parametrize(
     ("assignor", "clients"),
     [

@@ -189,6 +189,7 @@ def told(java_shell: JavaShell, kafka_home: KafkaHome, tmp_path_factory: pytest.
     return Told(ours.said, theirs.said)
 
 
+@pytest.mark.mission("EXT-08")
 def test_the_tools_say_the_same(told: Told) -> None:
     assert len(told.semel) == len(told.kafka)
     different = [
@@ -197,6 +198,7 @@ def test_the_tools_say_the_same(told: Told) -> None:
     assert different == []
 
 
+@pytest.mark.mission("EXT-08")
 def test_the_story_has_something_to_say(told: Told) -> None:
     """What would be alike if nothing worked at all."""
     said: dict[str, list[str]] = {}

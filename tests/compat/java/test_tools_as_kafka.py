@@ -229,6 +229,7 @@ def _both(
     return [shown(run(java_shell, place, command, files), place) for place in places]
 
 
+@pytest.mark.mission("EXT-08")
 def test_every_tool_prints_the_same(
     java_shell: JavaShell, places: tuple[Place, Place], files: dict[str, str]
 ) -> None:

@@ -40,7 +40,17 @@ def producer(make: Make, broker: ThreadBroker, topic: str) -> Iterator[Transacti
 
 
 @pytest.mark.mission(
-    "TXN-02", "TXN-08", "TXN-09", "TXN-17", "TXP-08", "TXP-14", "READ-01", "READ-14", "READ-16", "R-29"
+    "TXN-02",
+    "TXN-08",
+    "TXN-09",
+    "TXN-17",
+    "TXP-08",
+    "TXP-14",
+    "READ-01",
+    "READ-14",
+    "READ-16",
+    "R-29",
+    "R-50",
 )
 def test_readers_see_what_was_committed(
     producer: TransactionalProducer, broker: ThreadBroker, topic: str

@@ -64,6 +64,7 @@ def franz_reads(
     return [value.encode() for value in got["values"]]
 
 
+@pytest.mark.mission("EXT-02")
 def test_idempotent_records_are_stored_once_in_order(run: Run, broker: ThreadBroker, topic: str) -> None:
     [done] = run("produce", topic, PARTITIONS, RECORDS)
     assert done["offsets"] == [number // PARTITIONS for number in range(RECORDS)]

@@ -145,7 +145,7 @@ def test_a_batch_is_accepted_only_if_it_follows_the_last_one() -> None:
             assert isinstance(verdict, Append) == (sequence == following), (last_batch, sequence)
 
 
-@pytest.mark.mission("IDEM-30")
+@pytest.mark.mission("IDEM-30", "R-42")
 def test_a_batch_moves_the_last_sequence_by_its_records_and_an_overlap_is_refused() -> None:
     state, offset, sequence = ProducerState(), 0, 0
     for count in (1, 3, 500, 2):

@@ -32,17 +32,18 @@ def indexes(assignment: Assignment) -> dict[str, list[int]]:
     return {member: [one.partition for one in given] for member, given in assignment.items()}
 
 
-@pytest.mark.mission("CONS-10")
+@pytest.mark.mission("CONS-10", "R-45")
 def test_range_gives_five_partitions_to_three_consumers() -> None:
     """Partitions 1-5 in the seeds, counted from 0 here."""
     assert indexes(ASSIGNORS["range"].assign(FIVE, THREE)) == {"c1": [0, 1], "c2": [2, 3], "c3": [4]}
 
 
-@pytest.mark.mission("CONS-11")
+@pytest.mark.mission("CONS-11", "R-45")
 def test_round_robin_gives_five_partitions_to_three_consumers() -> None:
     assert indexes(ASSIGNORS["roundrobin"].assign(FIVE, THREE)) == {"c1": [0, 3], "c2": [1, 4], "c3": [2]}
 
 
+@pytest.mark.mission("R-45")
 def test_sticky_keeps_what_it_can_when_one_leaves_and_one_comes() -> None:
     first = ASSIGNORS["sticky"].assign(FIVE, THREE)
     assert indexes(first) == {"c1": [0, 3], "c2": [1, 4], "c3": [2]}
