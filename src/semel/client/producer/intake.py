@@ -41,7 +41,17 @@ _ROUND_ROBIN: Final = ("RoundRobinPartitioner", "org.apache.kafka.clients.produc
 class Held:
     """A record that could not be taken at once."""
 
-    __slots__ = ("callback", "headers", "key", "partition", "size_bytes", "timestamp_ms", "topic", "value")
+    __slots__ = (
+        "callback",
+        "headers",
+        "key",
+        "opening",
+        "partition",
+        "size_bytes",
+        "timestamp_ms",
+        "topic",
+        "value",
+    )
 
     def __init__(
         self,
@@ -52,6 +62,7 @@ class Held:
         timestamp_ms: int | None,
         headers: Headers,
         callback: Callback | None,
+        opening: int,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -60,6 +71,7 @@ class Held:
         self.timestamp_ms = timestamp_ms
         self.headers = headers
         self.callback = callback
+        self.opening = opening
         self.size_bytes = record_size(key, value, headers, has_timestamp=True)
 
 
@@ -88,6 +100,7 @@ class Intake:
         callback: Callback | None,
     ) -> SendFuture | Held:
         """Take a record if it can be taken at once."""
+        opening = self._outbox.openings
         key_bytes = None if key is None else self._key_bytes(key)
         value_bytes = None if value is None else self._value_bytes(value)
         if timestamp is not None:
@@ -99,17 +112,19 @@ class Intake:
             )
         known = self._topics.get(topic)
         if known is None or (partition is not None and partition >= known.count):
-            return self._held(topic, partition, key_bytes, value_bytes, timestamp, pairs, callback)
+            return self._held(topic, partition, key_bytes, value_bytes, timestamp, pairs, callback, opening)
         future = self._place(known, partition, key_bytes, value_bytes, timestamp, pairs)
         if future is None:
-            return self._held(topic, partition, key_bytes, value_bytes, timestamp, pairs, callback)
+            return self._held(topic, partition, key_bytes, value_bytes, timestamp, pairs, callback, opening)
         if callback is not None:
             future.add_callback(callback)
         return future
 
     def place(self, held: Held, known: KnownTopic) -> SendFuture | None:
         """Take a record now that its topic is known, or None while there is no room for it."""
-        future = self._place(known, held.partition, held.key, held.value, held.timestamp_ms, held.headers)
+        future = self._place(
+            known, held.partition, held.key, held.value, held.timestamp_ms, held.headers, held.opening
+        )
         if future is not None and held.callback is not None:
             future.add_callback(held.callback)
         return future
@@ -122,6 +137,7 @@ class Intake:
         value: bytes | None,
         timestamp_ms: int | None,
         headers: Headers,
+        opening: int | None = None,
     ) -> SendFuture | None:
         size = (len(key) if key else 0) + (len(value) if value else 0)
         if size > self._size_max:
@@ -138,7 +154,7 @@ class Intake:
                 if hashed is None:
                     hashed = self._hash(key)
                 partition = hashed % known.count
-        return self._outbox.append(known, partition, key, value, timestamp_ms, headers)
+        return self._outbox.append(known, partition, key, value, timestamp_ms, headers, opening)
 
     def _hash(self, key: bytes) -> int:
         if len(self._hashes) >= _HASHES_MAX:
@@ -155,10 +171,11 @@ class Intake:
         timestamp_ms: int | None,
         headers: Headers,
         callback: Callback | None,
+        opening: int,
     ) -> Held:
         if not isinstance(topic, str) or not topic:
             raise IllegalArgumentException(f"{topic!r} is no name of a topic: give a text")
-        held = Held(topic, partition, key, value, timestamp_ms, headers, callback)
+        held = Held(topic, partition, key, value, timestamp_ms, headers, callback, opening)
         if held.size_bytes > self._size_max:
             raise self._too_large(topic, held.size_bytes)
         return held

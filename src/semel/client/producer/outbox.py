@@ -5,7 +5,8 @@ Role.   `Outbox` guards the accumulator with one lock, refuses what may not be s
 Flow.   `append` and `append_sealed` on the caller's thread; `take`, `finish` and `pending` on the loop.
 Rules.  * No record crosses threads by itself: it is put into its batch, and the loop is woken once for many.
         * `gate` says why nothing may be sent: closed, failed, or not in a transaction. It is looked at under the lock, so
-          what is appended before a transaction ends belongs to it.
+          what is appended before a transaction ends belongs to it. What had to wait is appended only while the gate has been
+          open ever since it was given: it does not slip into the next transaction.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from semel.client.producer.future import SendFuture
 from semel.client.producer.topics import KnownTopic
 from semel.core.client.accumulator import Accumulator, Batch, Headers, record_size
 from semel.errors import SemelError
-from semel.exceptions import KafkaException
+from semel.exceptions import IllegalStateException, KafkaException
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition, WritableBytes
 
@@ -32,6 +33,8 @@ class Outbox:
             batch_size_bytes=batch_size_bytes, linger_ms=linger_ms, buffer_bytes=buffer_bytes
         )
         self.gate: Gate | None = None
+        self.openings = 0
+        """How often the gate was opened."""
         self.under_way: dict[int, Batch] = {}
         """Batches the sender has taken, until their fate is known."""
         self._lock = threading.Lock()
@@ -55,16 +58,19 @@ class Outbox:
         value: bytes | None,
         timestamp_ms: int | None,
         headers: Headers,
+        opening: int | None = None,
     ) -> SendFuture | None:
-        """Take a record, or None while there is no room for it. Without a partition the topic's sticky one is used."""
+        """Take a record, or None while there is no room for it. Without a partition the topic's sticky one is used.
+
+        `opening`: how often the gate had been opened when a record that had to wait was given.
+        """
         size_bytes = record_size(key, value, headers, has_timestamp=timestamp_ms is not None)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         now_ms = self._now_ms()
         topic.used_ms = now_ms
         with self._lock:
-            if self.gate is not None:
-                raise self.gate()
+            self._check(opening)
             index = topic.sticky.partition(topic.count, topic.available) if partition is None else partition
             placed = self.accumulator.append(
                 topic.partitions[index], key, value, timestamp_ms, headers, size_bytes, now_ms
@@ -90,12 +96,12 @@ class Outbox:
         data: WritableBytes,
         records_count: int,
         max_timestamp_ms: int,
+        opening: int,
     ) -> Batch | None:
         """Take a finished batch, or None while there is no room for it. Without a partition it goes where keyless rows go."""
         topic.used_ms = now_ms = self._now_ms()
         with self._lock:
-            if self.gate is not None:
-                raise self.gate()
+            self._check(opening)
             index = topic.sticky.partition(topic.count, topic.available) if partition is None else partition
             batch = self.accumulator.append_sealed(
                 topic.partitions[index], data, records_count, max_timestamp_ms, now_ms
@@ -108,6 +114,16 @@ class Outbox:
                 )
         self.wake()
         return batch
+
+    def _check(self, opening: int | None) -> None:
+        """Raise unless what was given then may be sent now."""
+        if self.gate is not None:
+            raise self.gate()
+        if opening is not None and opening != self.openings:
+            raise IllegalStateException(
+                "the transaction a record was given in ended while the record waited for its topic or for memory: it was not "
+                "sent. End a transaction when every send() in it has returned"
+            )
 
     def call_when_free(self, size_bytes: int, callback: Callable[[], object]) -> None:
         """Call back when some memory is free, at once if there is room by now."""
@@ -130,6 +146,7 @@ class Outbox:
     def shut(self, gate: Gate | None) -> None:
         """From now on nothing is taken, for this reason; None opens it again."""
         with self._lock:
+            self.openings += gate is None and self.gate is not None
             self.gate = gate
             waiting = list(self.accumulator.waiting) if gate is not None else []
             if gate is not None:

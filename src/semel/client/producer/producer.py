@@ -32,7 +32,6 @@ from semel.client.producer.transactions import group_metadata as group_of
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Batch
 from semel.core.idempotence.delivery import Identity
-from semel.core.transactions.producer_states import ProducerState
 from semel.errors import ErrorCode, SemelError
 from semel.exceptions import (
     ApiException,
@@ -190,11 +189,12 @@ class AsyncProducer:
         if not Kernels.is_loaded:
             await self._runtime.tasks.in_thread(Kernels.load)
         taken: list[Batch] = []
+        opening = self.outbox.openings
         try:
             for rows in self._pieces(data):
                 known = await self.topics.fetch(topic, None, self._settings.max_block_ms)
                 for placed in self._made_columns().batches(rows, known, self._arrow_time(timestamp)):
-                    while (batch := self._take_placed(known, placed)) is None:
+                    while (batch := self._take_placed(known, placed, opening)) is None:
                         deadline_ms = self._now_ms() + self._settings.max_block_ms
                         await self._room(len(placed.batch.data), deadline_ms)
                     taken.append(batch)
@@ -217,11 +217,11 @@ class AsyncProducer:
             self._columns = Columns(self._settings, self._sender.codec)
         return self._columns
 
-    def _take_placed(self, known: KnownTopic, placed: "Placed") -> Batch | None:
+    def _take_placed(self, known: KnownTopic, placed: "Placed", opening: int) -> Batch | None:
         """Take a finished batch, or None while there is no room for it."""
         made = placed.batch
         return self.outbox.append_sealed(
-            known, placed.partition, made.data, made.records_count, made.max_timestamp
+            known, placed.partition, made.data, made.records_count, made.max_timestamp, opening
         )
 
     def _arrow_time(self, timestamp: Timestamp) -> int:
@@ -381,7 +381,7 @@ class AsyncProducer:
     @property
     def is_ready(self) -> bool:
         """Whether a transaction could be begun now."""
-        return self.transactions is not None and self.transactions.state is ProducerState.READY
+        return self.transactions is not None and self.transactions.is_ready
 
     async def _abort_after(self, error: BaseException) -> None:
         """Abort without hiding why."""

@@ -79,6 +79,7 @@ class Transactions:
         self._coordinators: dict[tuple[_Kind, str], int] = {}
         self._waits_for: str | None = None
         """The call that waited in vain; it may be made again."""
+        self._offsets_asked: tuple[GroupMetadata, Mapping[TopicPartition, Position]] | None = None
         self._is_asking = False
         self._explanation: SemelError | None = None
         self._gate_of: ProducerState | None = None
@@ -89,6 +90,11 @@ class Transactions:
     @property
     def state(self) -> ProducerState:
         return _S.UNINITIALIZED if self._producer is None else self._producer.state
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a transaction could be begun: none is open, and no call is to be made again."""
+        return self.state is _S.READY and self._waits_for is None
 
     # The application
 
@@ -174,13 +180,19 @@ class Transactions:
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, Position], timeout_ms: int
     ) -> None:
         """Have offsets committed with the transaction; returns once they are stored."""
+        asked = group, dict(offsets)
         if self._waits_for == "send_offsets_to_transaction" and self._producer is not None:
-            producer = self._producer  # The same call again: the offsets are on their way.
+            producer = (
+                self._producer
+            )  # The same call again: the offsets are on their way. Others follow them.
+            if offsets and asked != self._offsets_asked and producer.state is _S.IN_TRANSACTION:
+                producer.send_offsets(group, offsets)
         else:
             producer = self._ready_for("send_offsets_to_transaction", _S.IN_TRANSACTION)
             if not offsets:
                 return
             producer.send_offsets(group, offsets)
+        self._offsets_asked = asked
         await self._until(
             "send_offsets_to_transaction",
             lambda: not producer.has_offsets_to_send or producer.state is not _S.IN_TRANSACTION,

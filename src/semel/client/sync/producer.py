@@ -124,13 +124,14 @@ class Producer(Shell):
         self._check()
         Kernels.load()
         core, taken = self._core, list[Batch]()
+        opening = core.outbox.openings
         try:
             for rows in core._pieces(data):
                 known = core.topics.get(topic)
                 if known is None:
                     known = self._run(core.topics.fetch(topic, None, self._max_block_ms))
                 for placed in core._made_columns().batches(rows, known, core._arrow_time(timestamp)):
-                    while (batch := core._take_placed(known, placed)) is None:
+                    while (batch := core._take_placed(known, placed, opening)) is None:
                         self._room(len(placed.batch.data), self._now_ms() + self._max_block_ms)
                     taken.append(batch)
         except SemelError as error:
