@@ -215,6 +215,53 @@ def test_what_cannot_pass_ends_the_membership(code: ErrorCode) -> None:
     assert story.hear(story.member.polled(story.now_ms)) == []
 
 
+def told_that_its_instance_id_is_taken() -> Story:
+    """The answer to its first join was lost on the way."""
+    story = Story(group_instance_id="static")
+    story.member.subscribe(["t"])
+    story.hear(story.member.polled(story.now_ms))
+    story.hear(story.member.coordinator_found(story.now_ms))
+    request, story.said = story.last(), None
+    story.hear(story.member.unanswered(request, story.now_ms))
+    story.pass_time(100)
+    story.hear(story.member.coordinator_found(story.now_ms))
+    assert story.last().member_epoch == 0
+    assert story.answer(0, code=ErrorCode.UNRELEASED_INSTANCE_ID) == []
+    assert (story.last().member_epoch, story.last().member_id, story.last().instance_id) == (
+        -2,
+        "me",
+        "static",
+    )
+    return story
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_an_instance_id_it_took_itself_is_released_and_taken_again(code: ErrorCode) -> None:
+    story = told_that_its_instance_id_is_taken()
+    assert story.answer(-2, code=code, news=False) == []
+    assert story.last().member_epoch == 0
+    assert story.last().subscribed_topic_names == ["t"]
+    story.answer(1, 0)
+    assert story.member.phase is Phase.STABLE
+
+
+def test_an_instance_id_another_took_stays_the_other_s() -> None:
+    story = told_that_its_instance_id_is_taken()
+    (failed,) = story.answer(0, code=ErrorCode.FENCED_INSTANCE_ID)
+    assert isinstance(failed, Fail)
+    assert failed.code is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert story.member.phase is Phase.FAILED
+
+
+def test_who_is_not_answered_when_it_steps_aside_begins_anew() -> None:
+    story = told_that_its_instance_id_is_taken()
+    request, story.said = story.last(), None
+    assert story.hear(story.member.unanswered(request, story.now_ms)) == []
+    assert story.pass_time(100) == [FindCoordinator()]
+    story.hear(story.member.coordinator_found(story.now_ms))
+    assert story.last().member_epoch == 0
+
+
 def test_a_group_that_cannot_be_joined_is_not_joined_again_and_again() -> None:
     """The name is that of a group of another kind."""
     story = Story()

@@ -14,6 +14,8 @@ Rules.  * A heartbeat says what has changed since the last that was answered; th
           with epoch 0.
         * Who does not poll for `max.poll.interval.ms` leaves, and joins again with the next poll.
         * A static member that leaves says -2: its partitions wait for it. Who leaves while it joins says so: it may be in.
+        * A static member that is told that its instance id is taken may have taken it itself, by a join whose answer was lost:
+          it steps aside under its own member id, which nobody else's instance is released by, and joins again.
 Elsewhere. The broker's end: `core.groups.consumer`. Offsets are committed by the shell, with `identity`.
 """
 
@@ -45,6 +47,7 @@ _NO_GENERATION: Final = -1
 _OUT: Final = frozenset({Phase.OUT, Phase.LEAVING, Phase.FAILED})
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+_FREE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class SendHeartbeat(NamedTuple):
@@ -92,6 +95,8 @@ class Kip848Member:
         self._followed = 0
         self._is_looking = False
         self._is_leaving = False
+        self._unreleased: str | None = None
+        """What was said of the instance id that is being released."""
         self._said: _Said | None = None
         self._saying: _Said | None = None
         self._pending: ConsumerGroupHeartbeatRequest | None = None
@@ -183,6 +188,8 @@ class Kip848Member:
             self.phase = Phase.OUT
             return []
         code = _code(response.error_code)
+        if self._unreleased is not None:
+            return self._stepped_aside(code, now_ms)
         if code:
             return self._refused(code, response.error_message, now_ms)
         self._said = self._saying
@@ -210,7 +217,7 @@ class Kip848Member:
         if self.phase is Phase.LEAVING:
             self.phase = Phase.OUT
             return []
-        self._said = None
+        self._said = self._unreleased = None
         return self.coordinator_lost(now_ms)
 
     def committed(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
@@ -245,7 +252,7 @@ class Kip848Member:
     def _begin(self, now_ms: int) -> None:
         self.phase = Phase.JOINING
         self.member_epoch = JOINING_EPOCH
-        self._said = None
+        self._said = self._unreleased = None
         self._target = None
         self._beat_ms = now_ms
 
@@ -350,6 +357,26 @@ class Kip848Member:
         if code.retriable or code is ErrorCode.REQUEST_TIMED_OUT:
             self._retry_ms = now_ms + self.config.retry_backoff_ms
             return []
+        if code is ErrorCode.UNRELEASED_INSTANCE_ID and self.phase is Phase.JOINING:
+            self._unreleased = message or code.name
+            self._pending = self._goodbye()
+            return [SendHeartbeat(self._pending)]
+        return self._fail(code, message)
+
+    def _stepped_aside(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
+        """Whether the instance id was this member's own."""
+        message = self._unreleased
+        self._begin(now_ms)
+        if code in _FREE:
+            return self._advance(now_ms)
+        if code in _MOVED:
+            return self.coordinator_lost(now_ms)
+        if code.retriable:
+            self._retry_ms = now_ms + self.config.retry_backoff_ms
+            return []
+        return self._fail(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+
+    def _fail(self, code: ErrorCode, message: str | None) -> list[Instruction]:
         self.phase = Phase.FAILED
         why = message or code.name
         reason = f"the coordinator of group {self.config.group_id} refuses this member: {why} ({code.name})"
@@ -360,7 +387,7 @@ class Kip848Member:
         lost, self.owned = self.owned, ()
         self._revoking = ()
         self._target = None
-        self._pending = None
+        self._pending = self._unreleased = None
         return [Lose(lost)] if lost else []
 
     def _go(self, _now_ms: int) -> list[Instruction]:
@@ -372,14 +399,17 @@ class Kip848Member:
             self.phase = Phase.OUT
             return instructions
         self.phase = Phase.LEAVING
+        self._pending = self._goodbye()
+        return [*instructions, SendHeartbeat(self._pending)]
+
+    def _goodbye(self) -> ConsumerGroupHeartbeatRequest:
         is_static = self.config.group_instance_id is not None
-        self._pending = ConsumerGroupHeartbeatRequest(
+        return ConsumerGroupHeartbeatRequest(
             group_id=self.config.group_id,
             member_id=self.member_id,
             member_epoch=STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH,
             instance_id=self.config.group_instance_id,
         )
-        return [*instructions, SendHeartbeat(self._pending)]
 
 
 def _code(number: int) -> ErrorCode:
