@@ -53,6 +53,35 @@ def test_a_group_is_read_in_a_loop_and_goes_on_where_it_was_left(broker: Broker)
     assert sorted(map(int, seen)) == list(range(300)), "none twice and none left out"
 
 
+def test_what_an_interrupt_keeps_from_the_caller_is_not_lost(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the records are on their way to the caller's thread; the consumer then commits and closes."""
+    produce(broker, "interrupted", 30)
+    seen: list[bytes] = []
+    reader = consumer(broker, group_id="interrupted")
+    run = reader._thread.run
+
+    def interrupted(coroutine: Any) -> Any:
+        came = run(coroutine)
+        if isinstance(came, list) and came:
+            raise KeyboardInterrupt
+        return came
+
+    reader.subscribe(["interrupted"])
+    with monkeypatch.context() as patched:
+        patched.setattr(reader._thread, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reader.poll(60_000)
+    seen += [record.value for record in reader.poll(10_000, max_records=1)]
+    reader.close()
+    with consumer(broker, group_id="interrupted") as reader:
+        reader.subscribe(["interrupted"])
+        while len(seen) < 30:
+            seen += [record.value for record in reader.poll(1_000)]
+    assert sorted(map(int, seen)) == list(range(30)), "none twice and none left out"
+
+
 def test_listeners_and_callbacks_run_in_the_caller_s_thread_and_may_use_the_consumer(broker: Broker) -> None:
     produce(broker, "threads", 30)
     here = threading.get_ident()

@@ -94,6 +94,10 @@ class Commits:
         """What the user must be told next about a commit that is over."""
         return self._calls.popleft() if self._calls else None
 
+    def not_told(self, call: CommitCall) -> None:
+        """The user could not be told: it is what comes next again."""
+        self._calls.appendleft(call)
+
     def begin(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
     ) -> None:

@@ -22,6 +22,7 @@ from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster
 from semel.client.config import READ_COMMITTED
 from semel.client.consumer.calls import Call
+from semel.client.consumer.commits import CommitCall
 from semel.client.consumer.committing import LAST_MS, Committing, without_group
 from semel.client.consumer.decoding import load_decoding
 from semel.client.consumer.fetcher import Fetcher
@@ -416,6 +417,15 @@ class Engine:
     def give_back(self, pieces: Iterable[Piece]) -> None:
         """The user did not look at these after all."""
         self._buffer.give_back(pieces)
+
+    def take_back(self, step: Call | list[Piece]) -> None:
+        """The user has not got what came of a step: it is what comes next again."""
+        if isinstance(step, list):
+            self.give_back(step)
+        elif isinstance(step, CommitCall):
+            self.committing.commits.not_told(step)
+        elif self._membership is not None:
+            self._membership.not_told(step)
 
     # Ends
 

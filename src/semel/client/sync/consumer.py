@@ -5,6 +5,7 @@ Flow.   `subscribe` or `assign` -> `poll`, `poll_arrow` or `for record in consum
 Rules.  * One thread uses a consumer at a time; another one is refused, except with `wakeup`.
         * Listeners and callbacks run in the caller's thread, inside `poll`, `commit`, `unsubscribe` and `close`, and may use
           the consumer. Heartbeats, fetches and commits go on beside it all.
+        * What an interrupt (Ctrl-C) keeps from the caller was not handed out: the next call finds it where it was.
         * Methods Java has are here under Java's names too.
 """
 
@@ -77,6 +78,9 @@ class Consumer(Shell):
         super().__init__()
         self._alone = _OneThread()
         self._hand: Hand | None = None
+        self._handing: Call | list[Piece] | None = None
+        """What came of a step, until the caller has it. Of the loop's thread, but for a caller that has it."""
+        self._is_interrupted = False
         try:
             self._engine = Engine(self._runtime, config)
         except BaseException:
@@ -172,10 +176,25 @@ class Consumer(Shell):
     def _pieces(self, timeout_ms: int, count_max: int | None) -> list[Piece]:
         deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
         while True:
-            step = self._run(self._engine.step(deadline_ms, count_max))
+            try:
+                step = self._run(self._step(deadline_ms, count_max))
+            except BaseException:
+                self._is_interrupted = True
+                raise
+            self._handing = None
             if isinstance(step, list):
                 return step
             self._make(step)
+
+    async def _step(self, deadline_ms: int, count_max: int | None) -> Call | list[Piece]:
+        self._handing = await self._engine.step(deadline_ms, count_max)
+        return self._handing
+
+    def _take_back(self) -> None:
+        """On the loop: the caller did not get what came of its last step, if anything did."""
+        handing, self._handing = self._handing, None
+        if handing is not None:
+            self._engine.take_back(handing)
 
     def _make(self, call: Call) -> None:
         try:
@@ -189,6 +208,9 @@ class Consumer(Shell):
 
     def _settle(self, *, without_last: bool = False) -> None:
         """Somebody calls the consumer: what a loop over it still has in hand is put back."""
+        if self._is_interrupted:
+            self._is_interrupted = False
+            self._on_loop(self._take_back)
         if self._hand is not None:
             hand, self._hand = self._hand, None
             if not hand.is_over:
