@@ -133,6 +133,17 @@ def test_every_answer_names_the_links_and_each_leads_to_its_broker() -> None:
     play(story)
 
 
+def test_a_link_that_never_named_a_broker_knows_the_names_too() -> None:
+    """A client asks one broker for all of them, and hears of a new leader from another."""
+
+    async def story(trio: Trio, cluster: FaultCluster, start: Address) -> None:
+        links = places((await ask(start, MetadataRequest(), 12)).brokers)
+        assert places((await ask(links[1], ProduceRequest(acks=1), 10)).node_endpoints) == links
+        assert places((await ask(links[2], FetchRequest(), 16)).node_endpoints) == links
+
+    play(story)
+
+
 def test_faults_hit_all_or_one() -> None:
     async def story(trio: Trio, cluster: FaultCluster, start: Address) -> None:
         links = places((await ask(start, MetadataRequest(), 12)).brokers)

@@ -4,6 +4,7 @@ Role.   `FaultCluster` is a `FaultProxy` for any number of brokers: a client tha
         a link of its own, so that faults hit all of them, or one.
 Flow.   A link to the bootstrap address; whenever an answer names a broker, a link to where it says it is, opened then and kept.
 Rules.  * A broker that moves or joins later gets its link when it is first named; links are bounded.
+        * What one link learns of names the others know: a new leader may be named to who asked another broker for all of them.
         * `plan` holds for all links, but for those of which `isolate` says that nothing passes.
         * It reads frames: connections are plain text. TLS goes around it.
 Elsewhere. Fates and plans: `fault_link`.
@@ -27,6 +28,7 @@ class FaultCluster(ProxyThread):
     def __init__(self, bootstrap: str, plan: Plan = no_faults) -> None:
         super().__init__()
         self._plan = plan
+        self._hosts: set[bytes] = set()
         self._first = self._link(address_of(bootstrap.partition(",")[0]))
         self._links: dict[Address, FaultLink] = {}
         """By where the broker says it is."""
@@ -55,7 +57,7 @@ class FaultCluster(ProxyThread):
         """How many requests met each fate."""
         total: Counter[Fate] = Counter()
         for link in self._all():
-            total += link.tally
+            total += Counter(link.tally)  # A copy: the links go on meanwhile.
         return total
 
     @property
@@ -77,7 +79,7 @@ class FaultCluster(ProxyThread):
         def plan(key: ApiKey, count: int) -> tuple[Fate, float]:
             return (Fate.CUT_BEFORE, 0.0) if self._isolated == broker else self._plan(key, count)
 
-        return FaultLink(RealNetwork(), broker, plan, exchanges_max=0, naming=self._name)
+        return FaultLink(RealNetwork(), broker, plan, exchanges_max=0, naming=self._name, hosts=self._hosts)
 
     async def _name(self, broker: Address) -> Address:
         link = self._links.get(broker)

@@ -173,11 +173,12 @@ class FaultLink:
         *,
         exchanges_max: int = EXCHANGES_MAX,
         naming: Naming | None = None,
+        hosts: set[bytes] | None = None,
     ) -> None:
         self._network = network
         self._naming = naming or self._own_name
-        self._hosts: set[bytes] = set()
-        """Of brokers that were named."""
+        self._hosts: set[bytes] = set() if hosts is None else hosts
+        """Of brokers that were named, here or at another link of the same cluster."""
         self._server: Server | None = None
         self.broker = broker
         """Where requests go; connections that stand are kept when it changes."""
