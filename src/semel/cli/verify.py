@@ -3,6 +3,7 @@
 import asyncio
 import json
 import secrets
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -201,6 +202,7 @@ def command(
 
 
 _JUDGED_STORIES_MAX = 20
+_SECRET_WORDS = ("password", "jaas", "secret", "token", "ssl.keystore.key")
 _OLD = {"enable.idempotence": "false", "acks": "all"}
 """How a producer sends that numbers nothing."""
 
@@ -216,19 +218,30 @@ def _keep(path: Path, events: "list[Event]") -> None:
 def _judge_again(path: Path) -> None:
     from semel.verify.proof.anomalies import story_of
     from semel.verify.proof.events import from_lines
-    from semel.verify.proof.judge import counts
+    from semel.verify.proof.judge import counts, unread
     from semel.verify.proof.judge import judge as judged
+    from semel.verify.proof.options import ProofError
+    from semel.verify.proof.report import most_telling
 
     events = from_lines(path.read_text(encoding="utf-8").splitlines())
     findings = judged(events)
     for anomaly, number in counts(findings).items():
         click.echo(f"  {anomaly.value:<38} {number:>6}")
-    for finding in findings[:_JUDGED_STORIES_MAX]:
+    shown = most_telling(findings, _JUDGED_STORIES_MAX)
+    for finding in shown:
         click.echo("\n".join(story_of(finding, events)))
-    if len(findings) > _JUDGED_STORIES_MAX:
-        click.echo(f"and {len(findings) - _JUDGED_STORIES_MAX} more.")
+    if len(findings) > len(shown):
+        click.echo(f"and {len(findings) - len(shown)} more.")
     if findings:
         raise click.exceptions.Exit(1)
+    late = unread(events)
+    if late or not events:
+        what = (
+            f"{late[0][0]}-{late[0][1]} was not read to its end in it"
+            if late
+            else "there are no events in it"
+        )
+        raise ProofError(f"{path}: {what}, so it proves nothing")
 
 
 def _again(options: "Options", *, without_idempotence: bool) -> str:
@@ -243,10 +256,16 @@ def _again(options: "Options", *, without_idempotence: bool) -> str:
     words += [f"--life {options.life_seconds:g}"] if options.life_seconds else []
     if options.round_seconds != plain.round_seconds:
         words.append(f"--round {options.round_seconds:g}")
-    words += [f"--against {options.against}"] if options.against else []
-    words += [f"-X {key}={value}" for key, value in options.settings.items() if "password" not in key]
+    words += [f"--against {shlex.quote(options.against)}"] if options.against else []
+    words += [f"-X {_shown(key, value)}" for key, value in options.settings.items()]
     words += ["--without-idempotence"] if without_idempotence else []
     return " ".join(words)
+
+
+def _shown(key: str, value: str) -> str:
+    """A setting for a shell; what is secret is left for whoever repeats it."""
+    is_secret = any(word in key for word in _SECRET_WORDS)
+    return shlex.quote(f"{key}={'...' if is_secret else value}")
 
 
 def _progress(seconds: float) -> "Callable[[Stage, str], None]":

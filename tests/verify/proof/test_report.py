@@ -10,10 +10,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from semel.verify.proof.events import Acked, Ended, Event, Failed, Fault, Polled, Sent, Stable
+from semel.verify.proof.anomalies import Anomaly, Finding
+from semel.verify.proof.events import Acked, Ended, Event, Failed, Fault, Polled, Sent, Stable, Took
 from semel.verify.proof.options import Options
 from semel.verify.proof.page import html, svg
-from semel.verify.proof.report import as_document, as_text
+from semel.verify.proof.report import as_document, as_text, most_telling
 from semel.verify.proof.runner import Proof
 from semel.verify.proof.timeline import Summary, Timeline, summary
 from semel.verify.proof.vitals import Trend, Vitals, look, trend
@@ -113,6 +114,30 @@ def test_how_the_broker_did_is_told() -> None:
     assert document["summary"]["acknowledged"] == 2
     assert "MiB" not in "\n".join(as_text(proof([]), "again"))
     assert "the broker &lt;killed&gt;" in html(shown, "again")
+
+
+def test_one_finding_of_each_kind_is_shown_before_a_second() -> None:
+    kinds = [Anomaly.LOST] * 1000 + [Anomaly.DUPLICATE] * 2 + [Anomaly.TORN, Anomaly.STUCK]
+    findings = [Finding(kind, f"{kind.name} {number}") for number, kind in enumerate(kinds)]
+    shown = [finding.why for finding in most_telling(findings, 3)]
+    assert shown == ["LOST 0", "DUPLICATE 1000", "TORN 1002", "STUCK 1003"]
+    assert [finding.why for finding in most_telling(findings[:5], 3)] == ["LOST 0", "LOST 1", "LOST 2"]
+    shown_proof = proof([])
+    shown_proof.findings = findings
+    text = "\n".join(as_text(shown_proof, "again"))
+    assert "TORN 1002" in text
+    assert "and 1000 more." in text
+
+
+def test_what_replaced_lives_still_sent_is_counted() -> None:
+    lives: list[Event] = [
+        Took(0.0, "one", "id"),
+        Sent(0.1, "one", "t", 0, "a", 1),
+        Took(0.2, "two", "id"),
+        Sent(0.3, "one", "t", 0, "b", 1),
+        Sent(0.4, "two", "t", 0, "c", 1),
+    ]
+    assert (summary(lives).lives, summary(lives).zombies) == (2, 1)
 
 
 def test_trends() -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from semel.verify.proof.anomalies import story_of
 from semel.verify.proof.events import Fault
 from semel.verify.proof.judge import counts
-from semel.verify.proof.report import as_text
+from semel.verify.proof.report import as_text, most_telling
 from semel.verify.proof.runner import Proof
 from semel.verify.proof.timeline import SLICE_SECONDS
 
@@ -57,7 +57,7 @@ def html(proof: Proof, again: str) -> str:
     )
     stories = "".join(
         f"<h3>{escape(finding.anomaly.value)}</h3><pre>{escape(chr(10).join(story_of(finding, proof.history)))}</pre>"
-        for finding in proof.findings[:_STORIES_MAX]
+        for finding in most_telling(proof.findings, _STORIES_MAX)
     )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>semel verify: {verdict}</title>'

@@ -2,18 +2,23 @@
 
 Role.   `as_text` and `as_document` are what the command prints and writes.
 Rules.  * Pure. Every anomaly has its line, also those of which there are none: a reader sees what was looked for.
+        * One finding of each anomaly is shown before a second of any: thousands of one kind do not hide another.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
-from semel.verify.proof.anomalies import Anomaly, story_of
+from semel.verify.proof.anomalies import Anomaly, Finding, story_of
 from semel.verify.proof.judge import counts
 from semel.verify.proof.runner import Proof
 from semel.verify.proof.timeline import Summary
 from semel.verify.proof.vitals import Trend, trend
 
 _STORIES_MAX: Final = 3
+"""In the text; one of each anomaly, if there are more."""
+_STORIES_KEPT_MAX: Final = 100
+"""In the JSON; the counts are of all."""
 _WIDTH: Final = 42
 _MIB: Final = 1 << 20
 
@@ -41,7 +46,7 @@ def as_text(proof: Proof, again: str) -> list[str]:
         ),
         (
             f"Transactions: {told.committed:,} committed, {told.aborted:,} aborted, {told.unknown:,} whose end nobody was "
-            f"told; {told.lives:,} lives of transactional producers."
+            f"told; {told.lives:,} lives of transactional producers, {told.zombies:,} records sent by lives that were replaced."
         ),
         f"Groups: {told.positions:,} positions stored, {told.positions_refused:,} refused.",
         (
@@ -55,18 +60,29 @@ def as_text(proof: Proof, again: str) -> list[str]:
     for anomaly, number in number_of.items():
         lines.append(f"  {anomaly.value:<{_WIDTH}} {number:>6}")
     lines.append("")
-    for finding in proof.findings[:_STORIES_MAX]:
+    shown = most_telling(proof.findings, _STORIES_MAX)
+    for finding in shown:
         lines += [
             f"{finding.anomaly.value}: ",
             *(f"  {line}" for line in story_of(finding, proof.history)),
             "",
         ]
-    if len(proof.findings) > _STORIES_MAX:
-        lines.append(f"and {len(proof.findings) - _STORIES_MAX} more.")
+    if len(proof.findings) > len(shown):
+        lines.append(f"and {len(proof.findings) - len(shown)} more.")
     verdict = (
         "Every promise was kept." if not proof.findings else f"{len(proof.findings)} promises were broken."
     )
     return [*lines, f"{verdict} Seed {proof.options.seed}; again: {again}"]
+
+
+def most_telling(findings: Sequence[Finding], least: int) -> list[Finding]:
+    """One of each anomaly, then others up to so many; in the order of the anomalies."""
+    first: dict[Anomaly, int] = {}
+    for place, finding in enumerate(findings):
+        first.setdefault(finding.anomaly, place)
+    rest = [place for place in range(len(findings)) if place not in set(first.values())]
+    chosen = [*first.values(), *rest[: max(0, least - len(first))]]
+    return [findings[place] for place in sorted(chosen)]
 
 
 def as_document(proof: Proof, again: str) -> dict[str, Any]:
@@ -90,7 +106,7 @@ def as_document(proof: Proof, again: str) -> dict[str, Any]:
                 "why": finding.why,
                 "story": story_of(finding, proof.history),
             }
-            for finding in proof.findings
+            for finding in most_telling(proof.findings, _STORIES_KEPT_MAX)
         ],
     }
 

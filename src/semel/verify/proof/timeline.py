@@ -87,6 +87,8 @@ class Summary:
     unknown: int = 0
     lives: int = 0
     """Of transactional producers."""
+    zombies: int = 0
+    """Records that a life sent after another had taken its transactional id."""
     read: int = 0
     """Records handed to readers."""
     positions: int = 0
@@ -101,10 +103,13 @@ class Summary:
         begun: set[tuple[str, int]] = set()
         committing: set[tuple[str, int]] = set()
         ends: dict[tuple[str, int], str] = {}
+        owners: dict[str, str] = {}
+        replaced: set[str] = set()
         for event in history:
             match event:
                 case Sent():
                     sent[event.value] = event.at
+                    self.zombies += event.process in replaced
                     if event.transaction is not None:
                         begun.add((event.process, event.transaction))
                 case Acked():
@@ -118,6 +123,8 @@ class Summary:
                     ends[event.process, event.transaction] = event.outcome
                 case Took():
                     self.lives += 1
+                    replaced.add(owners.get(event.transactional_id, ""))
+                    owners[event.transactional_id] = event.process
                 case Polled():
                     self.read += len(event.records)
                 case Commit():
