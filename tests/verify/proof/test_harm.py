@@ -154,8 +154,10 @@ def test_a_broker_lives_through_a_full_disk_and_dies_of_a_torn_write(
     assert write(broker, [b"torn"], patience_ms=600) == []
     assert broker.is_dead_within(30)
     assert log.stat().st_size > before, "a part of the write is in the file"
+    age = broker.age_seconds
     broker.kill()
     broker.start()
+    assert age > broker.age_seconds > 0, "a new life"
     assert log.stat().st_size == before, "and cut off by the next life"
     assert [value for value, _ in stored(broker)] == kept
 

@@ -8,7 +8,9 @@ import asyncio
 import json
 import random
 import re
+import shlex
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,22 +18,33 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from semel import Admin
+from semel import Admin, NewTopic
 from semel.bench.kafka_peer import KafkaBroker
 from semel.cli.main import cli
+from semel.cli.verify import _again
 from semel.types import TopicPartition
 from semel.verify.demo.processes import BrokerProcess
 from semel.verify.fault_proxy import Fate, FaultProxy
 from semel.verify.proof import disturber, runner
 from semel.verify.proof import round as proof_round
 from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Drained, Ended, Fault, Position, Took, to_lines
+from semel.verify.proof.events import (
+    COMMITTED,
+    UNCOMMITTED,
+    Drained,
+    Ended,
+    Fault,
+    Polled,
+    Position,
+    Took,
+    to_lines,
+)
 from semel.verify.proof.group_members import GroupMember
 from semel.verify.proof.harmed_process import HarmedBroker
-from semel.verify.proof.judge import Limits, counts
+from semel.verify.proof.judge import Limits, counts, judge
 from semel.verify.proof.options import Options, ProofError
 from semel.verify.proof.page import html
-from semel.verify.proof.programs import Reader, Stage
+from semel.verify.proof.programs import PlainWriter, Reader, Stage, TransactionalWriter
 from semel.verify.proof.report import as_document, as_text
 from semel.verify.proof.runner import Proof, prove
 from semel.verify.proof.timeline import summary
@@ -100,18 +113,34 @@ def test_a_broker_keeps_every_promise_whatever_is_done_to_it(proof: Proof) -> No
 
 
 def test_nothing_is_left_unread(proof: Proof) -> None:
-    """Every partition of every topic was read to its end, by readers of both kinds, and every position was asked for."""
+    """Every partition of every topic was read to its end, by readers of both kinds, and every position was asked for.
+
+    Once by those who read along; then from the beginning, by others: what is gone by then was lost.
+    """
     drained = [event for event in proof.history if isinstance(event, Drained)]
     for isolation in (COMMITTED, UNCOMMITTED):
-        assert sum(event.isolation == isolation for event in drained) == TOPICS * PARTITIONS
+        read = [event for event in drained if event.isolation == isolation]
+        assert len(read) == 2 * TOPICS * PARTITIONS
+        assert len({(event.process, event.topic, event.partition) for event in read}) == len(read)
+        last = {event.process for event in read[TOPICS * PARTITIONS :]}
+        assert len(last) == 1
+        began = next(place for place, event in enumerate(proof.history) if event.at >= read[0].at)
+        assert not any(
+            isinstance(event, Polled) and event.process in last for event in proof.history[:began]
+        ), "it has seen nothing before"
     assert sum(isinstance(event, Position) for event in proof.history) == GROUPS * PARTITIONS
 
 
+@pytest.fixture
+def all_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command, with limits of a patient judge, on a way on which every request arrives twice now and then."""
+    monkeypatch.setattr(disturber, "_WAY", {"requests that arrive twice": {Fate.REPEAT: 0.5, Fate.ECHO: 0.5}})
+    monkeypatch.setattr(runner, "judge", lambda history, _limits: judge(history, PATIENT))
+
+
 @pytest.mark.mission("IDEM-05")
-def test_producers_without_numbers_are_caught(
-    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(disturber, "_WAY", {"requests that arrive twice": {Fate.REPEAT: 0.3, Fate.ECHO: 0.3}})
+@pytest.mark.usefixtures("all_twice")
+def test_producers_without_numbers_are_caught(bootstrap: str, tmp_path: Path) -> None:
     document, page = tmp_path / "proof.json", tmp_path / "proof.html"
     options = ["--against", bootstrap, "--seconds", "4", "--seed", "1", "--fault-every", "0.2"]
     files = ["--json", str(document), "--html", str(page)]
@@ -162,15 +191,12 @@ def test_a_kept_history_is_judged_again(proof: Proof, tmp_path: Path) -> None:
 
 
 @pytest.mark.mission("IDEM-05", "GUIDE-06")
-def test_idempotence_alone_says_what_was_sent_and_stored(
-    bootstrap: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("all_twice")
+def test_idempotence_alone_says_what_was_sent_and_stored(bootstrap: str) -> None:
     """Network faults, repeats and load in one command.
 
     Its exit code is 0 only if nothing is duplicated, lost or out of order; a test above sees it be 1 under the same faults.
     """
-    way = {"requests that arrive twice": {Fate.REPEAT: 0.3, Fate.ECHO: 0.3}}
-    monkeypatch.setattr(disturber, "_WAY", way)
     options = [
         "--against",
         bootstrap,
@@ -272,7 +298,8 @@ def test_a_finding_ends_a_proof_of_many_rounds(bootstrap: str, monkeypatch: pyte
 def test_a_group_that_does_not_come_to_its_end_is_found(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof_round, "_CALM_SECONDS", 1.0)
+    for calm in ("_CALM_SECONDS", "_CLUSTER_CALM_SECONDS"):
+        monkeypatch.setattr(proof_round, calm, 1.0)
 
     async def idle(_member: GroupMember, _consumer: object, _process: str, _owed: object) -> None:
         await asyncio.sleep(0.1)
@@ -280,6 +307,132 @@ def test_a_group_that_does_not_come_to_its_end_is_found(
     monkeypatch.setattr(GroupMember, "_read", idle)
     found = proof_of(Options(against=bootstrap, workloads=("groups",), seconds=1, writers=1, fault_seconds=0))
     assert {one.anomaly for one in found.findings} == {Anomaly.GROUP_STUCK}
+
+
+def test_a_fault_that_was_asked_for_and_cannot_be_done_is_told(bootstrap: str) -> None:
+    command = [
+        "verify",
+        "idempotence",
+        "--against",
+        bootstrap,
+        "--seconds",
+        "1",
+        "--fault",
+        "kill",
+        "--fault",
+        "network",
+    ]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code != 0
+    assert "kill cannot be done here: it needs a broker of its own" in str(done.exception or done.output)
+    alone = Options(against=bootstrap, workloads=("idempotence",), seconds=1, faults=("cut-off",))
+    with pytest.raises(
+        ProofError, match="cut-off cannot be done here: it needs a cluster of several brokers"
+    ):
+        proof_of(alone)
+
+
+def test_a_workload_of_which_nothing_was_stored_proves_nothing(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def idle(_writer: TransactionalWriter) -> None:
+        """Nobody lets it."""
+
+    monkeypatch.setattr(TransactionalWriter, "run", idle)
+    options = Options(
+        against=bootstrap, workloads=("idempotence", "transactions"), seconds=1, writers=1, fault_seconds=0
+    )
+    with pytest.raises(ProofError, match=r"transactions: no transaction was committed, so nothing is proved"):
+        proof_of(options)
+
+
+def test_writers_write_at_least_once(bootstrap: str) -> None:
+    """However little time there was, and whatever was open before."""
+    began = time.monotonic()
+    stage = Stage(
+        {"bootstrap.servers": bootstrap}, "late", lambda: time.monotonic() - began, 0.0, 1, 0.01, 10_000
+    )
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic("late", 1)])
+
+    async def write() -> None:
+        await PlainWriter(stage, "plain", "late", random.Random(1)).run()
+        await TransactionalWriter(stage, "transactional", "late", random.Random(1)).run()
+
+    asyncio.run(write())
+    found = summary(stage.history)
+    assert (found.committed, found.lives) == (1, 1)
+    assert found.acknowledged == found.sent > found.committed
+
+
+def disturbing(broker: HarmedBroker, proxy: FaultProxy) -> disturber.Disturber:
+    class Hasty(random.Random):
+        """Waits for nothing."""
+
+        def uniform(self, a: float, b: float) -> float:
+            return 0.0
+
+    stage = Stage({}, "run", lambda: 10.0, 60.0, 1, 0.01, 1000)
+    return disturber.Disturber(stage, proxy, Hasty(1), 1.0, broker)
+
+
+def test_a_fault_on_the_way_that_nobody_met_is_told_as_such() -> None:
+    with FaultProxy("127.0.0.1:1") as proxy:
+        one = disturbing(HarmedBroker(Path("unused")), proxy)
+        asyncio.run(one._harm(["network"]))
+    assert [what.rpartition(": ")[2] for what in one.kinds] == ["nobody met it"]
+
+
+@pytest.mark.parametrize("kind", ["kill", "torn-write", "freeze", "full-disk", "clock"])
+def test_a_broker_that_ended_by_itself_is_not_started_again(kind: str) -> None:
+    class Crashed(HarmedBroker):
+        @property
+        def code(self) -> int | None:
+            return 70
+
+        def start(self) -> None:
+            raise AssertionError("its end is hidden")
+
+    with FaultProxy("127.0.0.1:1") as proxy:
+        one = disturbing(Crashed(Path("unused")), proxy)
+        with pytest.raises(disturber.BrokerEndedError, match="the broker ended by itself, with 70"):
+            asyncio.run(one._harm([kind]))
+    assert one.kinds == {}
+
+
+def test_a_history_without_its_end_is_no_proof(proof: Proof, tmp_path: Path) -> None:
+    kept = tmp_path / "history.jsonl"
+    half = [event for event in proof.history if not isinstance(event, Drained)]
+    kept.write_text("\n".join(to_lines(half)), encoding="utf-8")
+    judged = CliRunner().invoke(cli, ["verify", "--judge", str(kept)])
+    assert judged.exit_code != 0
+    assert "was not read to its end in it, so it proves nothing" in str(judged.exception or judged.output)
+    kept.write_text("", encoding="utf-8")
+    assert CliRunner().invoke(cli, ["verify", "--judge", str(kept)]).exit_code != 0
+
+
+def test_the_command_to_repeat_it_has_everything_but_secrets() -> None:
+    settings = {"client.rack": "a b", "sasl.jaas.config": 'password="p"', "sasl.password": "p"}
+    options = Options(
+        against="h:1",
+        settings=settings,
+        workloads=("idempotence", "spark"),
+        seconds=90,
+        round_seconds=30,
+        seed=7,
+        partitions=2,
+        writers=3,
+        fault_seconds=0.5,
+        faults=("kill", "clock"),
+        life_seconds=5,
+    )
+    words = shlex.split(_again(options, without_idempotence=True))
+    assert words == [
+        *("semel", "verify", "idempotence", "spark", "--seed", "7", "--seconds", "90", "--writers", "3"),
+        *("--partitions", "2", "--fault-every", "0.5", "--fault", "kill", "--fault", "clock", "--life", "5"),
+        *("--round", "30", "--against", "h:1", "-X", "client.rack=a b", "-X", "sasl.jaas.config=..."),
+        *("-X", "sasl.password=...", "--without-idempotence"),
+    ]
 
 
 def test_only_what_is_asked_for_and_possible_is_done() -> None:
@@ -290,5 +443,23 @@ def test_only_what_is_asked_for_and_possible_is_done() -> None:
         assert alone.possible() == ["network"]
         own = disturber.Disturber(stage, proxy, random.Random(1), 1.0, broker, ("kill", "clock", "cut-off"))
         assert own.possible() == ["kill", "clock"]
+        assert own.impossible() == ["cut-off"]
         young = replace(own, life_seconds=11.0)
         assert young.possible() == ["clock"], "it is not killed before it has lived so long"
+
+
+def test_a_broker_grows_old_through_many_rounds() -> None:
+    """Each round has a disturber of its own; the broker is the same."""
+
+    class Aged(HarmedBroker):
+        age_seconds = 0.0
+
+    broker = Aged(Path("unused"))
+    with FaultProxy("127.0.0.1:1") as proxy:
+        for age, may_die in ((119.0, False), (239.0, False), (361.0, True)):
+            broker.age_seconds = age
+            stage = Stage({}, "run", lambda: 0.0, 60.0, 1, 0.01, 1000)
+            one = disturber.Disturber(
+                stage, proxy, random.Random(1), 1.0, broker, ("kill", "torn-write", "freeze"), 360.0
+            )
+            assert one.possible() == (["kill", "torn-write", "freeze"] if may_die else ["freeze"])

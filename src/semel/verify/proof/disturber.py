@@ -5,17 +5,22 @@ Rules.  * The same seed gives the same faults in the same order; when they meet 
         * On a cluster that is not ours only the way to it is harmed: to all brokers, or one is cut off. Copies of requests are
           made of Produce and Fetch alone: under transactions v1 a late EndTxn may be taken for the next transaction's, which
           no broker can tell (KIP-890).
+        * What was done is told as it was: faults on the way that no request met, a torn write for which nothing was written, a driver
+          that was not there to be killed. A broker that ended by itself is not started again: that is an error of its own.
         * A kill, a freeze and a full disk block everybody: the time until the broker serves again is written down with it.
         * A clock is set wrong by less than what brokers refuse records for (an hour), and by less than producers are forgotten.
 """
 
 import asyncio
 import random
+import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from semel.core.wire.registry import ApiKey
+from semel.errors import SemelError
 from semel.verify.fault_cluster import FaultCluster
 from semel.verify.fault_proxy import Fate, FaultProxy, Plan, at_random, no_faults
 from semel.verify.proof.events import Fault
@@ -44,6 +49,12 @@ _WAY: Final[dict[str, dict[Fate, float]]] = {
 }
 _OWN: Final = (KILL, FREEZE, TORN, SLOW, FULL, CLOCK)
 _ENDS_A_LIFE: Final = (KILL, TORN)
+NEEDS: Final = {
+    CUT_OFF: "a cluster of several brokers (--against)",
+    DRIVER: "Spark (semel verify spark)",
+    **dict.fromkeys(_OWN, "a broker of its own (no --against)"),
+}
+"""What a fault is not possible without."""
 _NETWORK_SHARE: Final = 0.4
 _COPIES: Final = frozenset({Fate.REPEAT, Fate.ECHO, Fate.OVERTAKEN, Fate.LATE_COPY})
 _COPIED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
@@ -52,8 +63,18 @@ _DELAY_MAX_SECONDS: Final = 1.0
 _TORN_WITHIN_SECONDS: Final = 5.0
 _TORN_AFTER_MAX: Final = 20
 _CLOCK_MAX_MS: Final = 40 * 60 * 1000
+_KILLED: Final = -signal.SIGKILL
 
 Proxy = FaultProxy | FaultCluster
+
+
+class BrokerEndedError(SemelError):
+    """The broker ended, and nobody ended it."""
+
+
+def requests_harmed(proxy: Proxy) -> int:
+    """How many requests were lost, late or repeated on the way."""
+    return sum(count for fate, count in Counter(proxy.tally).items() if fate is not Fate.PASS)
 
 
 @dataclass(slots=True)
@@ -68,29 +89,31 @@ class Disturber:
     """One of our own, to which everything may be done."""
     chosen: tuple[str, ...] = FAULTS
     life_seconds: float = 0.0
-    """How long a broker lives at least before it is killed."""
-    kill_driver: Callable[[], Awaitable[None]] | None = None
-    """Kills Spark's driver and starts it again."""
+    """How long a broker lives at least before it is killed, through as many rounds as that takes."""
+    kill_driver: Callable[[], Awaitable[bool]] | None = None
+    """Kills Spark's driver and starts it again; whether there was one."""
     kinds: dict[str, int] = field(default_factory=dict)
     """How often each was done."""
-    _born_at: float = 0.0
 
     def possible(self) -> list[str]:
         """What can be done here and now."""
+        young = self.broker is not None and self.broker.age_seconds < self.life_seconds
+        never = self.impossible()
+        return [one for one in self.chosen if one not in never and not (young and one in _ENDS_A_LIFE)]
+
+    def impossible(self) -> list[str]:
+        """What is chosen and can never be done here."""
         several = isinstance(self.proxy, FaultCluster) and len(self.proxy.brokers) > 1
-        young = self.stage.now() - self._born_at < self.life_seconds
         return [
             one
             for one in self.chosen
-            if one == NETWORK
-            or (one == CUT_OFF and several)
-            or (one == DRIVER and self.kill_driver is not None)
-            or (one in _OWN and self.broker is not None and not (young and one in _ENDS_A_LIFE))
+            if (one == CUT_OFF and not several)
+            or (one == DRIVER and self.kill_driver is None)
+            or (one in _OWN and self.broker is None)
         ]
 
     async def run(self) -> None:
         """Faults until time is over; then the way is free again and the broker serves."""
-        self._born_at = self.stage.now()
         try:
             while not self.stage.is_over():
                 await asyncio.sleep(self.dice.expovariate(1 / self.every_seconds))
@@ -119,8 +142,8 @@ class Disturber:
             return await self._cut_off(self.proxy), False
         if kind == DRIVER and self.kill_driver is not None:
             self.stage.doing = "Spark's driver is killed"
-            await self.kill_driver()
-            return "Spark's driver killed (kill -9)", False
+            was_there = await self.kill_driver()
+            return f"Spark's driver {'killed (kill -9)' if was_there else 'started, none was there'}", False
         if self.broker is None:
             raise ValueError(f"{kind} is not possible here")
         return await self._own(kind, self.broker)
@@ -128,21 +151,27 @@ class Disturber:
     async def _way(self) -> str:
         what = self.dice.choice(list(_WAY))
         self.stage.doing = what
+        before = requests_harmed(self.proxy)
         self.proxy.plan = self._plan(_WAY[what])
         await asyncio.sleep(self.dice.uniform(0.5, 2.0))
         self.proxy.plan = no_faults
-        return what
+        return self._met(what, before)
+
+    def _met(self, what: str, before: int) -> str:
+        return what if requests_harmed(self.proxy) > before else f"{what}: nobody met it"
 
     async def _cut_off(self, proxy: FaultCluster) -> str:
         what = "one broker cut off from its clients"
         self.stage.doing = what
+        before = requests_harmed(proxy)
         proxy.isolate(self.dice.choice(proxy.brokers))
         await asyncio.sleep(self.dice.uniform(0.5, 4.0))
         proxy.isolate(None)
-        return what
+        return self._met(what, before)
 
     async def _own(self, kind: str, broker: HarmedBroker) -> tuple[str, bool]:
         seconds = self.dice.uniform(0.2, 3.0)
+        _check_alive(broker)
         match kind:
             case "kill":
                 self.stage.doing = "the broker is dead"
@@ -158,6 +187,7 @@ class Disturber:
                 )
                 await asyncio.to_thread(broker.harm, torn)
                 by_itself = await asyncio.to_thread(broker.is_dead_within, _TORN_WITHIN_SECONDS)
+                _check_alive(broker, _KILLED)
                 await asyncio.to_thread(broker.kill)
                 await self._again(broker)
                 how = "killed within a write" if by_itself else "killed, nothing being written"
@@ -197,7 +227,6 @@ class Disturber:
         await asyncio.to_thread(broker.start)
         if isinstance(self.proxy, FaultProxy):
             self.proxy.point_to(broker.bootstrap)
-        self._born_at = self.stage.now()
 
     def _plan(self, fates: dict[Fate, float]) -> Plan:
         return at_random(
@@ -207,3 +236,9 @@ class Disturber:
             faults_max=_FAULTS_MAX,
             delay_max_seconds=_DELAY_MAX_SECONDS,
         )
+
+
+def _check_alive(broker: HarmedBroker, killed: int | None = None) -> None:
+    """It runs, or ended as it was told to."""
+    if broker.code is not None and broker.code != killed:
+        raise BrokerEndedError(f"the broker ended by itself, with {broker.code}: {broker.last_words()}")

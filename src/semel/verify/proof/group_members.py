@@ -30,7 +30,7 @@ from semel.exceptions import (
 )
 from semel.types import TopicPartition
 from semel.verify.proof.events import COMMITTED, Assigned, Commit, CommitOutcome, Polled
-from semel.verify.proof.programs import Stage
+from semel.verify.proof.programs import Stage, text_of
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -128,7 +128,7 @@ class GroupMember:
         records = await consumer.poll(_POLL_MS, 500)
         handed: dict[TopicPartition, list[tuple[int, str]]] = {}
         for record in records:
-            handed.setdefault(record.topic_partition, []).append((record.offset, record.value.decode()))
+            handed.setdefault(record.topic_partition, []).append((record.offset, text_of(record)))
         for place, values in handed.items():
             stage.add(Polled(stage.now(), process, COMMITTED, place.topic, place.partition, tuple(values)))
         if handed and not stage.is_over() and self.dice.random() < 0.02:

@@ -22,6 +22,16 @@ class HarmedBroker(BrokerProcess):
     def __init__(self, data_dir: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(data_dir, settings)
         self._harm = Harm()
+        self._born_at: float | None = None
+
+    def start(self) -> None:
+        super().start()
+        self._born_at = time.monotonic()
+
+    @property
+    def age_seconds(self) -> float:
+        """How long this life has lasted; 0 before the first."""
+        return 0.0 if self._born_at is None else time.monotonic() - self._born_at
 
     @property
     def clock_ms(self) -> int:

@@ -3,9 +3,11 @@
 Role.   `Round.play` gives the history that `judge` judges. A long proof is many rounds on one broker, so that what was seen can be
         judged and let go.
 Flow.   topics -> programs, readers, samples and faults for so many seconds -> calm -> groups come to the end of their inputs,
-        the last stable offsets to the ends of the logs, readers read everything -> positions -> `clean_up`.
+        the last stable offsets to the ends of the logs; those who read along read to the end, then others read everything from
+        the beginning -> positions -> `clean_up`.
 Rules.  * Nothing passes for lack of evidence: a partition that cannot be read to its end in time is an error of its own, and so
-          is a program that stopped for a reason nobody expects. A group that does not come to its end is a finding.
+          are a program that stopped for a reason nobody expects, a workload of which nothing was acknowledged or committed, and
+          a fault that was asked for and cannot be done here. A group that does not come to its end is a finding.
         * Topics carry the round's number; groups and transactional ids are the same in all rounds, as a service's are.
 """
 
@@ -22,10 +24,11 @@ from semel.client.admin_client.values import NewTopic
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.exceptions import KafkaException
 from semel.types import TopicPartition
-from semel.verify.proof.disturber import Disturber, Proxy
+from semel.verify.proof.disturber import FAULTS, NEEDS, Disturber, Proxy
 from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Event, Position, Stable, Unfinished
 from semel.verify.proof.group_members import CLASSIC, GroupMember, in_thread, protocol_settings
 from semel.verify.proof.harmed_process import HarmedBroker
+from semel.verify.proof.index import Index
 from semel.verify.proof.options import (
     GROUPS,
     IDEMPOTENCE,
@@ -41,12 +44,16 @@ from semel.verify.proof.spark_work import SparkPipeline
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 _CALM_SECONDS: Final = 60.0
 """How long everything may take to come to an end once nothing is disturbed; above the transaction timeout."""
+_CLUSTER_CALM_SECONDS: Final = 150.0
+"""Where the cluster's session timeout holds (45 s by default): a member whose goodbye was lost is missed after that only."""
 _SPARK_CALM_SECONDS: Final = 240.0
 _SAMPLE_SECONDS: Final = 0.5
 _LAST_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.004
 _PATIENCE: Final = {"request.timeout.ms": "5000"}
 """So that an answer that never comes is given up within a run of seconds; what the user sets comes before it."""
+_TOPIC_CONFIGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Whatever the cluster's defaults are: what is gone was lost."""
 _TOPICS: Final = {
     IDEMPOTENCE: ("plain",),
     TRANSACTIONS: ("transactions",),
@@ -140,33 +147,36 @@ class Round:
     async def play(self) -> None:
         """Everything up to the last event."""
         async with AsyncAdmin(self.stage.settings) as admin:
-            await admin.create_topics([NewTopic(topic, self._options.partitions) for topic in self.topics])
+            await admin.create_topics(
+                [NewTopic(topic, self._options.partitions, configs=_TOPIC_CONFIGS) for topic in self.topics]
+            )
+        self._check_faults()
         self.stage.seconds = self.stage.now() + self._seconds
-        readers = [
-            Reader(self.stage, "reader of committed", self.topics, COMMITTED),
-            Reader(self.stage, "reader of everything", self.topics, UNCOMMITTED),
-        ]
+        readers = self._readers("reader")
         sampler = _Sampler(self.stage, self.topics)
-        background = [
-            asyncio.create_task(self._follow(readers), name="readers"),
-            asyncio.create_task(sampler.run(), name="samples"),
-        ]
+        reading = asyncio.create_task(self._follow(readers), name="readers")
+        sampling = asyncio.create_task(sampler.run(), name="samples")
         spark = [asyncio.create_task(self._spark.run(), name="Spark")] if self._spark is not None else []
         workers: list[asyncio.Future[None]] = [
             *(asyncio.create_task(one.run(), name=one.name) for one in self._transformers()),
             *(in_thread(one.run, one.name) for one in self._members()),
         ]
-        beside = [*background, *spark, *workers]
+        beside = [reading, sampling, *spark, *workers]
         try:
             await _together([*(one.run() for one in self._writers()), *self._disturbing()], beside)
             self._scene.progress(self.stage, "calm: everybody comes to an end")
             await self._until_read(beside)
             self._read_until = self.stage.now()
             await _together([], workers, until_done=True)
+            _raise_failure(beside)
             await self._end(spark)
+            sampler.stop()
+            await _together([], [sampling], until_done=True)
             await sampler.until_stable(self.stage.now() + _CALM_SECONDS)
-            await _ended(background)
+            _raise_failure([reading])
+            await _ended([reading])
             await self._read_all(readers)
+            self._check_evidence()
         finally:
             self._read_until = 0.0
             await self._end(spark)
@@ -180,7 +190,47 @@ class Round:
         async with AsyncAdmin(self.stage.settings) as admin:
             await admin.delete_topics(self.topics)
 
+    # Evidence
+
+    def _check_faults(self) -> None:
+        """Those that were asked for by name can be done; the brokers of a cluster are known by now."""
+        options = self._options
+        never = self._disturber.impossible() if options.fault_seconds and options.faults != FAULTS else []
+        if never:
+            raise ProofError(
+                f"{never[0]} cannot be done here: it needs {NEEDS[never[0]]}; choose other faults (--fault), or none (--fault-every 0)"
+            )
+
+    def _check_evidence(self) -> None:
+        """Something of every workload was stored; of what nobody could write nothing is proved."""
+        index = Index.of(self.history)
+        written = {
+            sent.topic
+            for value in index.sent
+            if (sent := index.sent_as(value)) is not None
+            and (
+                value in index.acked
+                if sent.transaction is None
+                else index.outcome((sent.process, sent.transaction)) == "committed"
+            )
+        }
+        for workload in self._options.workloads:
+            if self._topic(_TOPICS[workload][0]) not in written:
+                what = (
+                    "no transaction was committed"
+                    if workload == TRANSACTIONS
+                    else "no record was acknowledged"
+                )
+                met = ", ".join(f"{name} ({count})" for name, count in self.stage.troubles.items()) or "none"
+                raise ProofError(f"{workload}: {what}, so nothing is proved; errors that were met: {met}")
+
     # Programs
+
+    def _readers(self, name: str) -> list[Reader]:
+        return [
+            Reader(self.stage, f"{name} of committed", self.topics, COMMITTED),
+            Reader(self.stage, f"{name} of everything", self.topics, UNCOMMITTED),
+        ]
 
     def _disturbing(self) -> list[Any]:
         return [self._disturber.run()] if self._options.fault_seconds else []
@@ -272,7 +322,7 @@ class Round:
         """Until every group's positions are the ends of its input; those that are not there in time are written down."""
         waiting = self._groups()
         ends: dict[TopicPartition, int] = {}
-        deadline = self.stage.now() + (_CALM_SECONDS if self._spark is None else _SPARK_CALM_SECONDS)
+        deadline = self.stage.now() + self._calm_seconds
         while waiting:
             _raise_failure(beside)
             with contextlib.suppress(KafkaException):  # Asked again until the deadline.
@@ -293,6 +343,13 @@ class Round:
                     f"the positions of {waiting[0].name} could not be asked for: nothing is proved"
                 )
             await asyncio.sleep(_SAMPLE_SECONDS if waiting else 0)
+
+    @property
+    def _calm_seconds(self) -> float:
+        """How long groups may take."""
+        if self._spark is not None:
+            return _SPARK_CALM_SECONDS
+        return _CALM_SECONDS if self._scene.broker is not None else _CLUSTER_CALM_SECONDS
 
     def _places(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, index) for index in range(self._options.partitions)]
@@ -319,17 +376,26 @@ class Round:
         return {place: 0 if one is None else int(one.offset) for place, one in stored.items()}
 
     async def _read_all(self, readers: list[Reader]) -> None:
-        deadline = self.stage.now() + _CALM_SECONDS
-        for reader in readers:
-            if late := await reader.drain(deadline):
-                raise ProofError(
-                    f"{reader.name} could not read {late[0]} to its end within {_CALM_SECONDS:.0f} s of calm: "
-                    "nothing is proved"
-                )
+        """Those who read along to the end; then everything once more, by readers who have seen nothing yet."""
+        await self._drain(readers)
+        last = self._readers("last reader")
+        try:
+            await self._drain(last)
+        finally:
+            for reader in last:
+                await reader.close()
         for group in self._groups():
             for place, offset in (await self._stored(group)).items():
                 now = self.stage.now()
                 self.stage.add(Position(now, group.name, *place, offset, transforms=group.transforms))
+
+    async def _drain(self, readers: list[Reader]) -> None:
+        for reader in readers:
+            if late := await reader.drain(self.stage.now() + _CALM_SECONDS):
+                raise ProofError(
+                    f"{reader.name} could not read {late[0]} to its end within {_CALM_SECONDS:.0f} s of calm: "
+                    "nothing is proved"
+                )
 
     async def _end(self, spark: "list[asyncio.Task[None]]") -> None:
         """Spark works no more."""
@@ -348,24 +414,36 @@ class _Sampler:
             AsyncConsumer({**stage.settings, "client.id": "samples", "isolation.level": isolation})
             for isolation in (COMMITTED, UNCOMMITTED)
         )
+        self._goes_on = True
 
     async def run(self) -> None:
-        while True:
+        while self._goes_on:
             await self._sample()
             await asyncio.sleep(_SAMPLE_SECONDS)
 
+    def stop(self) -> None:
+        """After the look that it has now: one that is late must not be the last."""
+        self._goes_on = False
+
     async def until_stable(self, deadline: float) -> None:
         """Until every last stable offset is the end of its log; what stands still then is for the judge."""
-        while not await self._sample() and self._stage.now() < deadline:
-            await asyncio.sleep(_SAMPLE_SECONDS)
+        is_stable: bool | None = None
+        while not is_stable and self._stage.now() < deadline:
+            is_stable = await self._sample()
+            await asyncio.sleep(0 if is_stable else _SAMPLE_SECONDS)
+        if is_stable is None:
+            raise ProofError(
+                "the last stable offsets could not be asked for when all was over: nothing is proved"
+            )
 
-    async def _sample(self) -> bool:
+    async def _sample(self) -> bool | None:
+        """Whether all is stable now; None if nobody says."""
         try:
             stable = await self._committed.end_offsets(self._places)
             ends = await self._all.end_offsets(self._places)
         except KafkaException as error:
             self._stage.trouble(error)
-            return False
+            return None
         for place in self._places:
             self._stage.add(
                 Stable(self._stage.now(), place.topic, place.partition, stable[place], ends[place])
@@ -390,7 +468,7 @@ async def _together(
             )
             _raise_failure(done)
             waiting -= done
-            if done and done <= set(beside) and not until_done:
+            if done & set(beside) and not until_done:
                 raise ProofError("a program of the proof ended before its time")
     finally:
         await _ended(tasks)

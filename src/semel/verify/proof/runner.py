@@ -12,7 +12,6 @@ import math
 import random
 import tempfile
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +20,9 @@ from typing import Final
 from semel.client.admin_client.client import AsyncAdmin
 from semel.exceptions import KafkaException
 from semel.verify.fault_cluster import FaultCluster
-from semel.verify.fault_proxy import Fate, FaultProxy
+from semel.verify.fault_proxy import FaultProxy
 from semel.verify.proof.anomalies import Finding
-from semel.verify.proof.disturber import Proxy
+from semel.verify.proof.disturber import Proxy, requests_harmed
 from semel.verify.proof.events import Event
 from semel.verify.proof.group_members import CLASSIC, CONSUMER, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from semel.verify.proof.harmed_process import HarmedBroker
@@ -97,7 +96,7 @@ async def prove(options: Options, progress: Progress) -> Proof:
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-            proof.harmed = sum(count for fate, count in Counter(proxy.tally).items() if fate is not Fate.PASS)
+            proof.harmed = requests_harmed(proxy)
     proof.seconds = now()
     return proof
 

@@ -49,11 +49,13 @@ class SparkPipeline:
                     await self._failed(self._child)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def kill(self) -> None:
-        """kill -9, and the next driver."""
+    async def kill(self) -> bool:
+        """kill -9, and the next driver; whether there was one that ran."""
         async with self._changing:
+            was_there = self._child is not None and self._child.code is None
             await self._end()
             await self._start()
+        return was_there
 
     async def close(self) -> None:
         async with self._changing:
