@@ -8,14 +8,26 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from semel.runtime.environment import environment
 from semel.verify import long_run
 from semel.verify.proof import runner
 from semel.verify.proof.anomalies import Anomaly, Finding
+from semel.verify.proof.options import Options
+from semel.verify.proof.vitals import Vitals
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     return tmp_path / "run.md"
+
+
+@pytest.mark.parametrize(
+    ("pids", "said"), [([7, 7, 7], "was not killed in it"), ([7, 7, 8, 9, 9], "it had 3 lives")]
+)
+def test_the_page_says_how_often_the_broker_was_killed(pids: list[int], said: str) -> None:
+    vitals = [Vitals(float(at), pid, 1 << 20, 10) for at, pid in enumerate(pids)]
+    proof = runner.Proof(Options(), [], [], {}, 0, {}, 5.0, "here", vitals=vitals)
+    assert said in long_run.page(proof, environment("the command"), "run.svg")
 
 
 @pytest.mark.campaign

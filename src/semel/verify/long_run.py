@@ -40,9 +40,20 @@ def page(proof: Proof, where: Environment, picture: str) -> str:
         "Written by the command below, do not edit.\n\n"
         f"{where.text}\n"
         f"{verdict if not proof.findings else 'Promises were broken: see below.'} "
-        "The broker is killed seldom here, so that what it holds can grow; each drop of its memory in the picture is a new life.\n\n"
+        f"{lives_told(proof)}\n\n"
         f"![operations, faults, memory and handles over time]({picture})\n\n"
         "```\n" + "\n".join(told) + "\n```\n"
+    )
+
+
+def lives_told(proof: Proof) -> str:
+    """How many lives the broker had, by the processes that were looked at."""
+    lives = len({one.pid for one in proof.vitals})
+    if lives <= 1:
+        return "The broker was not killed in it: all of it is one life."
+    return (
+        f"The broker is killed seldom here, so that what it holds can grow: it had {lives} lives, and each drop of its memory in the "
+        "picture is a new one."
     )
 
 
