@@ -121,6 +121,22 @@ def test_a_consumer_that_commits_beside_the_transaction_is_warned_about(
     assert warning.startswith(f"group g is part of transactions, and its consumer {how}")
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_positions_that_are_still_to_be_checked_go_along(isolation: str) -> None:
+    """The leader is new, or the block has set another isolation: what was read is to be found in the log again first."""
+
+    async def story(world: ReadingWorld) -> None:
+        consumer, producer = await begun(world, isolation_level=isolation)
+        async with producer.transaction(consumer):
+            consumer._engine.subscription.led_under(IN, 1)
+            assert consumer._engine.subscription.unchecked()
+        assert (await consumer.committed([IN]))[IN] == (4, "", 0)
+        await consumer.close()
+        await producer.close()
+
+    told(story)
+
+
 def test_who_a_consumer_is_travels_as_a_plain_value() -> None:
     async def story(world: ReadingWorld) -> None:
         consumer, producer = await begun(world)

@@ -3,7 +3,9 @@
 Role.   `Committing` knows which positions there are to store and as whom; `Commits` carries them to the coordinator. Without a
         group there is nothing to do, and whatever needs one raises.
 Flow.   a poll: `automatically` -> partitions are about to go: `before_they_go` -> the consumer closes: `at_the_end`.
-Rules.  * What is stored is the position of the next record, of partitions whose position is known to be in the log.
+Rules.  * What is stored is the position of the next record, of partitions whose position is known to be in the log. A transaction
+          takes the others along: their records were handed out, and what was made of them is stored with it. Whoever begins
+          there checks the position by its epoch.
         * Nothing that is stored automatically raises: what was not stored is read again.
 """
 
@@ -25,7 +27,7 @@ from semel.client.consumer.values import (
     OwnGroupMetadata,
 )
 from semel.client.settings import ConsumerConfig
-from semel.core.client.subscription import Mode, Subscription
+from semel.core.client.subscription import Mode, PartitionState, Subscription
 from semel.core.groups.member_words import Identity
 from semel.exceptions import InvalidGroupIdException, KafkaException
 from semel.types import TopicPartition
@@ -102,12 +104,12 @@ class Committing:
         )
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all partitions."""
-        return {
-            where: OffsetAndMetadata(state.position, "", state.leader_epoch)
-            for where, state in self._subscription.all_consumed().items()
-            if state.position is not None
-        }
+        """The positions of all partitions that are known to be in the log."""
+        return _positions(self._subscription.all_consumed())
+
+    def handed_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions behind what was handed out, of all partitions."""
+        return _positions(self._subscription.partitions)
 
     # By hand
 
@@ -191,6 +193,14 @@ class Committing:
                 await self._commits.until_idle()
         except TimeoutError:
             _logger.warning("commits are still under way, and are not waited for any longer")
+
+
+def _positions(states: Mapping[TopicPartition, PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        where: OffsetAndMetadata(state.position, "", state.leader_epoch)
+        for where, state in states.items()
+        if state.position is not None
+    }
 
 
 def without_group() -> InvalidGroupIdException:

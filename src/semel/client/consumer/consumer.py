@@ -200,9 +200,9 @@ class AsyncConsumer:
         self._questions.reset(arguments.partitions(partitions), None)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions behind what was handed out: what a commit without arguments stores."""
+        """The positions behind what was handed out: what a transaction stores."""
         self._settle()
-        return self._engine.committing.consumed()
+        return self._engine.committing.handed_out()
 
     def read_committed(self) -> None:
         """From now on hand out only what is committed, whatever `isolation.level` was."""

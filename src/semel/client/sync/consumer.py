@@ -236,8 +236,8 @@ class Consumer(Shell):
         self._at_once(lambda: self._questions.reset(chosen, None))
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions behind what was handed out: what a commit without arguments stores."""
-        return self._at_once(self._engine.committing.consumed)
+        """The positions behind what was handed out: what a transaction stores."""
+        return self._at_once(self._engine.committing.handed_out)
 
     def read_committed(self) -> None:
         """From now on hand out only what is committed, whatever `isolation.level` was."""
