@@ -166,11 +166,11 @@ def test_a_commit_stores_everything_first(broker: ThreadBroker, topic: str) -> N
 def test_a_call_that_waited_in_vain_is_made_again_and_offsets_may_be_given_up(
     broker: ThreadBroker, topic: str
 ) -> None:
-    with producer(broker, topic, max_block_ms=300) as sending:
-        sending.init_transactions()
+    with producer(broker, topic, max_block_ms=800) as sending:
+        eventually(lambda: _is_done(sending.init_transactions), "the id")
         sending.begin_transaction()
         sending.send(topic, b"never", partition=0).result(30)
-        broker.freeze(2.0)
+        broker.freeze(4.0)
         with pytest.raises(semel.TimeoutException, match="while awaiting send_offsets_to_transaction"):
             sending.send_offsets_to_transaction({(topic, 0): 1}, f"group-of-{topic}")
         with pytest.raises(semel.IllegalStateException, match="call that again"):
@@ -178,8 +178,9 @@ def test_a_call_that_waited_in_vain_is_made_again_and_offsets_may_be_given_up(
         with pytest.raises(semel.TimeoutException, match="while awaiting abort_transaction"):
             sending.abort_transaction()
         eventually(lambda: _is_done(sending.abort_transaction), "the abort")
-        with sending.transaction():
-            sending.send(topic, b"seen", partition=0)
+        sending.begin_transaction()
+        sending.send(topic, b"seen", partition=0)
+        eventually(lambda: _is_done(sending.commit_transaction), "the commit")
     eventually(lambda: visible(broker, topic) == [b"seen"], "only that")
 
 
