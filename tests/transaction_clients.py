@@ -121,12 +121,14 @@ class KafkaPython(TransactionalProducer):
             bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
         )
         self._producer.init_transactions()
+        self._sent: list[Any] = []
 
     def begin(self) -> None:
+        self._sent.clear()
         self._producer.begin_transaction()
 
     def send(self, topic: str, partition: int, value: bytes) -> None:
-        self._producer.send(topic, value, partition=partition)
+        self._sent.append(self._producer.send(topic, value, partition=partition))
 
     def flush(self) -> None:
         self._producer.flush(DEADLINE_SECONDS)
@@ -140,6 +142,9 @@ class KafkaPython(TransactionalProducer):
             self._producer.commit_transaction()
         except (kafka.errors.ProducerFencedError, kafka.errors.InvalidProducerEpochError) as error:
             raise FencedOutError(str(error)) from error
+        for future in self._sent:  # Its commit may succeed although the broker has refused a record.
+            if future.failed():
+                raise FencedOutError(str(future.exception))
 
     def abort(self) -> None:
         self._producer.abort_transaction()

@@ -24,7 +24,7 @@ def test_every_workload_is_profiled_where_its_work_is_done(capsys: pytest.Captur
         "transactions v1 of one record, 10 producers",
         "transactions v2 of one record, 10 producers",
     ]
-    assert all("`log/partition_log.py: append`" in part for part in parts[:3])
+    assert all("| the log |" in part for part in parts[:3])
     assert all("| floor |" in part for part in parts[:3])
     assert "idempotence: judge and record" in parts[0]
     assert all("transactions: decide and apply" in part for part in parts[6:])

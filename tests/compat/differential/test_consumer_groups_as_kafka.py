@@ -281,7 +281,11 @@ def test_offsets_are_for_members_of_the_epoch(pair: Pair) -> None:
 
 
 def test_topics_are_found_by_expression(pair: Pair) -> None:
-    join: dict[str, Any] = {"group_id": "by-regex", "rebalance_timeout_ms": 9000, "server_assignor": "range"}
+    join: dict[str, Any] = {
+        "group_id": "by-regex",
+        "rebalance_timeout_ms": 1_800_000,  # Nobody shall be put out for what it holds on to in the end.
+        "server_assignor": "range",
+    }
     pair.beat(member_id="member-a", subscribed_topic_regex="(five|thr.*)", owned={}, **join)
     _settled(pair, "by-regex", "member-a", epoch=1)
     pair.beat(member_id="member-b", subscribed_topic_regex="(five|thr.*)", owned={}, **join)

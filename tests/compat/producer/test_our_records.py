@@ -155,7 +155,7 @@ def test_over_a_lossy_link_records_and_columns_are_stored_once_and_in_order(
             offsets = send(producer, topic, sent[:1500])
             for start in range(1500, 3000, 300):
                 producer.send_arrow(topic, as_table(sent[start : start + 300])).result(60)
-        assert len(proxy.fates()) > 5
+        assert proxy.fates(), "the link lost nothing"  # How much depends on how records fell into batches.
     for partition in range(3):
         wanted = [one.value for one in sent if one.partition == partition]
         assert values(broker.directory, topic, partition) == wanted
