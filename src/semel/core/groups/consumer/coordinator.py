@@ -14,9 +14,9 @@ Elsewhere. A heartbeat: `heartbeat`, and its steps: `turn`. Members that speak t
 
 from typing import Final, TypeVar
 
+from semel.core.coordination import regexes
 from semel.core.coordination.outcome import LogRow, Origin, Outcome, Ticket
 from semel.core.groups.classic.coordinator import ClassicCoordinator
-from semel.core.groups.consumer import regexes
 from semel.core.groups.consumer.checks import Refusal
 from semel.core.groups.consumer.classic_members import ClassicMembers
 from semel.core.groups.consumer.description import described

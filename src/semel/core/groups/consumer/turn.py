@@ -12,8 +12,8 @@ Rules.  * A new epoch comes with a change of subscriptions or of topics. While a
 from enum import Enum, auto
 from typing import Final
 
+from semel.core.coordination import regexes
 from semel.core.coordination.outcome import LogRow
-from semel.core.groups.consumer import regexes
 from semel.core.groups.consumer.checks import Refusal
 from semel.core.groups.consumer.group import ConsumerGroup, epoch_row, regex_row
 from semel.core.groups.consumer.member import Member

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: RE2's syntax, Kafka's words, and no expression that takes forever.
+"""Regular expressions of clients: RE2's syntax, Kafka's words, and no expression that takes forever.
 
 Method: expressions good and bad, and names to match, are put to re2j, the library Kafka has, in one JVM
 (`tests/java/ServerAssignorOracle.java`); verdicts, words and matches must be the same.
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from semel.bench.kafka_peer import KafkaHome
-from semel.core.groups.consumer.regexes import flaw, resolve
+from semel.core.coordination.regexes import flaw, resolve
 
-ORACLE = Path(__file__).parents[3] / "java" / "ServerAssignorOracle.java"
+ORACLE = Path(__file__).parents[2] / "java" / "ServerAssignorOracle.java"
 NAMES = [
     "orders",
     "orders-1",

@@ -1,7 +1,8 @@
-"""Subscriptions by regular expression: RE2's syntax, matched in time linear in the name.
+"""Regular expressions that clients send: RE2's syntax, matched in time linear in the name.
 
-Role.   `flaw` says why an expression is none; `resolve` gives the topics whose whole names match.
-Flow.   A member's heartbeat is checked with `flaw`; the group resolves its expressions when topics appear.
+Role.   `flaw` says why an expression is none; `resolve` gives the names that match as a whole; `whole_match` asks one by one.
+Flow.   A member's heartbeat is checked with `flaw`; the group resolves its expressions when topics appear. ListTransactions
+        asks of every transactional id whether it matches.
 Rules.  * What RE2 refuses is refused, in the words of Kafka's implementation (re2j): lookaround, back references,
           possessive and nested repetition, more than a thousand repetitions.
         * An expression that would compile to megabytes is refused too, which re2j would not.
@@ -9,7 +10,7 @@ Rules.  * What RE2 refuses is refused, in the words of Kafka's implementation (r
           years by an expression of twenty characters.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import re2
@@ -50,8 +51,14 @@ def flaw(expression: str) -> str | None:
 
 def resolve(expression: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names that match as a whole, sorted; none if this is no expression."""
+    matches = whole_match(expression)
+    return () if matches is None else tuple(sorted(filter(matches, names)))
+
+
+def whole_match(expression: str) -> Callable[[str], bool] | None:
+    """Whether a name matches as a whole; None if this is no expression."""
     try:
         pattern = re2.compile(expression, _OPTIONS)
     except re2.error:
-        return ()
-    return tuple(sorted(name for name in names if pattern.fullmatch(name) is not None))
+        return None
+    return lambda name: pattern.fullmatch(name) is not None
