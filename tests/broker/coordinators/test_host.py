@@ -474,6 +474,29 @@ def test_a_deadline_that_moves_is_kept_where_it_is() -> None:
     told(story)
 
 
+def test_rows_that_are_refused_alone_stop_nobodys_time() -> None:
+    """One client that asks for the impossible again and again must not keep the sessions of all others alive."""
+
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+
+        def large(_toy: Toy, ticket: Ticket, _now_ms: int) -> Outcome[str]:
+            rows = [named("a", 2, padding=30_000)] * 40
+            return Outcome(rows=rows, replies=[(ticket, NOTHING)], rows_only=True)
+
+        def rings_soon(toy: Toy, ticket: Ticket, now_ms: int) -> Outcome[str]:
+            toy.deadline_ms = now_ms + 200
+            return toy.answer(ticket)
+
+        host.ask("a", rings_soon)
+        for _ in range(10):
+            assert host.ask("a", large) is ErrorCode.UNKNOWN_SERVER_ERROR
+            await client.broker.runtime.tasks.sleep(0.1)
+        assert len(host.shards[0].rung_at_ms) == 1
+
+    told(story)
+
+
 def test_what_is_overdue_on_a_full_disk_waits_between_its_attempts() -> None:
     """A shard that is loaded again finds its deadline passed; without a pause it would be refused and loaded for ever."""
     attempts: list[int] = []

@@ -53,8 +53,8 @@ _logger: Final = logging.getLogger(__name__)
 _RETRY_MS: Final = 5000
 """After a log could not be replayed: when it is tried again."""
 _REFUSED_PAUSE_MS: Final = 500
-"""How long time stands still for shards, and none is loaded by itself, after a log took no rows: what is overdue, and what a
-loaded shard carries out, would be refused at once again."""
+"""How long time stands still for shards, and none is loaded by itself, after a log took no rows and a shard was dropped: what
+is overdue, and what a loaded shard carries out, would be refused at once again."""
 _CLOCKS_DIFFER_MS: Final = 1000
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -337,7 +337,6 @@ class CoordinatorHost(Generic[S, E]):
     def _refused(self, hosted: _Hosted[S, E], outcome: Outcome[E], refused: Refuse) -> None:
         """The rows are not in the log. Is the shard as it was, or must it be loaded again?"""
         _logger.error("%s-%d took no rows: %s", self.topic, hosted.index, refused.reason)
-        self._timers_from_ms = self.now_ms() + _REFUSED_PAUSE_MS
         storage = refused.code is ErrorCode.KAFKA_STORAGE_ERROR
         code = ErrorCode.NOT_COORDINATOR if storage else refused.code
         if code in _TOO_LARGE:
@@ -345,6 +344,7 @@ class CoordinatorHost(Generic[S, E]):
         for ticket, _response in outcome.replies:
             self._give(hosted, ticket, code)
         if storage or not outcome.rows_only:
+            self._timers_from_ms = self.now_ms() + _REFUSED_PAUSE_MS
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)
 
     async def _settle(self, hosted: _Hosted[S, E]) -> None:
