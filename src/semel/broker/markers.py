@@ -11,7 +11,8 @@ Rules.  * Where every log takes its marker at once, everything is done when `sen
         * Of two sends for one transactional id the later one counts: a shard that is loaded again sends its markers
           again, and what was left of the first send must not meet the next transaction.
         * A partition whose topic is gone needs none. One that refuses the epoch has seen a later one of this producer:
-          whatever was open there has ended.
+          whatever was open there has ended. If it has seen a later coordinator, that is looked at: what is still open there
+          is not given up as ended.
 """
 
 import logging
@@ -55,6 +56,14 @@ class Markers:
         """Have every partition end the transaction."""
         self._under_way.pop(markers.transactional_id, None)
         missing, pending = self._write_all(markers, markers.partitions, coordinator_epoch)
+        if missing:
+            _logger.warning(
+                "%s: %d partitions do not take the marker of producer %d now, %s among them; tried until they do",
+                markers.transactional_id,
+                len(missing),
+                markers.producer_id,
+                missing[0],
+            )
         if missing or pending:
             self._runtime.tasks.spawn(
                 self._persist(markers, missing, pending, coordinator_epoch, on_written),
@@ -107,9 +116,9 @@ class Markers:
             if not isinstance(result, ErrorCode):
                 pending.append((topic_partition, result))
                 continue
-            if result is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._exists(topic_partition):
+            if result is ErrorCode.NONE or not self._exists(topic_partition):
                 continue
-            if result in _ENDED:
+            if result in _ENDED and not self._is_open(topic_partition, markers.producer_id, result):
                 _logger.warning(
                     "%s takes no marker of producer %d, epoch %d (%s): it has seen a later one",
                     topic_partition,
@@ -117,13 +126,21 @@ class Markers:
                     markers.producer_epoch,
                     result.name,
                 )
-            elif _must_be_repeated(result):
+            else:
                 missing.append(topic_partition)
         return missing, pending
 
     def _exists(self, topic_partition: TopicPartition) -> bool:
         row = self._store.image.topic(topic_partition.topic)
         return row is not None and topic_partition.partition < row.partitions
+
+    def _is_open(self, topic_partition: TopicPartition, producer_id: int, refused: ErrorCode) -> bool:
+        """Whether a partition that knows a later coordinator still waits for the end of this producer's transaction."""
+        partition = self._partitions.get(*topic_partition)
+        if refused is not ErrorCode.TRANSACTION_COORDINATOR_FENCED or partition is None:
+            return False
+        window = partition.log.producers.producers.get(producer_id)
+        return window is not None and window.has_open_transaction
 
     def write(
         self,

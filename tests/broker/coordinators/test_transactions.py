@@ -15,6 +15,7 @@ from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.core.transactions.rows import FORMAT, row_of, transaction_of
 from semel.core.transactions.states import TransactionState
 from semel.core.transactions.transaction import Transaction
+from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.core.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -29,6 +30,11 @@ from semel.core.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
+)
+from semel.core.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
@@ -377,6 +383,61 @@ def test_a_topic_that_is_deleted_needs_no_marker() -> None:
         assert shown.transaction_states[0].transaction_state == "CompleteCommit"
 
     told(story)
+
+
+def test_offsets_that_are_deleted_need_no_marker() -> None:
+    async def story(client: Client) -> None:
+        await client.create(TOPIC)
+        await find(client)
+        await client.ask(FindCoordinatorRequest(coordinator_keys=["group"], key_type=0), 5)
+        owner = await init(client)
+        joined = AddOffsetsToTxnRequest(
+            transactional_id=ID, producer_id=owner.producer_id, producer_epoch=0, group_id="group"
+        )
+        assert (await client.ask(joined, 3)).error_code == OK
+        await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="__consumer_offsets")]), 6)
+        assert (await end(client, owner.producer_id, 0, commit=True)).error_code == OK
+        assert states_written(client)[-1] is TransactionState.COMPLETE_COMMIT
+
+    told(story)
+
+
+def test_what_a_later_coordinator_was_said_to_lead_is_not_called_complete_while_it_is_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Markers from outside may name any coordinator epoch. Ours are refused from then on: the records stay hidden, and the
+    transaction must not be complete all the same."""
+
+    def marker(producer_id: int, epoch: int) -> WriteTxnMarkersRequest:
+        topics = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])]
+        one = WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transaction_result=True,
+            topics=topics,
+            coordinator_epoch=5,
+        )
+        return WriteTxnMarkersRequest(markers=[one])
+
+    async def story(client: Client) -> None:
+        await client.create(TOPIC)
+        await find(client)
+        owner = (await init(client)).producer_id
+        assert (await produce(client, batch_of(owner, 0)))[0].error_code == OK
+        await client.ask(marker(owner, 0), 1)
+        assert (await produce(client, batch_of(owner, 0, 1)))[0].error_code == OK
+        assert (await end(client, owner, 0, commit=True, version=4)).error_code == OK
+        await client.broker.runtime.tasks.sleep(60)
+        assert states_written(client)[-1] is TransactionState.PREPARE_COMMIT
+        assert client.partition(TOPIC).log.last_stable_offset == 2
+        assert [line for line in caplog.messages if "do not take the marker" in line]
+        await client.ask(marker(owner, 0), 1)
+        await client.broker.runtime.tasks.sleep(2)
+        assert states_written(client)[-1] is TransactionState.COMPLETE_COMMIT
+        assert client.partition(TOPIC).log.last_stable_offset == 4
+
+    with caplog.at_level(logging.WARNING):
+        told(story)
 
 
 def test_an_open_transaction_keeps_its_time_limit_though_the_clock_was_set() -> None:
