@@ -6,6 +6,7 @@ of its log. The numbers are those Kafka 4.3.1 gives in the same stories.
 
 import pytest
 
+from semel.core.records.build import build_batch
 from semel.core.transactions import rows
 from semel.core.transactions.coordinator import expiry, listing
 from semel.core.transactions.coordinator.decision import SendMarkers, TransactionSettings
@@ -15,6 +16,7 @@ from semel.core.transactions.transaction import NO_TIMEOUT_MS, Transaction
 from semel.core.wire.messages.list_transactions import ListTransactionsRequest
 from semel.core.wire.messages.transaction_rows import TransactionLogValue
 from semel.errors import CorruptLogError, ErrorCode
+from semel.types import TopicPartition
 from transactions_kit import ID, NOW_MS, OFFSETS, T0, T1, TIMEOUT_MS, Hosted
 
 OK = ErrorCode.NONE
@@ -328,6 +330,32 @@ class TestTime:
             written.append(len(host.log) - before)
         assert sum(written) == count
 
+    @pytest.mark.parametrize("partitions", [1, 40])
+    def test_many_that_take_too_long_go_in_batches_that_fit(self, partitions: int) -> None:
+        host = Hosted()
+        count = 2 * expiry.ABORT_MAX + 5
+        for index in range(count):
+            host.put(
+                Transaction(
+                    f"id-{index}",
+                    PID + index,
+                    0,
+                    TIMEOUT_MS,
+                    TransactionState.ONGOING,
+                    dict.fromkeys(TopicPartition("t" * 249, number) for number in range(partitions)),
+                    start_ms=host.now_ms,
+                    last_update_ms=host.now_ms,
+                )
+            )
+        host.now_ms += TIMEOUT_MS + 1
+        batches = []
+        while (due_ms := host.shard.next_deadline_ms()) is not None and due_ms <= host.now_ms:
+            before = len(host.log)
+            host._take(host.shard.due(host.now_ms))
+            batches.append(host.log[before:])
+        assert len(host.markers) == sum(map(len, batches)) == count
+        assert max(len(build_batch(batch)) for batch in batches) < 100_000
+
 
 class TestCrash:
     @pytest.mark.mission("TXP-12")
@@ -389,6 +417,15 @@ class TestTwoPhaseCommit:
         assert host.transaction.timeout_ms == NO_TIMEOUT_MS
         host.pass_time(30 * 86_400_000)
         assert host.state() is TransactionState.ONGOING
+
+    def test_nor_does_it_once_a_client_without_two_phase_commit_has_it(self) -> None:
+        host = Hosted(TWO_PHASE)
+        host.add(host.init(version=6, enable_2pc=True).producer_id, 0, version=5)
+        host.pass_time(10 * TIMEOUT_MS)
+        keeper = host.init(version=6, keep=True)
+        host.restart()
+        host.pass_time(10 * TIMEOUT_MS)
+        assert host.end(keeper.producer_id, keeper.producer_epoch, commit=True, version=5).error_code == OK
 
     @pytest.mark.parametrize("commit", [True, False])
     def test_another_process_takes_it_over_and_ends_it(self, commit: bool) -> None:
@@ -485,6 +522,7 @@ class TestShowing:
             (ListTransactionsRequest(duration_filter=50), ["a", "c"]),
             (ListTransactionsRequest(transactional_id_pattern="[ab]"), ["a", "b"]),
             (ListTransactionsRequest(transactional_id_pattern=""), ["a", "b", "c"]),
+            (ListTransactionsRequest(transactional_id_pattern="([abc]+)+c?"), ["a", "b", "c"]),
         ],
     )
     def test_a_list_has_what_was_asked_for(self, request_: ListTransactionsRequest, shown: list[str]) -> None:
@@ -500,8 +538,16 @@ class TestShowing:
     def test_a_broken_pattern_and_unknown_states_are_named(self) -> None:
         broken = ListTransactionsRequest(transactional_id_pattern="(")
         assert listing.filter_of(broken, NOW_MS) is ErrorCode.INVALID_REGULAR_EXPRESSION
+        beyond_re2 = ListTransactionsRequest(transactional_id_pattern="(?=a)a")
+        assert listing.filter_of(beyond_re2, NOW_MS) is ErrorCode.INVALID_REGULAR_EXPRESSION
         asked = ListTransactionsRequest(state_filters=["Ongoing", "Nonsense"])
         assert listing.unknown_states(asked) == ["Nonsense"]
+
+    def test_no_pattern_takes_long(self) -> None:
+        """Python's own expressions would think about this one for longer than anybody waits."""
+        matches = listing.filter_of(ListTransactionsRequest(transactional_id_pattern="(a+)+b"), NOW_MS)
+        assert not isinstance(matches, ErrorCode)
+        assert not matches(Transaction("a" * 10_000, 1, 0, TIMEOUT_MS))
 
 
 class TestRows:

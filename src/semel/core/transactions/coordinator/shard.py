@@ -281,12 +281,10 @@ class TransactionShard:
     def due(self, now_ms: int) -> Outcome[SendMarkers]:
         """Abort what took too long; forget who has not been seen for long."""
         outcome: Outcome[SendMarkers] = Outcome()
-        for transactional_id in self._timeouts.pop_due(now_ms):
-            decision = end_txn.abort_by_broker(
-                self._transactions[transactional_id], self._producer_ids, now_ms
-            )
+        for transaction in expiry.overdue(self._timeouts, self._transactions, now_ms):
+            decision = end_txn.abort_by_broker(transaction, self._producer_ids, now_ms)
             if decision.moved is None:  # No producer id at hand for one whose epochs are used up.
-                self._timeouts.set(transactional_id, now_ms + _AGAIN_MS)
+                self._timeouts.set(transaction.transactional_id, now_ms + _AGAIN_MS)
                 continue
             self._take_up(decision, outcome)
         if self._expiry_ms is not None and self._expiry_ms <= now_ms:

@@ -7,6 +7,7 @@ Rules.  * Off unless `transaction.two.phase.commit.enable` is on.
         * The kept transaction stays under the identity it was written with, which the answer names; the client gets a
           new one. Everyone who came before is fenced: from ending it, and from adding to it.
         * Whoever keeps names no (id, epoch): to keep is to come anew.
+        * What never times out goes on never to, whoever keeps it: the other system may have committed already.
         * Where nothing is open, keeping is an ordinary InitProducerId, and the answer names no transaction.
 """
 
@@ -50,7 +51,7 @@ def keep(transaction: Transaction, timeout_ms: int, producer_ids: ProducerIdSour
         moved=transaction.kept(
             client_producer_id=producer_id,
             client_producer_epoch=epoch,
-            timeout_ms=timeout_ms,
+            timeout_ms=NO_TIMEOUT_MS if transaction.is_two_phase else timeout_ms,
             now_ms=now_ms,
         ),
         last_epoch=NO_PRODUCER_EPOCH,
