@@ -138,6 +138,18 @@ def test_the_page_has_every_suite_with_date_machine_and_ratios_first(tmp_path: P
     assert "GB/s" in (tmp_path / "performance.svg").read_text(encoding="utf-8")
 
 
+def test_the_page_has_what_compares_programs_too(tmp_path: Path) -> None:
+    """Every suite keeps its figures where the page looks for them."""
+    docs = Path(__file__).parents[2] / "docs"
+    (tmp_path / "benchmarks-client.json").write_bytes((docs / "benchmarks-client.json").read_bytes())
+    text = performance.page(tmp_path)
+    assert "| [client](#client) |" in text
+    assert "confluent-kafka" in text
+    assert suites.arguments_of(suites.suite("client"), write=tmp_path)[-1] == str(
+        tmp_path / "benchmarks-client.md"
+    )
+
+
 def test_figures_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "benchmarks-broker.json").write_text(json.dumps({"figures": []}), encoding="utf-8")
     with pytest.raises(BenchError, match=r"benchmarks-broker\.json holds no figures of this version"):

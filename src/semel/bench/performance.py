@@ -54,9 +54,6 @@ def write(directory: Path) -> Path:
 def page(directory: Path) -> str:
     """The text of the page."""
     measured = _measured(directory)
-    sections = {
-        section.name: section for section in read(directory / suites.SECTIONS_PAGE.replace(".md", ".json"))
-    }
     lines = ["| suite | measured | commit | machine | targets |", "|---|---|---|---|---|"]
     parts: list[str] = []
     for one in suites.SUITES:
@@ -65,8 +62,7 @@ def page(directory: Path) -> str:
             where, figures = found
             lines.append(_line(one, where, _counted(figures)))
             parts.append(_part(one, where, _text_of(one, figures, directory)))
-        elif not one.own_page and one.name in sections:
-            section = sections[one.name]
+        elif (section := _section(one, directory)) is not None:
             lines.append(_line(one, section.environment, _counted_section(section)))
             parts.append(_part(one, section.environment, _section_text(section)))
         else:
@@ -93,13 +89,19 @@ def _figure(entry: dict[str, Any]) -> Figure:
 
 
 def _measured(directory: Path) -> list[tuple[Suite, Environment, list[Figure]]]:
-    """Every suite with a page of its own that has run."""
+    """Every suite that compares brokers and has run."""
     made: list[tuple[Suite, Environment, list[Figure]]] = []
     for one in suites.SUITES:
         path = (directory / one.page).with_suffix(".json")
-        if one.own_page and path.exists():
+        if not one.compares_programs and path.exists():
             made.append((one, *figures_of(path)))
     return made
+
+
+def _section(one: Suite, directory: Path) -> Section | None:
+    """What a suite that compares programs has kept, if it has run."""
+    kept = read((directory / one.page).with_suffix(".json")) if one.compares_programs else []
+    return next((section for section in kept if section.name == one.name), None)
 
 
 # Parts of the page

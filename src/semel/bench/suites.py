@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SECTIONS_PAGE: Final = "benchmarks.md"
-
 
 @dataclass(frozen=True, slots=True)
 class Suite:
@@ -24,13 +22,14 @@ class Suite:
     """Whether the peer is Apache Kafka."""
     alone: bool = True
     """Whether there is something to see without a peer."""
-    own_page: bool = True
+    compares_programs: bool = False
+    """Whether programs of one process are compared, and not brokers: another kind of page."""
     quick: tuple[str, ...] = ("--quick",)
 
     @property
     def page(self) -> str:
         """The page with all its figures; the data lies beside it."""
-        return f"benchmarks-{self.name}.md" if self.own_page else SECTIONS_PAGE
+        return f"benchmarks-{self.name}.md"
 
 
 SUITES: Final = (
@@ -39,7 +38,7 @@ SUITES: Final = (
         "client",
         "the Python client beside confluent-kafka, kafka-python, aiokafka",
         elsewhere=True,
-        own_page=False,
+        compares_programs=True,
     ),
     Suite("transactions", "transactions, their cost to readers, many transactional ids", elsewhere=True),
     Suite("groups", "rebalances, joins, commits, polling in a group", elsewhere=True),
@@ -53,7 +52,7 @@ SUITES: Final = (
         alone=False,
         quick=("--pairs", "1", "--megabytes", "40"),
     ),
-    Suite("tables", "state beside the program, beside PostgreSQL", has_peer=False, own_page=False),
+    Suite("tables", "state beside the program, beside PostgreSQL", has_peer=False, compares_programs=True),
 )
 NAMES: Final = tuple(suite.name for suite in SUITES)
 
@@ -78,7 +77,7 @@ def arguments_of(
         words += ["--pairs", str(pairs)]
     if which.has_peer:
         words += ["--against", against] if against is not None else ["--alone"] * alone
-    if directory is not None and which.own_page:
+    if directory is not None and not which.compares_programs:
         words += ["--directory", str(directory)]
     if write is not None:
         words += ["--write", str(write / which.page)]
