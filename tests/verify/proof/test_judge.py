@@ -192,6 +192,34 @@ def test_time_in_which_nobody_asks_is_no_outage() -> None:
     assert judge(late, LIMITS) == []
 
 
+def test_a_record_that_is_read_before_its_producer_hears_of_it_is_waited_for_by_nobody() -> None:
+    late = also(
+        Sent(52.0, "plain", "other", 0, "f1"),
+        *(Polled(52.1, f"{one} other", one, "other", 0, ((0, "f1"),)) for one in (COMMITTED, UNCOMMITTED)),
+        Acked(52.2, "plain", "f1", 0),
+        Sent(500.0, "plain", "other", 0, "f2"),
+        *(Polled(500.1, f"{one} other", one, "other", 0, ((1, "f2"),)) for one in (COMMITTED, UNCOMMITTED)),
+        Acked(500.2, "plain", "f2", 1),
+    )(right())
+    assert judge(late, LIMITS) == []
+
+
+def test_what_is_unavailable_is_named() -> None:
+    """And nothing else is: the other partition, the other readers and the commits go on."""
+    broken = {what: break_it(right()) for anomaly, what, break_it in BROKEN if anomaly is Anomaly.UNAVAILABLE}
+    told = {what: [one.why.partition(" (")[0] for one in judge(broken[what], LIMITS)] for what in broken}
+    assert told["one partition takes nothing, the others do"] == [
+        "for 78.0 s no record was acknowledged in other-1"
+    ]
+    assert told["each life takes the id and aborts, none commits"] == [
+        "for 78.0 s no transaction was committed"
+    ]
+    for isolation in (COMMITTED, UNCOMMITTED):
+        assert told[f"{isolation} readers are handed nothing, the others are"] == [
+            f"for 78.0 s no record was handed out to {isolation} readers of other-0"
+        ]
+
+
 def test_a_transaction_whose_end_nobody_was_told_is_visible_or_not() -> None:
     unknown = replaced(Ended(2.3, "first", 1, "committed"), Ended(2.3, "first", 1, "unknown"))
     assert judge(unknown, LIMITS) == []

@@ -180,6 +180,22 @@ def both(*changes: Callable[[History], History]) -> Callable[[History], History]
     return change
 
 
+_BOTH: Final[tuple[tuple[Isolation, Isolation], ...]] = (
+    (COMMITTED, UNCOMMITTED),
+    (UNCOMMITTED, COMMITTED),
+)
+
+
+def _written_and_read(at: float, value: str, *isolations: Isolation) -> History:
+    """A record of another topic, handed to readers of these isolations."""
+    offset = int(at)
+    return [
+        Sent(at, "plain", "other", 0, value),
+        Acked(at, "plain", value, offset),
+        *(Polled(at, f"{one} other", one, "other", 0, ((offset, value),)) for one in isolations),
+    ]
+
+
 BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
     (Anomaly.LOST, "an acknowledged record is nowhere", without({"a2"})),
     (Anomaly.LOST, "a committed transaction is nowhere", without({"b1", "b2"})),
@@ -441,6 +457,43 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
                 for event in (Sent(at, "plain", "other", 0, f"f{at}"), Acked(at, "plain", f"f{at}", int(at)))
             ),
         ),
+    ),
+    (
+        Anomaly.UNAVAILABLE,
+        "one partition takes nothing, the others do",
+        also(
+            *(
+                event
+                for at in (52.0, 90.0, 130.0)
+                for event in (
+                    Sent(at, "plain", "other", 1, f"waits {at}"),
+                    *_written_and_read(at, f"f{at}", COMMITTED, UNCOMMITTED),
+                )
+            ),
+        ),
+    ),
+    (
+        Anomaly.UNAVAILABLE,
+        "each life takes the id and aborts, none commits",
+        also(
+            *(
+                event
+                for number, at in enumerate((52.0, 70.0, 90.0, 130.0))
+                for event in (
+                    Took(at, f"life {number}", "another id"),
+                    Committing(at + 1, f"life {number}", 1),
+                    Ended(at + 2, f"life {number}", 1, "unknown" if number % 2 else "aborted"),
+                )
+            ),
+        ),
+    ),
+    *(
+        (
+            Anomaly.UNAVAILABLE,
+            f"{starving} readers are handed nothing, the others are",
+            also(*(event for at in (52.0, 90.0, 130.0) for event in _written_and_read(at, f"f{at}", served))),
+        )
+        for starving, served in _BOTH
     ),
 ]
 

@@ -3,23 +3,28 @@
 Role.   The part of `judge` that knows limits of time.
 Rules.  Pure. What is promised, and what breaks it:
         * A last stable offset that is not the end of its log goes on within the limit, and is the end when all is over.
-        * Whoever writes, ends a transaction or reads gets an answer within the limit; each of the three is looked at alone, so
-          that one that works does not hide another that does not. Time in which a fault blocked everybody does not count, nor
-          does time in which nobody asked.
+        * Somebody who writes to a partition, begins or ends a transaction, commits one, or reads a partition gets it within the
+          limit. Each partition, and each isolation of reading it, is looked at alone, and so are commits: a new life and an abort
+          are an end of a transaction and no commit. What works does not hide what does not. Time in which a fault blocked
+          everybody does not count, nor does time before anybody asked.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
 
 from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.events import (
+    COMMITTED,
+    UNCOMMITTED,
     Acked,
     Committing,
     Ended,
     Event,
     Failed,
     Fault,
+    Isolation,
     Polled,
     Sent,
     Stable,
@@ -62,12 +67,17 @@ def stuck(history: Sequence[Event], limit_seconds: float) -> Iterator[Finding]:
             )
 
 
-class _Service(Enum):
+class _Service(StrEnum):
     """What may be unavailable, in the words of the report."""
 
-    WRITES = "no record was acknowledged"
-    TRANSACTIONS = "no transaction came to its end"
-    READS = "no record was handed out"
+    WRITES = "no record was acknowledged in"
+    TRANSACTIONS = "no transaction was begun or ended"
+    COMMITS = "no transaction was committed"
+    READS = "no record was handed out to"
+
+
+_Asked: TypeAlias = tuple[_Service, str]
+"""A service, and of what: partitions, and readers of each isolation in each, are looked at alone."""
 
 
 @dataclass(slots=True)
@@ -82,11 +92,11 @@ class _Wait:
 def unavailable(history: Sequence[Event], limit_seconds: float) -> Iterator[Finding]:
     """Where nobody got what was asked for, for too long."""
     blocked = [(event.at, event.until) for event in history if isinstance(event, Fault) and event.blocks]
-    inside = {event.value for event in history if isinstance(event, Sent) and event.transaction is not None}
-    waits: dict[_Service, _Wait] = {}
+    demand = _Demand()
+    waits: dict[_Asked, _Wait] = {}
     for place, event in enumerate(history):
-        asked, got, looked_at = _about(event, inside)
-        for service in (*asked, *got, *looked_at):
+        step = demand.of(event)
+        for service in (*step.asked, *step.got, *step.refused):
             wait = waits.get(service)
             if wait is None or wait.is_told:
                 continue
@@ -95,36 +105,84 @@ def unavailable(history: Sequence[Event], limit_seconds: float) -> Iterator[Find
                 wait.is_told = True
                 yield Finding(
                     Anomaly.UNAVAILABLE,
-                    f"for {seconds:.1f} s {service.value} ({excused:.1f} s of them excused by faults)",
+                    f"for {seconds:.1f} s {' '.join(service).strip()} ({excused:.1f} s of them excused by faults)",
                     (wait.place, place),
                 )
-        for service in got:
+        for service in step.got:
             waits.pop(service, None)
-        for service in asked:
+        for service in step.asked:
             waits.setdefault(service, _Wait(event.at, place))
 
 
-def _about(
-    event: Event, inside: set[str]
-) -> tuple[tuple[_Service, ...], tuple[_Service, ...], tuple[_Service, ...]]:
-    """What somebody asks for here, what somebody got, and what somebody was told not to have got."""
-    match event:
-        case Sent():
-            return ((_Service.WRITES if event.transaction is None else _Service.TRANSACTIONS),), (), ()
-        case Acked() if event.value not in inside:
-            return (_Service.READS,), (_Service.WRITES,), ()
-        case Failed() if event.value not in inside:
-            return (), (), (_Service.WRITES,)
-        case Committing():
-            return (_Service.TRANSACTIONS,), (), ()
-        case Ended(outcome="unknown"):
-            return (), (), (_Service.TRANSACTIONS,)
-        case Ended() | Took():
-            return (), (_Service.TRANSACTIONS,), ()
-        case Polled():
-            return (), (_Service.READS,), ()
-        case _:
-            return (), (), ()
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What an event says: somebody asks, somebody got it, somebody was told not to get it."""
+
+    asked: tuple[_Asked, ...] = ()
+    got: tuple[_Asked, ...] = ()
+    refused: tuple[_Asked, ...] = ()
+
+
+_TRANSACTIONS: Final[_Asked] = (_Service.TRANSACTIONS, "")
+_COMMITS: Final[_Asked] = (_Service.COMMITS, "")
+
+
+@dataclass(slots=True)
+class _Demand:
+    """Who asks for what, event after event."""
+
+    plain: dict[str, Place] = field(default_factory=dict)
+    """Values outside transactions that nothing was said of yet, and where they were sent to."""
+    read: dict[tuple[Isolation, Place], int] = field(default_factory=dict)
+    """The highest offset that anybody was handed."""
+
+    def of(self, event: Event) -> _Step:
+        match event:
+            case Sent(transaction=None):
+                where = event.topic, event.partition
+                self.plain[event.value] = where
+                return _Step(asked=(_writes(where),))
+            case Sent():
+                return _Step(asked=(_TRANSACTIONS,))
+            case Acked() if event.value in self.plain:
+                where = self.plain.pop(event.value)
+                return _Step(asked=self._unread(where, event.offset), got=(_writes(where),))
+            case Failed() if event.value in self.plain:
+                return _Step(refused=(_writes(self.plain.pop(event.value)),))
+            case Committing():
+                return _Step(asked=(_TRANSACTIONS, _COMMITS))
+            case Ended(outcome="committed"):
+                return _Step(got=(_TRANSACTIONS, _COMMITS))
+            case Ended(outcome="aborted"):
+                return _Step(got=(_TRANSACTIONS,), refused=(_COMMITS,))
+            case Ended():
+                return _Step(refused=(_TRANSACTIONS, _COMMITS))
+            case Took():
+                return _Step(got=(_TRANSACTIONS,))
+            case Polled() if event.records:
+                where = event.topic, event.partition
+                before = self.read.get((event.isolation, where), -1)
+                self.read[event.isolation, where] = max(before, event.records[-1][0])
+                return _Step(got=(_reads(event.isolation, where),))
+            case _:
+                return _Step()
+
+    def _unread(self, where: Place, offset: int) -> tuple[_Asked, ...]:
+        """Readers that are still to be handed it: one may have been before its producer heard of it."""
+        isolations: tuple[Isolation, ...] = (COMMITTED, UNCOMMITTED)
+        return tuple(
+            _reads(isolation, where)
+            for isolation in isolations
+            if offset > self.read.get((isolation, where), -1)
+        )
+
+
+def _writes(where: Place) -> _Asked:
+    return _Service.WRITES, f"{where[0]}-{where[1]}"
+
+
+def _reads(isolation: Isolation, where: Place) -> _Asked:
+    return _Service.READS, f"{isolation} readers of {where[0]}-{where[1]}"
 
 
 def _covered(start: float, end: float, intervals: list[tuple[float, float]]) -> float:
