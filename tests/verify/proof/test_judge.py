@@ -167,6 +167,7 @@ def test_what_lies_above_the_last_stable_offset_is_not_lost() -> None:
     """It is stored and cannot be seen yet: that the last stable offset stands still is the only finding."""
     end = 2
     changes = [
+        changed(Stable(5.3, "records", 0, 7, 8), Stable(5.3, "records", 0, end, 8)),
         changed(Stable(49.0, "records", 0, 9, 9), Stable(49.0, "records", 0, end, 9)),
         changed(
             Drained(50.0, "final", COMMITTED, "records", 0, 0, 9),
@@ -218,6 +219,14 @@ def test_what_is_unavailable_is_named() -> None:
         assert told[f"{isolation} readers are handed nothing, the others are"] == [
             f"for 78.0 s no record was handed out to {isolation} readers of other-0"
         ]
+
+
+def test_what_went_back_is_told_once() -> None:
+    back = also(
+        *(Stable(at, "records", 0, 4, 9) for at in (52.0, 53.0, 54.0)), Stable(55.0, "records", 0, 9, 9)
+    )
+    (found,) = judge(back(right()), LIMITS)
+    assert found.why == "the last stable offset of records-0 was 9, and then 4"
 
 
 def test_a_transaction_whose_end_nobody_was_told_is_visible_or_not() -> None:

@@ -35,6 +35,7 @@ class Anomaly(StrEnum):
     FORMER_OWNER = "position of a former owner stored"
     GROUP_STUCK = "group never came to its end"
     ZOMBIE = "fenced producer still wrote"
+    WENT_BACK = "last stable offset or log end went back"
     STUCK = "last stable offset stuck"
     UNAVAILABLE = "unavailable too long"
 

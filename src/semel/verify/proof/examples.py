@@ -411,6 +411,16 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         "nobody reads on",
         also(Unfinished(112.0, "readers", "inputs", 0, 1, 2)),
     ),
+    (
+        Anomaly.WENT_BACK,
+        "a last stable offset that was told before",
+        also(Stable(52.0, "records", 0, 4, 9), Stable(53.0, "records", 0, 9, 9)),
+    ),
+    (
+        Anomaly.WENT_BACK,
+        "the end of a log that was told before",
+        also(Stable(52.0, "records", 0, 9, 12), Stable(53.0, "records", 0, 9, 9)),
+    ),
     (Anomaly.STUCK, "for longer than anything may take", also(Stable(200.0, "records", 0, 9, 12))),
     (
         Anomaly.STUCK,

@@ -30,7 +30,7 @@ from semel.verify.proof.events import (
 )
 from semel.verify.proof.index import Index, Place, named
 from semel.verify.proof.judge_groups import judge_groups
-from semel.verify.proof.judge_progress import stuck, unavailable
+from semel.verify.proof.judge_progress import stuck, unavailable, went_back
 from semel.verify.proof.judge_reading import judge_reading
 
 OUTPUT_OF: Final = "output of "
@@ -66,6 +66,7 @@ def judge(history: Sequence[Event], limits: Limits | None = None) -> list[Findin
         *_positions(index),
         *judge_groups(index),
         *_zombies(index),
+        *went_back(history),
         *stuck(history, limits.stuck_seconds),
         *unavailable(history, limits.unavailable_seconds),
     ]

@@ -1,7 +1,9 @@
-"""Did the system go on? Last stable offsets that stand still, and times in which nobody got what was asked for.
+"""Did the system go on? Last stable offsets that go back or stand still, and times in which nobody got what was asked for.
 
 Role.   The part of `judge` that knows limits of time.
 Rules.  Pure. What is promised, and what breaks it:
+        * Last stable offset and log end only grow, over restarts too: who was told one is never told less. They are looked at one
+          answer after the other, so that no late answer is taken for a later one.
         * A last stable offset that is not the end of its log goes on within the limit, and is the end when all is over.
         * Somebody who writes to a partition, begins or ends a transaction, commits one, or reads a partition gets it within the
           limit. Each partition, and each isolation of reading it, is looked at alone, and so are commits: a new life and an abort
@@ -65,6 +67,26 @@ def stuck(history: Sequence[Event], limit_seconds: float) -> Iterator[Finding]:
                 f"the log ends at {event.end}",
                 (place,),
             )
+
+
+def went_back(history: Sequence[Event]) -> Iterator[Finding]:
+    """Where a last stable offset or the end of a log was below what had been told before."""
+    highest: dict[tuple[Place, str], tuple[int, int]] = {}
+    for place, event in enumerate(history):
+        if not isinstance(event, Stable):
+            continue
+        for what, offset in (("last stable offset", event.stable), ("end", event.end)):
+            key = (event.topic, event.partition), what
+            before = highest.get(key)
+            if before is None or offset >= before[0]:
+                highest[key] = offset, place
+                continue
+            yield Finding(
+                Anomaly.WENT_BACK,
+                f"the {what} of {event.topic}-{event.partition} was {before[0]}, and then {offset}",
+                (before[1], place),
+            )
+            highest[key] = offset, place  # Told once, not with every look from now on.
 
 
 class _Service(StrEnum):
