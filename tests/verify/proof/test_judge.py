@@ -19,6 +19,7 @@ from semel.verify.proof.events import (
     Drained,
     Ended,
     Event,
+    Failed,
     Fault,
     HistoryError,
     Outcome,
@@ -227,6 +228,12 @@ def test_what_went_back_is_told_once() -> None:
     )
     (found,) = judge(back(right()), LIMITS)
     assert found.why == "the last stable offset of records-0 was 9, and then 4"
+
+
+def test_what_failed_for_certain_in_a_transaction_may_lie_there_unseen() -> None:
+    """Nobody sees it, and its transaction is aborted: a batch may have been stored before the client gave it up."""
+    failed = Failed(2.45, "first", "c1", True, "the transaction was aborted")
+    assert judge(also(failed, at=13)(right()), LIMITS) == []
 
 
 def test_a_transaction_whose_end_nobody_was_told_is_visible_or_not() -> None:

@@ -243,6 +243,11 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         ),
     ),
     (Anomaly.PHANTOM, "what was refused is stored", handed("final raw", UNCOMMITTED, (9, "a3"))),
+    (
+        Anomaly.PHANTOM,
+        "what was refused in a transaction is committed with it",
+        changed(Acked(2.2, "first", "b1", 2), Failed(2.2, "first", "b1", True, "too large")),
+    ),
     (Anomaly.PHANTOM, "nobody sent it", handed("final raw", UNCOMMITTED, (9, "z1"))),
     (
         Anomaly.PHANTOM,

@@ -4,7 +4,8 @@ Role.   `judge` gives the findings of a history. It knows nothing of brokers: th
 Rules.  Pure. What is promised, and what breaks it:
         * An acknowledged record is there, unless its transaction was not committed. A record lies at one offset only.
         * Records of one producer to one partition lie in the order in which they were sent.
-        * What failed for certain is not stored, nor is anything that nobody sent there.
+        * What failed for certain is not stored, nor is anything that nobody sent there. Within a transaction it is not visible: a
+          transaction of which a record failed cannot be committed.
         * Of a transaction all records are visible or none; all if it is known to be committed.
         * A group's position and the outputs of what lies below it are stored together.
         * A producer whose transactional id was taken by another writes and commits no more.
@@ -164,7 +165,9 @@ def _phantoms(index: Index) -> Iterator[Finding]:
         failed = index.history[place]
         sent = index.sent_as(value)
         in_transaction = sent is not None and sent.transaction is not None
-        if isinstance(failed, Failed) and failed.certain and not in_transaction and value in index.offsets:
+        # What is stored of a transaction and cannot be seen is nobody's: a record that failed lets it be aborted.
+        is_there = index.is_seen(value) if in_transaction else value in index.offsets
+        if isinstance(failed, Failed) and failed.certain and is_there:
             (topic, partition), offset = index.offsets[value][0]
             yield Finding(
                 Anomaly.PHANTOM,
