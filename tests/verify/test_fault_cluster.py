@@ -5,6 +5,7 @@ that follows those names. What reaches a broker is counted there, and what is ha
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Any
@@ -81,11 +82,16 @@ class Trio:
                 return FetchResponse(node_endpoints=ends_of_fetch)
 
 
+def request_frame(request: Request[Any], version: int) -> bytes:
+    key = ApiKey(type(request).schema.api_key)
+    return framing.request_frame(framing.RequestHeader(key, version, 7, "test"), request)
+
+
 async def ask(where: Address, request: Request[Any], version: int) -> Any:
     reader, writer = await asyncio.open_connection(*where)
     try:
         key = ApiKey(type(request).schema.api_key)
-        writer.write(framing.request_frame(framing.RequestHeader(key, version, 7, "test"), request))
+        writer.write(request_frame(request, version))
         size = LENGTH.unpack(await reader.readexactly(4))[0]
         frame = await reader.readexactly(size)
     finally:
@@ -174,3 +180,39 @@ def test_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(FaultLinkError, match="more than 2 brokers"):
         play(story)
+
+
+def test_connections_are_bounded_at_a_time_and_those_that_ended_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("semel.verify.fault_link._CONNECTIONS_MAX", 1)
+
+    async def answered(start: Address) -> None:
+        """As soon as the connection before is forgotten."""
+        while True:
+            try:
+                await ask(start, DescribeClusterRequest(), 1)
+            except (EOFError, OSError):
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+    async def kept(start: Address) -> asyncio.StreamWriter:
+        """A connection that was answered and stands."""
+        while True:
+            reader, writer = await asyncio.open_connection(*start)
+            with contextlib.suppress(OSError):
+                writer.write(request_frame(DescribeClusterRequest(), 1))
+                if await reader.read(1):
+                    return writer
+
+    async def story(_trio: Trio, _cluster: FaultCluster, start: Address) -> None:
+        for _ in range(3):  # More in all than at a time.
+            await asyncio.wait_for(answered(start), timeout=60)
+        writer = await asyncio.wait_for(kept(start), timeout=60)
+        with pytest.raises((EOFError, OSError)):
+            await ask(start, DescribeClusterRequest(), 1)
+        writer.close()
+        await asyncio.wait_for(answered(start), timeout=60)
+
+    play(story)

@@ -9,7 +9,7 @@ Flow.   `listen` -> a task per connection: requests one way, answers the other -
         connection of a client comes through it; `fault_cluster` has a link for each broker and tells each the others' names.
 Rules.  * Exchanges are recorded in the order they came, with small frames whole, up to `exchanges_max`; fates are counted for
           as long as it runs (`tally`).
-        * Bounded: faults, connections, recorded exchanges, delays; a copy that arrives late is awaited before the end.
+        * Bounded: faults, connections at a time, recorded exchanges, delays; a copy that arrives late is awaited before the end.
         * Within a connection bytes stay in order: what overtakes does so over another one.
 """
 
@@ -192,6 +192,7 @@ class FaultLink:
         self._counts: dict[ApiKey, int] = {}
         self._harms: dict[ApiKey, deque[tuple[Fate, float]]] = {}
         self._connections = 0
+        """How many came so far: each has a number of its own."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._copies: set[asyncio.Task[None]] = set()
 
@@ -242,10 +243,10 @@ class FaultLink:
             self.failures.append(failure)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
-        if self._connections > _CONNECTIONS_MAX:
+        if len(self._tasks) >= _CONNECTIONS_MAX:
             writer.close()
             return
+        self._connections += 1
         self._spawn(self._connect(self._connections, reader, writer), self._tasks)
 
     async def _connect(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
