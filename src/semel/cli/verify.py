@@ -1,13 +1,14 @@
 """`semel verify`: a proof, on a broker of its own or on any Kafka."""
 
 import asyncio
+import contextlib
 import json
 import secrets
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -15,9 +16,11 @@ from semel.cli.options import settings_option
 from semel.cli.verify_simulated import simulate, test_itself
 
 if TYPE_CHECKING:
+    from semel.verify.proof.anomalies import Finding
     from semel.verify.proof.events import Event
     from semel.verify.proof.options import Options
     from semel.verify.proof.programs import Stage
+    from semel.verify.proof.runner import Keep
 
 _EXAMPLE = "Example: semel verify idempotence --against kafka.example:9092 --seconds 60"
 _WORKLOADS = ["idempotence", "transactions", "transform", "groups", "spark"]
@@ -91,7 +94,7 @@ _FAULTS = [
 @click.option(
     "--history",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep what was seen, a JSON line per event.",
+    help="Keep what was seen in every round, a JSON line per event.",
 )
 @click.option(
     "--judge",
@@ -164,10 +167,10 @@ def command(
         return
     from semel.runtime.kernel_cache import use_kernel_cache
     from semel.verify.proof.disturber import FAULTS
-    from semel.verify.proof.options import ALL_WORKLOADS, WORKLOADS, Options
+    from semel.verify.proof.options import ALL_WORKLOADS, WORKLOADS, Options, ProofError
     from semel.verify.proof.page import html
     from semel.verify.proof.report import as_document, as_text
-    from semel.verify.proof.runner import prove
+    from semel.verify.proof.runner import UnfinishedError, prove
 
     use_kernel_cache()
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
@@ -186,7 +189,18 @@ def command(
         round_seconds=round_seconds,
     )
     again = _again(options, without_idempotence=without_idempotence)
-    proof = asyncio.run(prove(options, _progress(seconds)))
+    unfinished: UnfinishedError | None = None
+    try:
+        with contextlib.ExitStack() as files:
+            keep = (
+                None if history is None else _keeper(files.enter_context(history.open("w", encoding="utf-8")))
+            )
+            proof = asyncio.run(prove(options, _progress(seconds), keep))
+    except UnfinishedError as error:
+        unfinished, proof = error, error.proof
+    except ProofError:
+        click.echo(f"Seed {chosen}; again: {again}", err=True)
+        raise
     if sys.stderr.isatty():
         click.echo("", err=True)
     for line in as_text(proof, again):
@@ -195,8 +209,8 @@ def command(
         json_file.write_text(json.dumps(as_document(proof, again), indent=1) + "\n", encoding="utf-8")
     if html_file is not None:
         html_file.write_text(html(proof, again), encoding="utf-8")
-    if history is not None:
-        _keep(history, proof.history)
+    if unfinished is not None:
+        raise unfinished
     if proof.findings:
         raise click.exceptions.Exit(1)
 
@@ -207,35 +221,46 @@ _OLD = {"enable.idempotence": "false", "acks": "all"}
 """How a producer sends that numbers nothing."""
 
 
-def _keep(path: Path, events: "list[Event]") -> None:
+def _keeper(file: TextIO) -> "Keep":
+    """Writes down one round after the other; what is written is there if the next one fails."""
     from semel.verify.proof.events import to_lines
 
-    with path.open("w", encoding="utf-8") as file:
-        for line in to_lines(events):
-            file.write(line + "\n")
+    def keep(events: "Sequence[Event]") -> None:
+        file.writelines(f"{line}\n" for line in to_lines(events))
+        file.flush()
+
+    return keep
 
 
 def _judge_again(path: Path) -> None:
     from semel.verify.proof.anomalies import story_of
-    from semel.verify.proof.events import from_lines
+    from semel.verify.proof.events import from_lines, rounds_of
     from semel.verify.proof.judge import counts, unread
     from semel.verify.proof.judge import judge as judged
     from semel.verify.proof.options import ProofError
     from semel.verify.proof.report import most_telling
 
-    events = from_lines(path.read_text(encoding="utf-8").splitlines())
-    findings = judged(events)
+    findings: list[Finding] = []
+    stories: list[str] = []
+    late: list[tuple[str, int]] = []
+    is_empty = True
+    with path.open(encoding="utf-8") as lines:
+        for events in rounds_of(from_lines(lines)):
+            is_empty = False
+            found = judged(events)
+            findings += found
+            shown = most_telling(found, _JUDGED_STORIES_MAX)
+            stories += ["\n".join(story_of(finding, events)) for finding in shown]
+            late += unread(events)
     for anomaly, number in counts(findings).items():
-        click.echo(f"  {anomaly.value:<38} {number:>6}")
-    shown = most_telling(findings, _JUDGED_STORIES_MAX)
-    for finding in shown:
-        click.echo("\n".join(story_of(finding, events)))
-    if len(findings) > len(shown):
-        click.echo(f"and {len(findings) - len(shown)} more.")
+        click.echo(f"  {anomaly.value:<42} {number:>6}")
+    for story in stories:
+        click.echo(story)
+    if len(findings) > len(stories):
+        click.echo(f"and {len(findings) - len(stories)} more.")
     if findings:
         raise click.exceptions.Exit(1)
-    late = unread(events)
-    if late or not events:
+    if late or is_empty:
         what = (
             f"{late[0][0]}-{late[0][1]} was not read to its end in it"
             if late

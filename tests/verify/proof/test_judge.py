@@ -14,6 +14,7 @@ from semel.verify.proof.events import (
     UNCOMMITTED,
     Acked,
     Assigned,
+    Began,
     Commit,
     Committing,
     Drained,
@@ -29,6 +30,7 @@ from semel.verify.proof.events import (
     Sent,
     Stable,
     from_lines,
+    rounds_of,
     to_lines,
 )
 from semel.verify.proof.examples import (
@@ -281,14 +283,22 @@ def test_time_in_which_nobody_could_answer_is_excused() -> None:
 
 def test_a_history_survives_its_file() -> None:
     history = right()
-    assert from_lines(list(to_lines(history))) == history
+    assert list(from_lines(to_lines(history))) == history
+
+
+def test_rounds_follow_each_other_in_a_file() -> None:
+    """Each is a history of its own: they name their lives and values alike."""
+    first, second = [Began(0.0, 0), *right()], [Began(60.0, 1), *right()]
+    assert list(rounds_of(from_lines(to_lines([*first, *second])))) == [first, second]
+    assert list(rounds_of(right())) == [right()], "one without a beginning, kept before there were any"
+    assert list(rounds_of([])) == []
 
 
 @pytest.mark.parametrize("line", ["", "[]", '{"event": "Nothing"}', '{"event": "Sent", "at": 1}', "{"])
 def test_a_file_that_holds_something_else_says_where(line: str) -> None:
     good = list(to_lines(right()))[:2]
     with pytest.raises(HistoryError, match="line 3 is no event"):
-        from_lines([*good, line])
+        list(from_lines([*good, line]))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,6 +8,7 @@ import asyncio
 import json
 import random
 import re
+import secrets
 import shlex
 import sys
 import time
@@ -26,22 +27,27 @@ from semel.types import TopicPartition
 from semel.verify.demo.processes import BrokerProcess
 from semel.verify.fault_proxy import Fate, FaultProxy
 from semel.verify.proof import disturber, runner
+from semel.verify.proof import judge as judging
 from semel.verify.proof import round as proof_round
 from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.events import (
     COMMITTED,
     UNCOMMITTED,
+    Acked,
+    Began,
     Drained,
     Ended,
     Fault,
     Polled,
     Position,
     Took,
+    from_lines,
+    rounds_of,
     to_lines,
 )
 from semel.verify.proof.group_members import GroupMember
 from semel.verify.proof.harmed_process import HarmedBroker
-from semel.verify.proof.judge import Limits, counts, judge
+from semel.verify.proof.judge import Limits, counts, judge, unread
 from semel.verify.proof.options import Options, ProofError
 from semel.verify.proof.page import html
 from semel.verify.proof.programs import PlainWriter, Reader, Stage, TransactionalWriter
@@ -132,10 +138,16 @@ def test_nothing_is_left_unread(proof: Proof) -> None:
 
 
 @pytest.fixture
-def all_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command, with limits of a patient judge, on a way on which every request arrives twice now and then."""
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command, with limits of a patient judge: whether it was quick enough is no matter of these tests."""
+    for module in (runner, judging):
+        monkeypatch.setattr(module, "judge", lambda history, _limits=None: judge(history, PATIENT))
+
+
+@pytest.fixture
+def all_twice(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
+    """The same, on a way on which every request arrives twice now and then."""
     monkeypatch.setattr(disturber, "_WAY", {"requests that arrive twice": {Fate.REPEAT: 0.5, Fate.ECHO: 0.5}})
-    monkeypatch.setattr(runner, "judge", lambda history, _limits: judge(history, PATIENT))
 
 
 @pytest.mark.mission("IDEM-05")
@@ -244,16 +256,96 @@ def test_the_command(tmp_path: Path, bootstrap: str) -> None:
     assert page.read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_partition_that_cannot_be_read_proves_nothing(
-    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def late(_reader: Reader, _deadline: float) -> list[TopicPartition]:
-        return [TopicPartition("records", 1)]
+    """What was seen until then is told and written, with the seed that nobody chose and the command that plays it again."""
+    drain = Reader.drain
+    drained: list[str] = []
+
+    async def late(reader: Reader, deadline: float) -> list[TopicPartition]:
+        drained.append(reader.name)
+        return await drain(reader, deadline) if len(drained) <= 4 else [TopicPartition("records", 1)]
 
     monkeypatch.setattr(Reader, "drain", late)
-    options = Options(against=bootstrap, workloads=("idempotence",), seconds=1, writers=1, fault_seconds=0)
-    with pytest.raises(ProofError, match="could not read records-1 to its end"):
-        proof_of(options)
+    monkeypatch.setattr(secrets, "randbelow", lambda _below: 4711)
+    document, page, kept = tmp_path / "proof.json", tmp_path / "proof.html", tmp_path / "history.jsonl"
+    files = ["--json", str(document), "--html", str(page), "--history", str(kept)]
+    options = [
+        "--against",
+        bootstrap,
+        "--seconds",
+        "3",
+        "--round",
+        "1",
+        "--writers",
+        "1",
+        "--fault-every",
+        "0",
+    ]
+    done = CliRunner().invoke(cli, ["verify", "idempotence", *options, *files])
+    assert done.exit_code == 1
+    assert isinstance(done.exception, ProofError)
+    told = done.stdout
+    assert "Nothing is proved: reader of committed could not read records-1 to its end" in told
+    assert "Seed 4711; again: semel verify idempotence --seed 4711 --seconds 3 " in told
+    assert "Every promise was kept" not in told
+    assert Anomaly.LOST.value not in told, "nothing was counted"
+    found = json.loads(document.read_text())
+    assert (found["kept"], found["seed"], found["rounds"], found["counts"]) == (False, 4711, 2, None)
+    assert found["error"].startswith("reader of committed could not read records-1")
+    assert "<h1>Nothing is proved</h1>" in page.read_text()
+    assert Anomaly.LOST.value not in page.read_text()
+    with kept.open() as lines:
+        first, second = rounds_of(from_lines(lines))
+    assert (first[0], second[0]) == (Began(first[0].at, 0), Began(second[0].at, 1))
+    for history in (first, second):
+        assert any(isinstance(event, Acked) for event in history)
+    assert judge(first, PATIENT) == []
+    assert not unread(first)
+    assert unread(second)
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_history_of_every_round_is_kept_and_judged_again(bootstrap: str, tmp_path: Path) -> None:
+    kept = tmp_path / "history.jsonl"
+    options = [
+        "--against",
+        bootstrap,
+        "--seconds",
+        "2",
+        "--round",
+        "1",
+        "--writers",
+        "1",
+        "--fault-every",
+        "0",
+    ]
+    done = CliRunner().invoke(cli, ["verify", "idempotence", *options, "--history", str(kept)])
+    assert done.exit_code == 0, done.output
+    lines = kept.read_text().splitlines()
+    sent = re.search(r"sent +([\d,]+)\n", done.output)
+    assert sent
+    assert sum('"Sent"' in line for line in lines) == int(sent[1].replace(",", ""))
+    assert '"Began"' in lines[0]
+    judged = CliRunner().invoke(cli, ["verify", "--judge", str(kept)])
+    assert judged.exit_code == 0, judged.output
+    second = lines.index(next(line for line in lines[1:] if '"Began"' in line))
+    polls = [number for number in range(second) if '"Polled"' in lines[number]]
+    kept.write_text(
+        "\n".join(line for number, line in enumerate(lines) if number not in polls), encoding="utf-8"
+    )
+    judged = CliRunner().invoke(cli, ["verify", "--judge", str(kept)])
+    assert judged.exit_code == 1
+    assert "acknowledged at offset" in judged.output, "the first round is judged, not only the last"
+
+
+def test_a_proof_that_never_began_tells_its_seed(bootstrap: str) -> None:
+    settings = ["-X", "security.protocol=SASL_SSL", "--against", bootstrap, "--seed", "12"]
+    done = CliRunner().invoke(cli, ["verify", "idempotence", *settings])
+    assert isinstance(done.exception, ProofError)
+    assert "Seed 12; again: semel verify idempotence --seed 12 " in done.stderr
 
 
 def test_what_is_encrypted_cannot_be_harmed_on_the_way(bootstrap: str) -> None:

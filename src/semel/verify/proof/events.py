@@ -7,6 +7,7 @@ Rules.  * Pure. `at` is seconds since the run began, on one clock.
         * A value is the text of one record, unique in the run: an application that sends again sends another value.
         * A process is one life of a client: after a kill or a fencing the next life has another name.
         * Nothing is ever changed or removed.
+        * A long proof is many histories, one a round: each begins with `Began`, and names of values and lives may be used again.
 """
 
 import json
@@ -26,6 +27,14 @@ CommitOutcome: TypeAlias = Literal["stored", "refused", "unknown"]
 
 class HistoryError(SemelError):
     """A file that holds no history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A round: what comes after it, up to the next one, is a history of its own."""
+
+    at: float
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +206,8 @@ class Fault:
 
 
 Event: TypeAlias = (
-    Sent
+    Began
+    | Sent
     | Acked
     | Failed
     | Took
@@ -217,6 +227,7 @@ Event: TypeAlias = (
 _KINDS: Final = {
     kind.__name__: kind
     for kind in (
+        Began,
         Sent,
         Acked,
         Failed,
@@ -242,16 +253,27 @@ def to_lines(history: Iterable[Event]) -> Iterator[str]:
         yield json.dumps({"event": type(event).__name__, **asdict(event)}, separators=(",", ":"))
 
 
-def from_lines(lines: Iterable[str]) -> list[Event]:
-    """The history these lines hold."""
-    history: list[Event] = []
+def from_lines(lines: Iterable[str]) -> Iterator[Event]:
+    """The events these lines hold."""
     for number, line in enumerate(lines, start=1):
         try:
             values = json.loads(line)
             kind = _KINDS[values.pop("event")]
             if kind is Polled:
                 values["records"] = tuple((int(offset), str(value)) for offset, value in values["records"])
-            history.append(kind(**values))
+            event: Event = kind(**values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryError(f"line {number} is no event of a history: {line[:80]!r} ({error})") from error
-    return history
+        yield event
+
+
+def rounds_of(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """The histories that follow each other, one at a time."""
+    history: list[Event] = []
+    for event in events:
+        if isinstance(event, Began) and history:
+            yield history
+            history = []
+        history.append(event)
+    if history:
+        yield history

@@ -51,10 +51,13 @@ def html(proof: Proof, again: str) -> str:
     """The page."""
     told = as_text(proof, again)
     verdict = "Every promise was kept" if not proof.findings else "Promises were broken"
+    if proof.error:
+        verdict = "Nothing is proved"
     rows = "".join(
         f'<tr{" class=bad" if number else ""}><td>{escape(anomaly.value)}</td><td class="n">{number}</td></tr>'
         for anomaly, number in counts(proof.findings).items()
     )
+    looked_for = f"<h2>What was looked for</h2><table>{rows}</table>"
     stories = "".join(
         f"<h3>{escape(finding.anomaly.value)}</h3><pre>{escape(chr(10).join(story_of(finding, proof.history)))}</pre>"
         for finding in most_telling(proof.findings, _STORIES_MAX)
@@ -62,7 +65,7 @@ def html(proof: Proof, again: str) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>semel verify: {verdict}</title>'
         f"<style>{_STYLE}</style><h1>{verdict}</h1><pre>{escape(chr(10).join(told[:-1]))}</pre>"
-        f"{svg(proof)}<h2>What was looked for</h2><table>{rows}</table>{stories}"
+        f"{svg(proof)}{'' if proof.error else looked_for}{stories}"
         f"<p>Proved on {escape(proof.version)}. Seed {proof.options.seed}; again: <code>{escape(again)}</code></p></html>\n"
     )
 

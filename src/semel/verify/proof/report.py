@@ -2,6 +2,7 @@
 
 Role.   `as_text` and `as_document` are what the command prints and writes.
 Rules.  * Pure. Every anomaly has its line, also those of which there are none: a reader sees what was looked for.
+        * A proof that did not come to its end has no counts: what was not judged is not said to be kept.
         * One finding of each anomaly is shown before a second of any: thousands of one kind do not hide another.
 """
 
@@ -57,6 +58,8 @@ def as_text(proof: Proof, again: str) -> list[str]:
         *_vitals(proof),
         "",
     ]
+    if proof.error:
+        return [*lines, f"Nothing is proved: {proof.error}", f"Seed {proof.options.seed}; again: {again}"]
     for anomaly, number in number_of.items():
         lines.append(f"  {anomaly.value:<{_WIDTH}} {number:>6}")
     lines.append("")
@@ -88,7 +91,8 @@ def most_telling(findings: Sequence[Finding], least: int) -> list[Finding]:
 def as_document(proof: Proof, again: str) -> dict[str, Any]:
     """The same for programs."""
     return {
-        "kept": not proof.findings,
+        "kept": not proof.findings and not proof.error,
+        "error": proof.error or None,
         "seed": proof.options.seed,
         "command": again,
         "on": proof.version,
@@ -99,7 +103,9 @@ def as_document(proof: Proof, again: str) -> dict[str, Any]:
         "faults": proof.faults,
         "requests_harmed": proof.harmed,
         "troubles": proof.troubles,
-        "counts": {anomaly.name.lower(): number for anomaly, number in counts(proof.findings).items()},
+        "counts": None
+        if proof.error
+        else {anomaly.name.lower(): number for anomaly, number in counts(proof.findings).items()},
         "findings": [
             {
                 "anomaly": finding.anomaly.name.lower(),

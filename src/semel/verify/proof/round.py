@@ -25,7 +25,7 @@ from semel.client.consumer.consumer import AsyncConsumer
 from semel.exceptions import KafkaException
 from semel.types import TopicPartition
 from semel.verify.proof.disturber import FAULTS, NEEDS, Disturber, Proxy
-from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Event, Position, Stable, Unfinished
+from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Began, Event, Position, Stable, Unfinished
 from semel.verify.proof.group_members import CLASSIC, GroupMember, in_thread, protocol_settings
 from semel.verify.proof.harmed_process import HarmedBroker
 from semel.verify.proof.index import Index
@@ -102,6 +102,7 @@ class Round:
     def __init__(self, scene: Scene, number: int, seconds: float) -> None:
         self._scene = scene
         self._options = scene.options
+        self._number = number
         self._seconds = seconds
         way = scene.proxy.bootstrap if scene.options.fault_seconds else scene.bootstrap
         self.stage = Stage(
@@ -145,7 +146,8 @@ class Round:
         return random.Random(self._scene.dice.getrandbits(32))
 
     async def play(self) -> None:
-        """Everything up to the last event."""
+        """Everything from the first event to the last."""
+        self.stage.add(Began(self.stage.now(), self._number))
         async with AsyncAdmin(self.stage.settings) as admin:
             await admin.create_topics(
                 [NewTopic(topic, self._options.partitions, configs=_TOPIC_CONFIGS) for topic in self.topics]

@@ -4,6 +4,8 @@ Role.   `prove` plays programs and faults on a cluster, in rounds, and judges wh
 Flow.   a broker of our own unless there is a cluster -> the proxy -> `Round` after round, each judged -> `Proof`.
 Rules.  * The first round in which something is found is the last: its history is kept, with its topics if the cluster is not ours.
         * A broker of our own that ends by itself is an error of its own.
+        * A proof that cannot be carried out to its end says what was seen until then (`UnfinishedError`).
+        * The history of every round is handed to `keep` when the round is over, however it ended; one round is held at a time.
 """
 
 import asyncio
@@ -12,10 +14,10 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from semel.client.admin_client.client import AsyncAdmin
 from semel.exceptions import KafkaException
@@ -64,9 +66,22 @@ class Proof:
     vitals: list[Vitals] = field(default_factory=list)
     """Of a broker of our own."""
     rounds: int = 1
+    error: str = ""
+    """Why it could not be carried out to its end, and nothing is proved."""
 
 
-async def prove(options: Options, progress: Progress) -> Proof:
+class UnfinishedError(ProofError):
+    """It began, and could not be carried out to its end."""
+
+    def __init__(self, proof: Proof) -> None:
+        super().__init__(proof.error)
+        self.proof = proof
+
+
+Keep: TypeAlias = Callable[[Sequence[Event]], None]
+
+
+async def prove(options: Options, progress: Progress, keep: Keep | None = None) -> Proof:
     """Play, and judge."""
     began = time.monotonic()
 
@@ -92,16 +107,20 @@ async def prove(options: Options, progress: Progress) -> Proof:
             watch = Watch(lambda: None if broker is None else broker.pid, now, proof.vitals)
             watching = asyncio.create_task(watch.run())
             try:
-                await _play(scene, proof)
+                await _play(scene, proof, keep)
+            except ProofError as error:
+                proof.error = str(error)
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
             proof.harmed = requests_harmed(proxy)
     proof.seconds = now()
+    if proof.error:
+        raise UnfinishedError(proof)
     return proof
 
 
-async def _play(scene: Scene, proof: Proof) -> None:
+async def _play(scene: Scene, proof: Proof, keep: Keep | None) -> None:
     options = scene.options
     count = max(1, math.ceil(options.seconds / options.round_seconds))
     for number in range(count):
@@ -111,11 +130,13 @@ async def _play(scene: Scene, proof: Proof) -> None:
         except KafkaException as error:
             raise ProofError(f"the proof could not be carried out: {error}") from error
         finally:
+            proof.rounds = number + 1
+            proof.history = one.history
+            proof.summary.add(one.history)
+            proof.timeline.add(one.history)
+            if keep is not None:
+                keep(one.history)
             _check_alive(scene.broker)
-        proof.rounds = number + 1
-        proof.history = one.history
-        proof.summary.add(one.history)
-        proof.timeline.add(one.history)
         proof.findings = judge(one.history, options.limits)
         if proof.findings:
             return
