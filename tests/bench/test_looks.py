@@ -3,14 +3,16 @@
 Method: each look once, tiny, at real `semel broker` processes without a peer. No figure is asserted: only that it was seen.
 """
 
+import json
 from pathlib import Path
 
 import pytest
 
 from semel.bench import idempotence, recovery, scale, scale_looks
-from semel.bench.broker_figures import Figure
+from semel.bench.broker_figures import Figure, figure
 from semel.bench.measure import BenchError
 from semel.bench.peer import makers
+from semel.bench.scale_looks import P50
 
 MAKERS = makers(None, {})
 
@@ -49,7 +51,7 @@ def test_a_disk_without_room_is_told_before_anything_is_filled(tmp_path: Path) -
 @pytest.mark.campaign
 def test_growth_is_looked_at_along_every_axis(tmp_path: Path) -> None:
     sizes = scale.Sizes(partitions=(1, 3), connections=(2,), producers=(5,), log_gb=(0.001, 0.002))
-    made = scale.run_all(sizes, scale.AXES, 1, tmp_path, lambda _text: None, MAKERS)
+    made = scale.run_all(sizes, scale.AXES, 1, tmp_path, lambda _text: None, MAKERS, [])
     starts = {"s to start after kill -9", "s to stop", "s to start after that", "MB resident"}
     assert starts | {"ms to make one", "ack p50, µs"} <= _seen(made, "3 partitions")
     assert "ack p50, µs ÷ that at the smallest" in _seen(made, "3 partitions")
@@ -61,7 +63,7 @@ def test_growth_is_looked_at_along_every_axis(tmp_path: Path) -> None:
 
 def test_a_look_at_connections(tmp_path: Path) -> None:
     sizes = scale.Sizes(connections=(1, 2))
-    made = scale.run_all(sizes, ["connections"], 1, tmp_path, lambda _text: None, MAKERS)
+    made = scale.run_all(sizes, ["connections"], 1, tmp_path, lambda _text: None, MAKERS, [])
     wanted = {"requests/s, all at once", "KB on top, each", "MB resident", "ack p99, µs"}
     assert wanted | {"ack p50, µs ÷ that at the smallest"} <= _seen(made, "2 connections")
     assert list(tmp_path.iterdir()) == []
@@ -69,6 +71,22 @@ def test_a_look_at_connections(tmp_path: Path) -> None:
 
 def test_only_logs_that_fit_are_grown() -> None:
     assert scale.fitting_gb((1, 5, 20, 50), 30_000_000_000) == [1, 5, 20]
+
+
+def test_the_page_says_which_logs_there_was_no_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "scale.md"
+    monkeypatch.setattr(scale, "fitting_gb", lambda sizes_gb, _free: [one for one in sizes_gb if one < 1])
+    monkeypatch.setattr(scale, "log_measured", lambda *_: iter([[figure("Log", "it", P50, [1.0], [1.0])]]))
+    monkeypatch.setattr(scale, "own_makers", lambda *_: MAKERS)
+    monkeypatch.setattr(scale, "peer_of", lambda _options: None)
+    asked = ["--only", "log", "--log-gb", "0.0001", "20", "50", "--write", str(page)]
+    assert scale.main([*asked, "--directory", str(tmp_path)]) == 0
+    words = "There was no room on this disk for a log of 20, 50 GB."
+    assert f"- {words}\n" in page.read_text()
+    assert words in capsys.readouterr().out
+    assert words in json.loads(page.with_suffix(".json").read_text())["notes"]
 
 
 @pytest.mark.mission("PERF-01", "PERF-10", "MET-10")

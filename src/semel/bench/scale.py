@@ -143,15 +143,17 @@ def run_all(
     root: Path,
     show: Callable[[str], object],
     makers: Mapping[str, Maker],
+    notes: list[str],
 ) -> list[Figure]:
-    """The axes that were asked for."""
+    """The axes that were asked for; what was left out is added to the notes of the page."""
     load_kernels()
     made: list[Figure] = []
     for axis in axes:
         if axis == "log":
             fitting = fitting_gb(sizes.log_gb, shutil.disk_usage(root).free)
-            if left_out := [size for size in sizes.log_gb if size not in fitting]:
-                show(f"no room on this disk for a log of {', '.join(f'{size:g}' for size in left_out)} GB")
+            if missing := [size for size in sizes.log_gb if size not in fitting]:
+                notes.append(_no_room(missing))
+                show(notes[-1])
             parts = log_measured(makers, fitting, min(rounds, _LOG_ROUNDS_MAX), root) if fitting else ()
         else:
             parts = measured(axis, makers, getattr(sizes, axis), rounds, root)
@@ -159,6 +161,11 @@ def run_all(
             made += fresh
             show(table(fresh))
     return made
+
+
+def _no_room(sizes_gb: Sequence[float]) -> str:
+    """What is said of the sizes that were left out."""
+    return f"There was no room on this disk for a log of {', '.join(f'{size:g}' for size in sizes_gb)} GB."
 
 
 def fitting_gb(sizes_gb: Sequence[float], free_bytes: int) -> list[float]:
@@ -188,11 +195,12 @@ def main(arguments: Sequence[str]) -> int:
         chosen = sorted(set(options.log_gb))
         sizes = Sizes(sizes.partitions, sizes.connections, sizes.producers, tuple(chosen))
         command += f" --log-gb {' '.join(f'{size:g}' for size in chosen)}"
+    notes = list(_NOTES)
     return carry_out(
         options,
-        lambda root: run_all(sizes, axes, pairs, root, show, own_makers(peer_of(options), {})),
+        lambda root: run_all(sizes, axes, pairs, root, show, own_makers(peer_of(options), {}), notes),
         command,
-        _NOTES,
+        notes,
         header=_HEADER,
         plot=growth_plot,
     )
