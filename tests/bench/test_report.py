@@ -3,6 +3,7 @@
 Method: results made by hand, and the page and JSON made from them compared with what a reader must find.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +23,11 @@ MACHINE = Environment(
 )
 
 
-def subject(name: str, units_per_second: float, *, with_bytes: bool = True) -> SubjectResult:
-    def around(value: float) -> Estimate:
-        return Estimate(value, value * 0.9, value * 1.1)
+def around(value: float) -> Estimate:
+    return Estimate(value, value * 0.9, value * 1.1)
 
+
+def subject(name: str, units_per_second: float, *, with_bytes: bool = True) -> SubjectResult:
     return SubjectResult(
         name=name,
         repeats=3,
@@ -48,7 +50,7 @@ def result(
         ratios=(Ratio("aiokafka", speed, Estimate(0.15, 0.14, 0.16)),),
         target=target,
         target_ratio=target_ratio,
-        target_peer="aiokafka",
+        target_peers=("aiokafka",),
     )
 
 
@@ -101,11 +103,58 @@ def test_the_verdict_follows_median_and_interval(speed: Estimate, start: str) ->
 
 
 def test_a_target_whose_peer_is_missing_is_not_decided_by_another() -> None:
-    gap = replace(REACHED, target_peer="kio", notes=("kio was left out: No module named 'kio'",))
+    gap = replace(REACHED, target_peers=("kio",), notes=("kio was left out: No module named 'kio'",))
     assert report.verdict(gap) == (
         "Target not decided: at least 5 times the speed of kio; there was nothing to measure it beside."
     )
     assert "\nNote: kio was left out: No module named 'kio'.\n" in report.comparison_lines(gap)
+
+
+def beside_both(kafka_python: float, aiokafka: float | None) -> ComparisonResult:
+    speeds = {"kafka-python": kafka_python, "aiokafka": aiokafka, "confluent-kafka": 0.1}
+    return replace(
+        result(around(1.0), target_ratio=1.0, target="as fast as both"),
+        ratios=tuple(Ratio(peer, around(speed), None) for peer, speed in speeds.items() if speed is not None),
+        target_peers=("kafka-python", "aiokafka"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kafka_python", "aiokafka", "sentence"),
+    [
+        (6.0, 2.0, "Target reached: as fast as both; measured 2.00 [1.80, 2.20] beside aiokafka."),
+        (2.0, 6.0, "Target reached: as fast as both; measured 2.00 [1.80, 2.20] beside kafka-python."),
+        (6.0, 0.5, "**Target missed**: as fast as both; measured 0.500 [0.450, 0.550] beside aiokafka."),
+        (0.5, None, "**Target missed**: as fast as both; measured 0.500 [0.450, 0.550] beside kafka-python."),
+        (
+            6.0,
+            None,
+            "Target not decided: as fast as both; aiokafka could not be measured; measured 6.00 [5.40, 6.60] beside kafka-python.",
+        ),
+    ],
+)
+def test_a_target_beside_several_is_decided_by_the_fastest(
+    kafka_python: float, aiokafka: float | None, sentence: str
+) -> None:
+    assert report.verdict(beside_both(kafka_python, aiokafka)) == sentence
+
+
+@pytest.mark.parametrize("peer", ["aiokafka", None])
+def test_what_was_kept_of_a_target_beside_one_is_still_read(tmp_path: Path, peer: str | None) -> None:
+    path = tmp_path / "benchmarks.json"
+    document = json.loads(report.as_json([section("client", REACHED)]))
+    (kept,) = document["sections"][0]["results"]
+    del kept["target_peers"]
+    path.write_text(
+        json.dumps(
+            {
+                **document,
+                "sections": [{**document["sections"][0], "results": [{**kept, "target_peer": peer}]}],
+            }
+        )
+    )
+    ((read,),) = [one.results for one in report.read(path)]
+    assert read == replace(REACHED, target_peers=(peer,) if peer else ())
 
 
 def test_a_target_in_words_is_repeated_and_no_target_is_no_sentence() -> None:

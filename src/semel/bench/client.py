@@ -25,9 +25,10 @@ _MANY: Final = 500_000
 _SOME: Final = 40_000
 _TRANSACTIONS: Final = 100
 _SMALL_BATCH_BYTES: Final = 2000
-_ARROW_PRODUCED: Final = ("10 times confluent-kafka's records per second", 10.0)
-_ARROW_CONSUMED: Final = ("5 times confluent-kafka's records per second", 5.0)
-_AS_FAST: Final = ("as many records per second as kafka-python and aiokafka", 1.0)
+_ARROW_PRODUCED: Final = ("10 times confluent-kafka's records per second", 10.0, 1)
+_ARROW_CONSUMED: Final = ("5 times confluent-kafka's records per second", 5.0, 1)
+_AS_FAST: Final = ("as many records per second as kafka-python and aiokafka", 1.0, 2)
+"""In words, the ratio, and of how many of the peers that follow."""
 
 
 def comparisons(other: Peer | None) -> Iterator[Comparison]:
@@ -192,8 +193,8 @@ def tunings_compared(bootstrap: str, topic: str, values: Sequence[bytes], name: 
         )
 
 
-def _of_records(title: str, count: int, target: tuple[str, float], clients: list[Subject]) -> Comparison:
-    words, ratio = target
+def _of_records(title: str, count: int, target: tuple[str, float, int], clients: list[Subject]) -> Comparison:
+    words, ratio, peers_count = target
     return Comparison(
         title=title,
         unit="records",
@@ -201,6 +202,7 @@ def _of_records(title: str, count: int, target: tuple[str, float], clients: list
         bytes_per_run=count * _VALUE_BYTES,
         target=words,
         target_ratio=ratio,
+        target_peers_count=peers_count,
         subjects=clients,
     )
 

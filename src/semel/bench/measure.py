@@ -68,7 +68,7 @@ class Comparison:
 
     `unit` is what is counted, in the plural ("records", "messages", "batches"); `units_per_run` how many of them one
     run does; `bytes_per_run`, if given, adds GB/s and CPU seconds per GB. `target_ratio` is how many times the speed
-    of the first peer ours must reach, `target` the same or more in words.
+    of each of the first `target_peers_count` peers ours must reach, `target` the same or more in words.
     """
 
     title: str
@@ -78,6 +78,7 @@ class Comparison:
     target: str | None = None
     bytes_per_run: float | None = None
     target_ratio: float | None = None
+    target_peers_count: int = 1
 
     def __post_init__(self) -> None:
         if not self.subjects:
@@ -143,7 +144,7 @@ class ComparisonResult:
     ratios: tuple[Ratio, ...]
     target: str | None = None
     target_ratio: float | None = None
-    target_peer: str | None = None
+    target_peers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -207,7 +208,9 @@ def measure(
         ratios=tuple(_ratio(ours, other) for other in peers),
         target=comparison.target,
         target_ratio=comparison.target_ratio,
-        target_peer=comparison.subjects[1].name if len(comparison.subjects) > 1 else None,
+        target_peers=tuple(
+            subject.name for subject in comparison.subjects[1 : 1 + comparison.target_peers_count]
+        ),
         notes=notes,
     )
 

@@ -100,13 +100,17 @@ def verdict(result: ComparisonResult) -> str | None:
     """Whether the target was reached, in one sentence; None if there is no target."""
     if result.target_ratio is None:
         return None if result.target is None else f"Target: {result.target}."
-    target = result.target or f"at least {result.target_ratio:g} times the speed of {result.target_peer}"
-    ratio = next((ratio for ratio in result.ratios if ratio.peer == result.target_peer), None)
+    peers = result.target_peers
+    target = result.target or f"at least {result.target_ratio:g} times the speed of {' and '.join(peers)}"
+    found = [ratio for ratio in result.ratios if ratio.peer in peers]
+    ratio = min(found, key=lambda one: one.speed.median, default=None)  # The fastest of them decides.
     if ratio is None:
         return f"Target not decided: {target}; there was nothing to measure it beside."
-    measured = f"measured {with_interval(ratio.speed)}"
+    measured = f"measured {with_interval(ratio.speed)}{f' beside {ratio.peer}' if len(peers) > 1 else ''}"
     if ratio.speed.median < result.target_ratio:
         return f"**Target missed**: {target}; {measured}."
+    if missing := [peer for peer in peers if peer not in {one.peer for one in found}]:
+        return f"Target not decided: {target}; {' and '.join(missing)} could not be measured; {measured}."
     if ratio.speed.low < result.target_ratio:
         return f"Target reached by the median, but not by the whole interval: {target}; {measured}."
     return f"Target reached: {target}; {measured}."
@@ -214,9 +218,11 @@ def _result(entry: Mapping[str, Any]) -> ComparisonResult:
         for subject in entry["subjects"]
     )
     ratios = (Ratio(**{key: _estimate(value) for key, value in ratio.items()}) for ratio in entry["ratios"])
-    return ComparisonResult(
-        **{**entry, "subjects": tuple(subjects), "ratios": tuple(ratios), "notes": tuple(entry["notes"])}
-    )
+    plain = dict(entry)
+    if "target_peer" in plain:  # Kept before a target could name several.
+        plain["target_peers"] = [peer for peer in (plain.pop("target_peer"),) if peer is not None]
+    lists = {name: tuple(plain[name]) for name in ("target_peers", "notes")}
+    return ComparisonResult(**{**plain, **lists, "subjects": tuple(subjects), "ratios": tuple(ratios)})
 
 
 def _estimate(value: Any) -> Any:
