@@ -2,7 +2,8 @@
 
 Role.   Reads and writes small texts through Spark's own file systems, so that nothing works in local mode only.
 Flow.   `rebuilding` reads what a micro-batch was planned to read, and keeps a note of where a table went on.
-Rules.  * A note is written under another name and renamed: it is there, or it is not.
+Rules.  * A topic has one position. Two sources may share it if they are at the same place, as one stream used twice is.
+        * A note is written under another name and renamed: it is there, or it is not.
 """
 
 import json
@@ -54,18 +55,33 @@ class CheckpointFiles:
     def planned(self, batch_id: int) -> dict[str, dict[int, int]]:
         """Where a micro-batch ends in the topics it reads: Spark notes it before the batch begins."""
         name = f"offsets/{batch_id}"
-        version, _, *sources = self.read(name).splitlines()
-        if version != _VERSION:
-            raise PipelineError(
-                f"{self.location}/{name} has version {version}, {_VERSION} is known: this Spark keeps its offsets in another way"
-            )
-        ends: dict[str, dict[int, int]] = {}
-        for line in sources:
-            offsets = json.loads(line) if line != "-" else None  # "-": a source that has no offset yet.
-            if isinstance(offsets, dict) and all(isinstance(one, dict) for one in offsets.values()):
-                for (topic, partition), offset in from_json(offsets).items():
-                    ends.setdefault(topic, {})[partition] = offset
-        return ends
+        return ends_of(self.read(name), f"{self.location}/{name}")
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}".rstrip("/"))
+
+
+def ends_of(planned: str, where: str) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> the next offset to read, of a micro-batch that Spark has planned so."""
+    version, _, *sources = planned.splitlines()
+    if version != _VERSION:
+        raise PipelineError(
+            f"{where} has version {version}, {_VERSION} is known: this Spark keeps its offsets in another way"
+        )
+    ends: dict[str, dict[int, int]] = {}
+    for line in sources:
+        offsets = json.loads(line) if line != "-" else None  # "-": a source that has no offset yet.
+        if isinstance(offsets, dict) and all(isinstance(one, dict) for one in offsets.values()):
+            found: dict[str, dict[int, int]] = {}
+            for (topic, partition), offset in from_json(offsets).items():
+                found.setdefault(topic, {})[partition] = offset
+            for topic, own in found.items():
+                known = ends.setdefault(topic, {})
+                if known != own and not known.keys().isdisjoint(own):
+                    raise PipelineError(
+                        f"two sources read topic {topic}, one up to {known} and one up to {own} in the same micro-batch "
+                        f"({where}): a table has one position in a topic, so going on from it would repeat or lose records. Read "
+                        "the topic once, and use that one stream in both places. Nothing of this batch was written"
+                    )
+                known.update(own)
+    return ends
