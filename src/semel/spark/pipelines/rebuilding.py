@@ -12,6 +12,7 @@ Flow.   no note in the checkpoint? read the position, save the table as files be
         table and the stream from that position -> micro-batch: one transaction {changed rows, position of the batch}.
 Rules.  * Changelog and position tell of the same prefix of the sources: they are committed together.
         * The saved table is a source like any other: Spark reads it once, and remembers that it did.
+        * Both are read as one too: `snapshot` waits for what was decided and is not yet written everywhere.
         * What was saved must still be the end of the changelog when the first batch is written, with everybody else fenced:
           otherwise an old query was still running, and the new one stops.
         * On every other start the checkpoint knows better, and is left to it.
@@ -28,10 +29,11 @@ from semel.client.sync.consumer import Consumer
 from semel.spark.pipelines.checkpoint_files import CheckpointFiles
 from semel.spark.pipelines.column_names import names_of
 from semel.spark.pipelines.errors import TableError
+from semel.spark.pipelines.snapshot import read_as_one, wait_for_markers
 from semel.spark.pipelines.table import create_changelog, table, to_changelog
 from semel.spark.sink.shared_transaction import Step
 from semel.spark.sink.stage import Driver
-from semel.spark.sink.topic_sink import TopicSink
+from semel.spark.sink.topic_sink import TopicSink, transactional_id_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,12 +151,13 @@ class TableQuery:
     def _save(self, spark: "SparkSession", files: CheckpointFiles) -> None:
         """The table and its position, from the topic, into the new checkpoint. The note comes last: it says that all is there."""
         files.delete(_ROWS)
-        while True:
-            position = self.position()
+
+        def save(position: Position | None) -> None:
             rows = self.table(spark) if position is not None else self._nothing(spark)
             rows.write.mode("overwrite").parquet(f"{files.location}/{_ROWS}")
-            if self.position() == position:  # Nobody has written in between.
-                break
+
+        writer = transactional_id_of(self.topic)
+        position = read_as_one(self.position, save, lambda: wait_for_markers(self._bootstrap, writer))
         files.write(_NOTE, "" if position is None else position.to_json())
 
     def _nothing(self, spark: "SparkSession") -> "DataFrame":

@@ -89,6 +89,11 @@ class SinkStaysError(IllegalStateException, pickle.PickleError):
     """The sink was to be sent to another process. Also an error of pickle's: PySpark shows those as they are."""
 
 
+def transactional_id_of(name: str) -> str:
+    """Under which the sink of this name writes."""
+    return f"{_PREFIX}{name}"
+
+
 class TopicSink:
     """Writes micro-batches to topics, each exactly once and all of it at once.
 
@@ -123,7 +128,7 @@ class TopicSink:
         self.name = name if name is not None else str(topic)
         self.last: Written | None = None
         """What became of the last batch."""
-        self._settings = _producer_settings(settings or {}, keywords, bootstrap, f"{_PREFIX}{self.name}")
+        self._settings = _producer_settings(settings or {}, keywords, bootstrap, self.transactional_id)
         self._config = ProducerConfig.of(self._settings)
         self._continues = continues
         self._tasks_max = tasks_max
@@ -139,7 +144,7 @@ class TopicSink:
     @property
     def transactional_id(self) -> str:
         """Under which the sink writes; also the group whose offset is the last batch's number."""
-        return f"{_PREFIX}{self.name}"
+        return transactional_id_of(self.name)
 
     def __call__(self, df: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; for `foreachBatch`."""
