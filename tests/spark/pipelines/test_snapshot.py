@@ -5,6 +5,7 @@ moment between two readings. What is read is compared with the position: transac
 admin client that answers as Kafka does.
 """
 
+import json
 import random
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from semel.exceptions import TransactionalIdNotFoundException
 from semel.spark.pipelines import snapshot
 from semel.spark.pipelines.errors import TableError
+from semel.spark.pipelines.rebuilding import Position
 
 TRANSACTIONS_MAX = 6
 
@@ -132,3 +134,12 @@ def test_markers_that_never_come_are_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(snapshot, "_PATIENCE_SECONDS", 0.0)
     with pytest.raises(TableError, match="semel txn describe semel-sink-sold"):
         snapshot.wait_for_markers("nowhere:1", "semel-sink-sold")
+
+
+def test_a_partition_that_is_younger_than_the_position_is_read_from_its_beginning() -> None:
+    position = Position("query", 3, {"orders": {0: 7, 1: 9}})
+    assert json.loads(position.start("orders", [0, 1, 2])) == {"orders": {"0": 7, "1": 9, "2": -2}}
+    assert json.loads(position.start("orders", [0])) == {"orders": {"0": 7, "1": 9}}, (
+        "one that is gone is not hidden"
+    )
+    assert position.start("payments", [0, 1]) == "earliest"

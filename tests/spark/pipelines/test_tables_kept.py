@@ -78,6 +78,36 @@ def test_sums_are_exact_after_kills_repeats_and_a_lost_checkpoint(
         print(f" [rebuilt from the changelog in {seconds:.1f} s]", end="")
 
 
+def state_files(checkpoint: Path) -> set[str]:
+    """How the files of the state end: each of Spark's stores has endings of its own."""
+    return {file.suffix for file in (checkpoint / "state").rglob("*") if file.suffix not in ("", ".crc")}
+
+
+@pytest.mark.mission("STR-06", "STR-10")
+def test_a_table_is_kept_in_rocksdb_and_outlives_its_checkpoint(
+    spark: "SparkSession", spark_bootstrap: str, tmp_path: Path
+) -> None:
+    """Also where the source has got a partition since, of which the table's position knows nothing."""
+    topic, checkpoint = new_topic(spark_bootstrap, "orders", partitions=2), tmp_path / "checkpoint"
+    sales = Sales(spark_bootstrap, topic, seed=5)
+    sold = SoldTable(spark_bootstrap, topic, unique("sold"), str(checkpoint))
+    sales.write(60)
+    sold.run(spark)
+    assert sold.rows(spark) == sales.table()
+    assert ".changelog" in state_files(checkpoint), "RocksDB, by its changelog"
+    assert not {".delta", ".snapshot"} & state_files(checkpoint), "the store in memory has these"
+
+    with Admin(bootstrap_servers=spark_bootstrap) as admin:
+        admin.create_partitions({topic: 3})
+    shutil.rmtree(checkpoint)
+    sales.write(60)
+    sold.run(spark)
+    assert sold.rows(spark) == sales.table(), "after a lost checkpoint"
+    position = sold.query.position()
+    assert position is not None
+    assert position.offsets[topic][2] > 0, "the new partition has records, and was read"
+
+
 @pytest.mark.mission("STR-07")
 def test_a_table_is_read_as_it_is_and_as_it_was(spark: "SparkSession", both_bootstrap: str) -> None:
     name = unique("states")

@@ -16,16 +16,18 @@ Rules.  * Changelog and position tell of the same prefix of the sources: they ar
         * What was saved must still be the end of the changelog when the first batch is written, with everybody else fenced:
           otherwise an old query was still running, and the new one stops.
         * On every other start the checkpoint knows better, and is left to it.
+        * A partition that is younger than the position is read from its beginning.
 Limits. `seed` must reach `to_table`; a table made by other means cannot go on from rows. The sources must still have what comes after
         the position.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.client.sync.consumer import Consumer
+from semel.spark.offsets import EARLIEST_OFFSET
 from semel.spark.pipelines.checkpoint_files import CheckpointFiles
 from semel.spark.pipelines.column_names import names_of
 from semel.spark.pipelines.errors import TableError
@@ -59,10 +61,13 @@ class Position:
     offsets: Mapping[str, Mapping[int, int]]
     """Topic -> partition -> the next offset to read."""
 
-    def start(self, topic: str) -> str:
-        """Where to go on in a topic, as `startingOffsets` takes it."""
+    def start(self, topic: str, partitions: Collection[int]) -> str:
+        """Where to go on in a topic that has these partitions, as `startingOffsets` takes it."""
         known = self.offsets.get(topic)
-        return EARLIEST if known is None else json.dumps({topic: {str(p): o for p, o in known.items()}})
+        if known is None:
+            return EARLIEST
+        offsets = {**dict.fromkeys(partitions, EARLIEST_OFFSET), **known}
+        return json.dumps({topic: {str(partition): offsets[partition] for partition in sorted(offsets)}})
 
     def to_json(self) -> str:
         return json.dumps({"query_id": self.query_id, "batch_id": self.batch_id, "offsets": self.offsets})
@@ -113,7 +118,7 @@ class TableQuery:
             self._save(spark, files)
         note = files.read(_NOTE)
         begun = Position.of(note) if note else None
-        changed = make(_start(begun), self._seed(spark))
+        changed = make(self._start(begun), self._seed(spark))
         writer = to_changelog(changed, key=self._key).writeStream.outputMode("update")
         writer = writer.option("checkpointLocation", self._checkpoint).foreachBatch(
             self._writer(spark, begun)
@@ -160,6 +165,15 @@ class TableQuery:
         position = read_as_one(self.position, save, lambda: wait_for_markers(self._bootstrap, writer))
         files.write(_NOTE, "" if position is None else position.to_json())
 
+    def _start(self, begun: Position | None) -> Start:
+        def start(topic: str) -> str:
+            if begun is None:
+                return EARLIEST
+            with Consumer({"bootstrap.servers": self._bootstrap, "enable.auto.commit": False}) as consumer:
+                return begun.start(topic, [one.partition for one in consumer.partitions_for(topic)])
+
+        return start
+
     def _nothing(self, spark: "SparkSession") -> "DataFrame":
         return spark.createDataFrame([], self._schema)
 
@@ -202,7 +216,3 @@ class TableQuery:
             F.lit(self.positions).alias("topic"),
         )
         return rows.unionByName(note)
-
-
-def _start(begun: Position | None) -> Start:
-    return (lambda _topic: EARLIEST) if begun is None else begun.start
