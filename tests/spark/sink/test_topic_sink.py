@@ -17,9 +17,16 @@ from pyspark.sql.functions import col
 
 from semel import Admin
 from semel.client.partitioner import partition_for_key
-from semel.exceptions import IllegalStateException, TimeoutException
+from semel.errors import ErrorCode, RefusedError
+from semel.exceptions import (
+    GroupAuthorizationException,
+    IllegalStateException,
+    TimeoutException,
+    exception_for,
+)
 from semel.spark.sink import stage
-from semel.spark.sink.shared_transaction import Step
+from semel.spark.sink.batch_ledger import Entry
+from semel.spark.sink.shared_transaction import SharedTransactions, Step
 from semel.spark.sink.task_writer import Assignment, write_rows
 from semel.spark.sink.topic_sink import SinkRefusedError, TopicSink, Written
 from spark_kit import drained, eventually, new_topic, read_all, unique, values
@@ -268,6 +275,58 @@ def test_a_ledger_that_is_gone_is_noticed(spark: "SparkSession", both_bootstrap:
     sink = TopicSink(topic, bootstrap=both_bootstrap, name=name, continues="none")
     run(frame, sink, tmp_path / "checkpoint")
     shows(both_bootstrap, topic, expected(3))
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_an_entry_that_is_not_written_yet_is_no_reason_to_refuse(
+    spark: "SparkSession",
+    spark_bootstrap: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_answered: bool,
+) -> None:
+    """The last commit was answered, its marker is on the way: who does not wait for it finds no entry."""
+    topic = new_topic(spark_bootstrap, "unsettled", partitions=2)
+    frame = keyed(numbers(spark))
+    run(frame, TopicSink(topic, bootstrap=spark_bootstrap), tmp_path / "checkpoint")
+    settled_ledger = SharedTransactions.ledger
+
+    def ledger(self: SharedTransactions, *, settled: bool) -> Entry | None:
+        if not settled:
+            return None
+        if not is_answered:
+            raise RefusedError(
+                ErrorCode.UNSTABLE_OFFSET_COMMIT, "the entry is refused: UNSTABLE_OFFSET_COMMIT"
+            )
+        return settled_ledger(self, settled=True)
+
+    monkeypatch.setattr(SharedTransactions, "ledger", ledger)
+    sink = TopicSink(topic, bootstrap=spark_bootstrap)
+    if is_answered:
+        run(frame, sink, tmp_path / "checkpoint")
+    else:
+        said = run(frame, sink, tmp_path / "checkpoint", expect=SinkRefusedError)
+        assert "has no record of any batch" in said
+    shows(spark_bootstrap, topic, expected(2 if is_answered else 1))
+
+
+def test_a_commit_that_is_refused_holds_no_reader_back(
+    spark: "SparkSession", spark_bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, name = new_topic(spark_bootstrap, "denied", partitions=2), unique("denied")
+
+    def commit(_self: SharedTransactions, _entry: Entry, _on_step: object) -> None:
+        assert is_open(spark_bootstrap, name)
+        raise exception_for(ErrorCode.GROUP_AUTHORIZATION_FAILED, "the batch's number is refused")
+
+    sink = TopicSink(topic, bootstrap=spark_bootstrap, name=name)
+    with monkeypatch.context() as patched:
+        patched.setattr(SharedTransactions, "commit", commit)
+        said = run(keyed(numbers(spark)), sink, tmp_path / "checkpoint", expect=GroupAuthorizationException)
+    assert "the batch's number is refused" in said
+    assert not is_open(spark_bootstrap, name)
+    run(keyed(numbers(spark)), sink, tmp_path / "checkpoint")
+    shows(spark_bootstrap, topic, expected(2))
 
 
 def is_open(bootstrap: str, name: str) -> bool:

@@ -7,7 +7,8 @@ Flow.   Spark calls the sink with a frame and a batch's number. The ledger says 
 Rules.  * A batch that failed on the way is aborted, and written again under another epoch, `attempts_max` times in all.
           What would fail again is raised at once: rows that cannot be written, a sink that belongs to another query.
         * A batch that is stored already is evaluated and thrown away: a query with state needs it to go on.
-        * A commit without an answer is settled by asking: the ledger has the batch, or it has not.
+        * A commit without an answer is settled by asking: the ledger has the batch, or it has not. One that is refused is aborted.
+        * Nothing is refused because of an entry that a commit is about to replace.
         * Whoever takes the sink's transactional id later has won: this driver stops with an error, and writes nothing more.
         * The ledger is read again only where somebody else may have written it: at the start, and after a failure.
         * One batch at a time; the object may be used by one query, restarted as often as one likes.
@@ -241,8 +242,7 @@ class TopicSink:
         is_known = shared.identity != NO_IDENTITY
         if not is_known:
             shared.make_ledger()
-            # Before anybody is fenced: a second query must not disturb the first.
-            if not self._owes(shared.ledger(settled=False), entry, is_final=False):
+            if not self._owes_at_first_sight(shared, entry):
                 return None
             self._step(Step.LEDGER_READ, entry)
         try:
@@ -257,6 +257,19 @@ class TopicSink:
                 return None
             self._step(Step.LEDGER_SETTLED, entry)
         return identity
+
+    def _owes_at_first_sight(self, shared: SharedTransactions, entry: Entry) -> bool:
+        """As far as one can tell before anybody is fenced: a second query must not disturb the first."""
+        try:
+            return self._owes(shared.ledger(settled=False), entry, is_final=False)
+        except SinkRefusedError as refusal:
+            # A commit is answered before its marker is written: what stands in the way may be an entry that is out of date.
+            try:
+                stored = shared.ledger(settled=True)
+            except SemelError as error:
+                refusal.add_note(f"and a transaction that may change this is still open: {error}")
+                raise refusal from None
+            return self._owes(stored, entry, is_final=False)
 
     def _owes(self, stored: Entry | None, entry: Entry, *, is_final: bool) -> bool:
         decision = owed(
@@ -359,9 +372,11 @@ class TopicSink:
         """What a commit that failed means: whether the batch is stored, the ledger says."""
         if error.code in FENCED:
             return self._fenced(shared, error, entry, open_since)
-        shared.identity = NO_IDENTITY
-        is_worth_asking = isinstance(error, TimeoutException) or error.code.retriable
-        return _RepeatError(error) if is_worth_asking else error
+        if isinstance(error, TimeoutException) or error.code.retriable:
+            shared.identity = NO_IDENTITY
+            return _RepeatError(error)
+        self._abort(shared, error)  # Or readers of committed records would wait for the end of its time.
+        return error
 
     def _fenced(
         self, shared: SharedTransactions, error: KafkaException, entry: Entry, open_since: Stopwatch | None
