@@ -17,8 +17,10 @@ import pytest
 
 from broker_process import running_broker
 from semel import Admin, Producer, TopicPartition
+from semel.errors import ErrorCode, RefusedError
+from semel.exceptions import TimeoutException
 from semel.spark.batch_reader import BatchReader
-from semel.spark.broker_client import client_for, close_clients
+from semel.spark.broker_client import BrokerClient, Fetched, client_for, close_clients
 from semel.spark.options import SourceOptions
 from semel.spark.ranges import DataLossException, OffsetRange
 from semel.spark.reading import read_ranges
@@ -263,6 +265,35 @@ def test_an_end_that_is_not_there_is_a_loss(either_bootstrap: str) -> None:
         list(read_ranges(planned, options(either_bootstrap, topic, **quick)))
     (found,) = read_ranges(planned, options(either_bootstrap, topic, failOnDataLoss="false", **quick))
     assert found.column("value").to_pylist() == numbers(5, 10)
+
+
+@pytest.mark.parametrize("strictness", ["true", "false"])
+def test_what_a_partition_has_is_no_loss_however_often_a_leader_denies_it(
+    spark_bootstrap: str, monkeypatch: pytest.MonkeyPatch, strictness: str
+) -> None:
+    """As after an election: the new leader knows the offset a little later than others say it has it."""
+    topic = new_topic(spark_bootstrap, partitions=1)
+    produce(spark_bootstrap, topic, numbers(0, 10))
+    planned = [OffsetRange(TopicPartition(topic, 0), 2, 8)]
+    fetched, denials = BrokerClient.fetched, list[int]()
+
+    def denied(self: BrokerClient, under_way: Any) -> Fetched:
+        found = fetched(self, under_way)
+        if len(denials) < denials_max:
+            denials.append(1)
+            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
+        return found
+
+    monkeypatch.setattr(BrokerClient, "fetched", denied)
+    quick = {"fetchOffset__retryIntervalMs": 1, "failOnDataLoss": strictness}
+    denials_max = 10
+    (found,) = read_ranges(planned, options(spark_bootstrap, topic, **quick))
+    assert found.column("value").to_pylist() == numbers(2, 8)
+    assert len(denials) == denials_max
+    denials_max = sys.maxsize
+    hurried = options(spark_bootstrap, topic, kafkaConsumer__pollTimeoutMs=200, **quick)
+    with pytest.raises(TimeoutException, match=r"gave nothing from offset 2 on .*pollTimeoutMs=200"):
+        list(read_ranges(planned, hurried))
 
 
 def test_a_deleted_topic_is_a_loss(either_bootstrap: str) -> None:

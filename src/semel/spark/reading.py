@@ -9,6 +9,7 @@ Rules.  * A task holds at most three fetches (`kafka.max.partition.fetch.bytes` 
         * Nothing is done per record in Python, but for the first few before the kernels are loaded.
         * An offset that is gone is an error, or with `failOnDataLoss` false is passed over with a warning, as far as the first one
           there is. Offsets without a record (markers, aborted or compacted records) are no loss.
+        * What a partition says it has is not gone, however often a fetch says so: it is asked for until `kafkaConsumer.pollTimeoutMs`.
 """
 
 import concurrent.futures
@@ -199,6 +200,9 @@ class _RangeReader:
             time.sleep(options.fetch_offset_retry_interval_ms / 1000)
             return
         begin, end = self._limits()
+        if begin <= self._offset < end:  # It is there: who was asked for records did not know it yet.
+            time.sleep(options.fetch_offset_retry_interval_ms / 1000)
+            return
         if options.fail_on_data_loss:
             ends = f"it has [{begin}, {end})" if end >= 0 else "it does not exist"
             raise lost(
