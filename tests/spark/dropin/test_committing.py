@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dropin_world import NAME, QUERY, Interruption, KilledError, Life, World
 from semel.exceptions import ProducerFencedException
-from semel.spark.dropin.batch_ledger import LedgerRow
+from semel.spark.dropin.batch_ledger import LedgerRow, TaskTransaction, with_starts
 from semel.spark.dropin.committing import Committer, SinkIncompleteError, SinkRefusedError, Step
 
 BATCHES = 3
@@ -179,6 +179,46 @@ def test_a_job_that_is_finished_by_another_is_done() -> None:
     committer = Committer(NAME, life, life, is_write=True, on_step=finished_by_another)
     committer.commit_batch(LedgerRow("job-1", 0, tasks))
     assert sorted(world.seen) == [(0, task, "rows") for task in range(2)]
+    assert world.row is None
+
+
+def left_by_a_job(world: World) -> tuple[TaskTransaction, ...]:
+    """A batch job that decided and died before it ended anything."""
+    dead = Life(world)
+    written = dead.tasks(0, 3)
+    tasks = with_starts(written, dead.describe(written))
+    dead.take()
+    dead.put(LedgerRow("job-1", 0, tasks))
+    return tasks
+
+
+def test_what_nobody_can_tell_of_a_dead_job_is_said_and_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """A coordinator has forgotten a transaction: it may have been committed or not."""
+    world = World(random.Random(1))
+    tasks = left_by_a_job(world)
+    del world.ids[tasks[1].transactional_id]
+    life = Life(world)
+    Committer(NAME, life, life, is_write=True).finish()
+    assert [task for _batch, task, _content in world.seen] == [0, 2]
+    assert "job-1" in caplog.text
+    assert "cannot be told from what the coordinators of its tasks 1 know" in caplog.text
+    assert world.row is not None, "the next one looks again"
+    caplog.clear()
+    Committer(NAME, life, life, is_write=True).commit_batch(LedgerRow("job-2", 0, life.tasks(1, 1)))
+    assert "cannot be told from what the coordinators of its tasks 1 know" in caplog.text
+    assert world.row is None, "a job of its name takes its place"
+
+
+def test_what_a_dead_job_lost_is_said_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """A coordinator says that it aborted a transaction: nothing will ever bring it back."""
+    world = World(random.Random(1))
+    left_by_a_job(world)
+    world.timeout_chance = 1.0
+    world.let_time_pass()
+    life = Life(world)
+    Committer(NAME, life, life, is_write=True).finish()
+    assert not world.seen
+    assert "the transactions of its tasks 0, 1, 2 timed out before anybody came" in caplog.text
     assert world.row is None
 
 

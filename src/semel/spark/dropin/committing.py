@@ -13,6 +13,7 @@ Rules.  * Killed before RECORDED, nothing is seen, and the batch is written agai
           ends what it names: `batch_ledger` has the rules.
         * Once recording has begun nothing of the batch is aborted, not even by `abort_batch`, unless the ledger, taken again, says
           that it does not count.
+        * What another job or query decided is ended as well. Where that fails it is said, and not forgotten before it is certain.
         * Between RECORDED and ENDED readers may see some tasks' rows and not yet others': atomic per task, not per batch.
 """
 
@@ -127,7 +128,8 @@ class Committer:
                     self._resume(found, now)
                 case Begin():
                     if row is not None and row.query_id != now.query_id:
-                        self._transactions.commit(row.tasks)  # Who was here before may have decided and died.
+                        # Who was here before may have decided and died.
+                        self._say_what_is_missing(row, self._transactions.commit(row.tasks))
                     self._begin(now)
             if self._is_write:
                 self._forget()
@@ -161,18 +163,37 @@ class Committer:
         self._transactions.sweep(prefix_of(self._name), counted)
 
     def finish(self) -> None:
-        """End what a job decided whose driver then died."""
+        """End what a job decided whose driver then died. Its row stays while nobody can tell whether all of it is committed."""
         row = self._ledger.take()
         if row is None:
             return
-        lost = lost_tasks(self._transactions.commit(row.tasks))
-        if lost:
+        standings = self._transactions.commit(row.tasks)
+        self._say_what_is_missing(row, standings)
+        if not unknown_tasks(standings):
+            self._forget()
+
+    def _say_what_is_missing(self, row: LedgerRow, standings: Mapping[int, Standing]) -> None:
+        """What another driver decided cannot be written again by this one: a person has to know."""
+        if lost := lost_tasks(standings):
             logger.error(
-                "write %s, whose driver died, cannot be completed: the transactions of its tasks %s timed out before anybody came",
+                "sink %s: batch %d of %s, whose driver died, cannot be completed: the transactions of its tasks %s timed out before "
+                "anybody came. The rows of its other tasks are in the topic",
                 self._name,
+                row.batch_id,
+                row.query_id,
                 _shown(sorted(lost)),
             )
-        self._forget()
+        if unknown := unknown_tasks(standings):
+            logger.error(
+                "sink %s: whether batch %d of %s, whose driver died, is complete cannot be told from what the coordinators of its "
+                "tasks %s know. Compare the topic with what was to be written. What a batch write left is looked at again by "
+                "each that follows, until one with option('sinkName', '%s') takes its place",
+                self._name,
+                row.batch_id,
+                row.query_id,
+                _shown(unknown),
+                self._name,
+            )
 
     def _begin(self, now: LedgerRow) -> None:
         row = self._opened(now)
