@@ -6,6 +6,7 @@ that it repeats a batch, its checkpoint is lost, and a transaction fails half wa
 """
 
 import datetime as dt
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Row
+from pyspark.sql.types import BooleanType, IntegerType, StructType, TimestampNTZType, TimestampType
 
 from semel.errors import ConfigError
 from semel.exceptions import IllegalStateException
@@ -142,6 +145,57 @@ def test_wrong_arguments_name_the_way_out(database_url: str, engine: sa.Engine) 
         DatabaseSink(database_url, name="s", write=print, key="a")
     with pytest.raises(ConfigError, match="from 1 to 200"):
         DatabaseSink(database_url, name="", table="t")
+
+
+class Frame:
+    """Stands for a data frame with these rows, as Spark hands them out on this machine."""
+
+    def __init__(self, schema: StructType, rows: list[tuple[Any, ...]]) -> None:
+        self.schema = schema
+        self.columns = schema.names
+        self._rows = rows
+
+    def toLocalIterator(self) -> Iterator[Row]:
+        return iter(Row(**dict(zip(self.columns, row, strict=True))) for row in self._rows)
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine in New York, five hours behind in winter."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_times_are_stored_in_utc_and_those_in_no_zone_as_they_are(
+    database_url: str, engine: sa.Engine, far_from_utc: None
+) -> None:
+    noon = dt.datetime(2026, 1, 15, 12)  # noqa: DTZ001 - as Spark hands out both kinds.
+    own = sa.MetaData()
+    times = sa.Table(
+        unique("times").replace("-", "_"),
+        own,
+        sa.Column("moment", sa.DateTime, primary_key=True),
+        sa.Column("clock", sa.DateTime, primary_key=True),
+        sa.Column("n", sa.Integer),
+    )
+    own.create_all(engine)
+    fields = StructType().add("moment", TimestampType()).add("clock", TimestampNTZType())
+    sink = DatabaseSink(database_url, name=unique("times"), table=times.name, key=["moment", "clock"])
+    frame: Any = Frame(
+        fields.add("n", IntegerType()).add("_deleted", BooleanType()), [(noon, noon, 1, False)]
+    )
+    sink.write_batch(frame, 0, "q")
+    with engine.connect() as db:
+        stored = db.execute(sa.select(times)).one()
+    assert tuple(stored) == (noon + dt.timedelta(hours=5), noon, 1)
+    frame = Frame(frame.schema, [(noon, noon, 1, True)])
+    sink.write_batch(frame, 1, "q")
+    with engine.connect() as db:
+        assert db.execute(sa.select(times)).all() == [], "a deletion finds the row it means"
+    sink.engine.dispose()
 
 
 class Numbers:

@@ -13,7 +13,7 @@ Rules.  * A batch that Spark repeats (its driver died after our commit, before S
         * Without `key` rows are inserted; with `key` they replace the row of that key, and a row whose `_deleted` is true
           deletes it. `write=` does what you like instead, in the same transaction.
         * Rows come to the driver partition by partition and are sent in pieces: memory does not grow with the batch.
-        * Times are stored in UTC.
+        * Times are stored in UTC. A TIMESTAMP_NTZ is a reading of some clock: it is stored as it is, on whatever machine.
         * The target table is yours and must exist; a column it does not have is refused by name.
 Limits. One connection writes: the database's transaction is one. What `write=` does elsewhere is not part of it.
 """
@@ -151,15 +151,20 @@ class DatabaseSink:
         columns = [table.c[name] for name in batch.columns if name != DELETED]
         upsert = self._upsert(connection, table, columns)
         delete = sa.delete(table).where(*(table.c[name] == sa.bindparam(f"of_{name}") for name in self._key))
+        zoneless = _zoneless(batch)
+
+        def stored(row: Mapping[str, Any], name: str) -> Any:
+            return _value(table.c[name], row[name], is_zoneless=name in zoneless)
+
         for piece in _pieces(batch):
             for gone, rows in _runs(piece):
                 if gone:
                     connection.execute(
-                        delete, [{f"of_{name}": row[name] for name in self._key} for row in rows]
+                        delete, [{f"of_{name}": stored(row, name) for name in self._key} for row in rows]
                     )
                 else:
                     connection.execute(
-                        upsert, [{c.name: _value(c, row[c.name]) for c in columns} for row in rows]
+                        upsert, [{c.name: stored(row, c.name) for c in columns} for row in rows]
                     )
 
     def _target(self, connection: sa.Connection, names: Sequence[str]) -> sa.Table:
@@ -221,10 +226,17 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[bool, list[Mappin
         yield gone, run
 
 
-def _value(column: "sa.Column[Any]", value: Any) -> Any:
-    """Spark hands out times in the zone of this machine, without saying so; a database wants UTC."""
+def _zoneless(batch: "DataFrame") -> frozenset[str]:
+    """The columns of times that are in no zone."""
+    from pyspark.sql.types import TimestampNTZType
+
+    return frozenset(one.name for one in batch.schema.fields if isinstance(one.dataType, TimestampNTZType))
+
+
+def _value(column: "sa.Column[Any]", value: Any, *, is_zoneless: bool) -> Any:
+    """Spark hands out moments in the zone of this machine, without saying so; a database wants UTC."""
     if isinstance(value, dt.datetime):
-        aware = value.astimezone(dt.UTC)
+        aware = value.replace(tzinfo=dt.UTC) if is_zoneless else value.astimezone(dt.UTC)
         return aware if getattr(column.type, "timezone", False) else aware.replace(tzinfo=None)
     return value
 
