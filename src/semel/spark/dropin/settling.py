@@ -1,6 +1,7 @@
 """Ending the transactions of tasks from the driver: what is open, what is committed, what is left over.
 
-Role.   `BrokerTransactions`: `describe` before a batch is decided, `commit` after it, `abort` and `sweep` for what does not count.
+Role.   `BrokerTransactions`: `is_in_use` before a task writes, `describe` before a batch is decided, `commit` after it, `abort` and
+        `sweep` for what does not count.
 Flow.   `committing` calls these; they run on a client's own loop. A task's transaction is named by its id, producer id and epoch; whoever knows
         them may end it, which is how Kafka's own two-phase commit works too.
 Rules.  * Ending again what is ended is harmless: a coordinator answers a repeated commit as the first.
@@ -80,6 +81,12 @@ class BrokerTransactions:
     def describe(self, tasks: Sequence[TaskTransaction]) -> dict[str, Described]:
         """What coordinators say of the transactional ids; those nobody knows are left out."""
         return self._cluster.run(describe, [one.transactional_id for one in tasks])
+
+    def is_in_use(self, transactional_id: str) -> bool:
+        """Whether a transaction is open under this id."""
+        self.reach()
+        found = self._cluster.run(describe, [transactional_id]).get(transactional_id)
+        return found is not None and found.state == _ONGOING
 
     def commit(self, tasks: Sequence[TaskTransaction]) -> dict[int, Standing]:
         """Commit each, and tell what became of it, by task."""

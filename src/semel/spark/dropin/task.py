@@ -4,6 +4,8 @@ Role.   `write_rows` runs in a Python worker, on whatever machine Spark chose.
 Flow.   rows -> `by_topic` -> the producer's Arrow path -> all stored -> the transaction's name goes back to the driver.
 Rules.  * Every attempt of every task has a transactional id of its own: an attempt that runs twice, late or beside another never
           writes into what another one wrote.
+        * Spark counts attempts anew when it repeats a stage, while those of the stage's first try may still write, or be counted
+          already. An id under which a transaction is open is therefore left alone, and one taken that nobody else ever has.
         * The ids are used again by the next batch of the same run, and by no other run: so their number stays small, and a driver that
           was replaced cannot fence the tasks of the next.
         * An attempt that fails aborts what it wrote; one that is killed leaves that to the driver's sweep or to the timeout.
@@ -39,10 +41,18 @@ class Attempt:
     run_id: str
     task: int
     number: int
+    serial: int
+    """No other attempt of the application has it."""
 
     @property
-    def transactional_id(self) -> str:
+    def usual_id(self) -> str:
+        """The transactional id of this attempt in every batch of the run."""
         return f"{prefix_of(self.name)}{self.run_id}:{self.task}.{self.number}"
+
+    @property
+    def only_id(self) -> str:
+        """One that is used once: brokers remember each for days."""
+        return f"{self.usual_id}-{self.serial}"
 
 
 def write_rows(
@@ -51,12 +61,14 @@ def write_rows(
     """Write all rows; the open transaction they are in, None if there were no rows."""
     digest = Digest()
     producer: Producer | None = None
+    transactional_id = ""
     try:
         for batch in batches:
             if not batch.num_rows:
                 continue
             if producer is None:
-                producer = _producer(options, attempt, may_be_two_phase=may_be_two_phase)
+                transactional_id = _free_id(options, attempt)
+                producer = _producer(options, transactional_id, may_be_two_phase=may_be_two_phase)
                 producer.begin_transaction()
             digest.add(batch)
             for topic, rows in by_topic(batch, options.topic):
@@ -71,12 +83,18 @@ def write_rows(
         raise
     producer.close()
     return TaskTransaction(
-        attempt.task, attempt.transactional_id, left.producer_id, left.epoch, digest.rows, digest.text
+        attempt.task, transactional_id, left.producer_id, left.epoch, digest.rows, digest.text
     )
 
 
-def _producer(options: SinkOptions, attempt: Attempt, *, may_be_two_phase: bool) -> Producer:
-    settings = options.producer_settings(attempt.transactional_id)
+def _free_id(options: SinkOptions, attempt: Attempt) -> str:
+    """The attempt's id, or another if somebody writes under it."""
+    with BrokerTransactions(options.producer_config("any")) as transactions:
+        return attempt.only_id if transactions.is_in_use(attempt.usual_id) else attempt.usual_id
+
+
+def _producer(options: SinkOptions, transactional_id: str, *, may_be_two_phase: bool) -> Producer:
+    settings = options.producer_settings(transactional_id)
     if _TWO_PHASE not in settings and may_be_two_phase and _abilities(options).two_phase:
         settings[_TWO_PHASE] = "true"
     if settings.get(_TWO_PHASE) == "true":

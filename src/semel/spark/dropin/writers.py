@@ -154,7 +154,7 @@ def _context() -> TaskContext:
 
 def _attempt(context: TaskContext, name: str, run_id: str) -> Attempt:
     run = re.sub(r"[^A-Za-z0-9]", "", run_id)[:_RUN_ID_LENGTH]
-    return Attempt(name, run, context.partitionId(), context.attemptNumber())
+    return Attempt(name, run, context.partitionId(), context.attemptNumber(), context.taskAttemptId())
 
 
 def _told(
