@@ -1,22 +1,24 @@
 """A driver for a cluster: every example of `examples/spark/` that is a Spark program, and a query whose work can be shared.
 
-Run as a plain program. Arguments: the master, the brokers, a folder, and `examples` or `scaling`. Prints one line of JSON: what each
-example said, or how many seconds the query took with one executor and with four.
+Run as a plain program. Arguments: the master, the brokers, a folder, and `examples`, `scaling` or `pair`. Prints one line of JSON: what
+each example said, how many seconds the query took with one executor and with four, or which executors ran tasks of a pair of queries.
 """
 
 import contextlib
 import importlib
 import io
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from semel.spark import TopicSink, session
+from spark_kit import PATIENCE_SECONDS
 
 EXAMPLES: Final = Path(__file__).parents[1] / "examples" / "spark"
 PROGRAMS: Final = (
@@ -89,9 +91,56 @@ def run_shared(master: str, servers: str, folder: Path, executors: int) -> float
     return seconds
 
 
+def together(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The rows of a task, once a task of another executor is at work beside it. Leaves a file for each executor."""
+
+    def met(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        directory = Path(folder)
+        (
+            directory / str(os.getppid())
+        ).touch()  # Python's workers are children of their executor's one daemon.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(list(directory.iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield from batches
+
+    return met
+
+
+def run_pair(master: str, servers: str, folder: Path) -> list[str]:
+    """A query without state through the drop-in sink, one with state through the atomic sink; the executors that ran the first."""
+    config = {**_CONFIG, "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent)}
+    spark = session("pair", master=master, config=config)
+    executors = folder / "executors"
+    executors.mkdir()
+    source = spark.readStream.format("semel").options(
+        **{"kafka.bootstrap.servers": servers, "subscribe": "pair-in", "startingOffsets": "earliest"}
+    )
+    rows = source.load()
+    upper = rows.selectExpr("upper(cast(value as string)) value").mapInArrow(
+        together(str(executors)), "value string"
+    )
+    plain = upper.writeStream.format("semel").options(
+        **{"kafka.bootstrap.servers": servers, "topic": "pair-upper"}
+    )
+    counted = rows.groupBy("key").count().selectExpr("key", "concat(cast(key as string), ':', count) value")
+    sink = TopicSink("pair-counts", bootstrap=servers)
+    for name, query in (
+        ("plain", plain),
+        ("counted", counted.writeStream.outputMode("update").foreachBatch(sink)),
+    ):
+        query = query.option("checkpointLocation", str(folder / name)).trigger(availableNow=True)
+        query.start().awaitTermination()
+    sink.close()
+    spark.stop()
+    return sorted(one.name for one in executors.iterdir())
+
+
 if __name__ == "__main__":
     cluster, brokers, scratch, what = sys.argv[1:]
     if what == "examples":
         print(json.dumps(run_examples(cluster, brokers, Path(scratch))))
+    elif what == "pair":
+        print(json.dumps(run_pair(cluster, brokers, Path(scratch))))
     else:
         print(json.dumps([run_shared(cluster, brokers, Path(scratch), count) for count in (1, 4)]))

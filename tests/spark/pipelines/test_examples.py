@@ -145,6 +145,28 @@ def test_database_changes(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Non
     check("database_changes", shop, capsys)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.mission("MIS-03", "STR-03")
+def test_two_executors_of_a_cluster_share_a_pipeline(
+    java_installed: None, spark_bootstrap: str, tmp_path: Path
+) -> None:
+    """A query without state and one with, each through one of the sinks. Tasks of the first wait for one on another executor.
+
+    The broker is the stock one, in a process that knows nothing of Spark.
+    """
+    with Admin(bootstrap_servers=spark_bootstrap) as admin:
+        admin.create_topics(NewTopic(f"pair-{name}", num_partitions=2) for name in ("in", "upper", "counts"))
+    texts = [f"row-{number}" for number in range(60)]
+    with Producer(bootstrap_servers=spark_bootstrap) as producer:
+        for number, text in enumerate(texts):
+            producer.send("pair-in", text, key=f"k{number % 3}", partition=number % 2)
+    with standalone_cluster(tmp_path / "cluster") as cluster:
+        executors = driven(cluster.url, spark_bootstrap, tmp_path / "driver", "pair")
+    assert len(executors) == 2
+    assert values(spark_bootstrap, "pair-upper") == sorted(text.upper() for text in texts)
+    assert values(spark_bootstrap, "pair-counts") == ["k0:20", "k1:20", "k2:20"]
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.campaign  # Four JVMs.
 @pytest.mark.mission("MIS-03")
