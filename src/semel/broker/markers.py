@@ -154,7 +154,7 @@ class Markers:
     ) -> ErrorCode | Awaitable[ErrorCode]:
         """End a producer's transaction on one partition; NONE once that is as durable as the topic asks."""
         topic, index = topic_partition
-        if topic == OFFSETS_TOPIC:
+        if topic == OFFSETS_TOPIC and self._exists(topic_partition):
             return self._groups.host.append_marker(
                 index,
                 producer_id=producer_id,
