@@ -2,7 +2,8 @@
 
 Method: the stories below are told to both brokers request by request; each answer must be the same but for producer ids.
 In the end both logs of `__transaction_state` are read: each id has the same rows in the same partition. What is meant to
-differ is asked of each side by itself, with the reason beside it.
+differ is asked of each side by itself, with the reason beside it. What is said while markers are on their way is in
+`test_prepared_as_kafka.py`.
 """
 
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from compat.differential.comparison import kafka_side, semel_side
+from compat.differential.group_stories import ClassicWalker, Pair, Walker
 from compat.differential.transaction_stories import Both, Place, Who, rows_of
 from semel.bench.kafka_peer import KafkaHome
 from semel.broker.coordinators.java_hash import partition_for
@@ -23,7 +25,10 @@ from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from semel.errors import ErrorCode
 
 pytestmark = pytest.mark.java
-SETTINGS = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "50"}
+SETTINGS = {
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": "50",
+    "log_retention_ms": "-1",  # The records' time is long past.
+}
 OK = ErrorCode.NONE
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -55,6 +60,8 @@ def both(kafka_home: KafkaHome, directory: Path) -> Iterator[Both]:
             "offsets",
             "every",
             "sequences",
+            "many",
+            "members",
         ):
             pair.create(topic, 3)
         pair.find("first", 1)
@@ -92,6 +99,8 @@ def test_what_cannot_be_meant_is_refused(both: Both) -> None:
         assert both.init("x", one)[0] == ErrorCode.INVALID_REQUEST
     both.describe("nobody", "")
     both.list(state_filters=["Nonsense", "Ongoing", "Dead"], prefix="nobody")
+    for pattern in ("[", "(", "a**", "*"):
+        assert both.list(transactional_id_pattern=pattern)[0] == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_v1_from_the_beginning_to_the_end(both: Both) -> None:
@@ -222,6 +231,143 @@ def test_who_comes_later_fences_who_was_there(both: Both) -> None:
     assert both.init("fence", third) == (OK, "id of fence", third.epoch + 1)
     both.read(("fence", 0), committed=True)
     both.describe("fence")
+
+
+def test_the_first_versions_of_an_introduction(both: Both) -> None:
+    """They name no identity: each makes a new owner, and the former one's codes are those of their time."""
+    assert both.init("versions", version=0) == (OK, "new", 0)
+    who = both.introduce("versions")
+    for version in range(3):
+        who.epoch = both.init("versions", version=version)[2]
+        both.add(who, ("v1", 2))
+        assert both.init("versions", version=version, retry=False) == (BUSY, -1, -1)
+        assert both.init("versions", version=version)[0] == OK
+        for timeout_ms in (0, 900_001):
+            both.init("versions", version=version, timeout_ms=timeout_ms)
+        both.init("", version=version)
+    both.describe("versions")
+
+
+def test_who_names_an_identity_while_a_transaction_is_open(both: Both) -> None:
+    """With the right producer id any epoch ends the transaction, also one that was fenced; it gets no identity for it."""
+    both.introduce("named")
+    for name, epoch_behind in (("newer", -1), ("present", 0), ("older", 1)):
+        for version in range(3, 6):
+            who = both.introduce("named")
+            both.add(who, ("v1", 2))
+            stranger = both.init("named", who.with_other_id(), version=version, retry=False)
+            assert stranger[0] == (OLD if version < 4 else FENCED), name
+            assert both.describe("named")[0][2] == "Ongoing"
+            given = both.init("named", who.at(who.epoch - epoch_behind), version=version, retry=False)
+            assert given == (BUSY, -1, -1), name
+            assert both.describe("named")[0][2] == "CompleteAbort"
+            both.init("named", who.at(who.epoch - epoch_behind), version=version)
+            assert both.end(who, commit=True, version=4)[0] == FENCED
+
+
+def test_many_transactions_in_one_request(both: Both) -> None:
+    """As a broker asks for its producers; each is answered by itself, and may be extended or only looked at."""
+    first, second = both.introduce("many-1"), both.introduce("many-2")
+    nobody = Who("many-3", {"Semel": 77, "Kafka": 77}, 0)
+    for version in (4, 5):
+        assert both.add(first, ("many", 0), version=version, verify_only=False) == [("many", 0, OK)]
+        both.describe("many-1")
+        for wrong in (first.at(first.epoch - 1), first.at(first.epoch + 1), first.with_other_id()):
+            both.add(wrong, ("many", 0), version=version, verify_only=False)
+        both.add_many(
+            (first, True, [("many", 0), ("many", 1)]),
+            (second, False, [("many", 0), ("many", 2)]),
+            (nobody, False, [("many", 0)]),
+            version=version,
+        )
+        both.add_many(
+            (second, True, [("many", 2)]),
+            (first, False, [("many", 1), ("missing", 0)]),
+            (nobody, True, [("many", 0), ("missing", 0)]),
+            version=version,
+        )
+        both.describe("many-1", "many-2")
+        for who in (first, second):
+            assert both.end(who, commit=True, version=4)[0] == OK
+        both.describe("many-1", "many-2")
+        both.add(first, ("many", 0), version=version)
+
+
+def test_the_end_of_who_was_fenced_before_an_end_of_v1(both: Both) -> None:
+    """Kafka takes it for a retry and hands out the identity of the successor; here it is fenced."""
+    first = both.introduce("late")
+    second = both.introduce("late")
+    both.add(second, ("v1", 2))
+    assert both.end(second, commit=True, version=4)[0] == OK
+    both.describe("late")
+    answers = {}
+    for side in (both.ours, both.theirs):
+        request = EndTxnRequest(
+            transactional_id="late",
+            producer_id=first.ids[side.name],
+            producer_epoch=first.epoch,
+            committed=True,
+        )
+        answer = side.ask(request, 5)
+        assert isinstance(answer, EndTxnResponse)
+        answers[side.name] = answer.error_code, answer.producer_epoch
+    assert answers == {"Semel": (FENCED, -1), "Kafka": (OK, second.epoch)}
+
+
+@pytest.mark.mission("EXT-05")
+def test_a_transaction_speaks_for_a_member_of_a_group(both: Both) -> None:
+    """A member with its generation or epoch; then with another one, as another member, and as another instance."""
+    pair = Pair(both.ours, both.theirs)
+    place, who = ("members", 0), both.introduce("members")
+    pair.wait_for_coordinator("classic")
+    classic = ClassicWalker(pair, "classic", "instance", ["members"])
+    classic.join(anew=True)
+    classic.sync({"members": [0, 1, 2]})
+    pair.wait_for_coordinator("modern")
+    modern = Walker(pair, "modern", "member", ["members"], instance_id="instance")
+    modern.join()
+    present = {
+        "classic": (classic.member_id, classic.generation_id),
+        "modern": ("member", modern.epoch),
+    }
+    for group, (member_id, generation) in present.items():
+        both.add_offsets(who, group)
+        for version in (3, 4, 5):
+            assert both.commit_offset(
+                who, group, place, version, version=version, member_id=member_id, generation_id=generation
+            ) == [(0, OK)]
+            for other in (generation - 1, generation + 1, -1):
+                both.commit_offset(
+                    who, group, place, 9, version=version, member_id=member_id, generation_id=other
+                )
+            for other_id in ("stranger", ""):
+                both.commit_offset(
+                    who, group, place, 9, version=version, member_id=other_id, generation_id=generation
+                )
+            for instance in ("instance", "another"):
+                both.commit_offset(
+                    who,
+                    group,
+                    place,
+                    10 + version,
+                    version=version,
+                    member_id=member_id,
+                    generation_id=generation,
+                    group_instance_id=instance,
+                )
+            both.commit_offset(
+                who,
+                group,
+                place,
+                9,
+                version=version,
+                member_id="stranger",
+                generation_id=generation,
+                group_instance_id="instance",
+            )
+    both.end(who, commit=True, version=5)
+    for group in present:
+        both.offset(group, place, stable=True)
 
 
 @pytest.mark.mission("TXP-09", "TXP-11", "TXP-15", "R-26")
@@ -423,8 +569,28 @@ def test_markers_from_outside_are_judged_alike(both: Both) -> None:
     both.producers(("offsets", 2))
 
 
+def test_markers_from_outside_end_what_offsets_wait_for(both: Both) -> None:
+    """On a partition of `__consumer_offsets`: pending offsets count or vanish, as at the coordinator's own marker."""
+    group, place = "marked", ("offsets", 0)
+    mark_at = ("__consumer_offsets", partition_for(group, 50))
+    both.introduce("marked")
+    who = both.introduce("marked")
+    for number, commit in ((1, True), (2, False), (3, True)):
+        assert both.commit_offset(who, group, place, number, version=5) == [(0, OK)]
+        both.mark(who.at(who.epoch - 1), mark_at, commit=commit, coordinator_epoch=0)
+        both.mark(who, mark_at, commit=commit, coordinator_epoch=0)
+        unstable = both.offset(group, place, stable=True, retry=False)
+        assert unstable == [(ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)]
+        both.mark(who.at(who.epoch + 1), mark_at, commit=commit, coordinator_epoch=0, version=2)
+        assert both.offset(group, place, stable=True) == [(OK, number if commit else number - 1)]
+        both.end(who, commit=commit, version=5)
+        both.describe("marked")
+    both.mark(who, ("__consumer_offsets", 99), commit=True, coordinator_epoch=0)
+
+
 def test_the_rows_are_kafkas(both: Both, directory: Path) -> None:
     """Last, when both have written everything."""
     ids = ["v1-life", "v2-life", "mixed", "verify", "fence", "offsets", "read-1", "time-2"]
+    ids += ["versions", "named", "many-1", "many-2", "late", "members", "marked"]
     both.describe(*ids)
     assert rows_of(directory / "semel", ids) == rows_of(directory / "kafka" / "data", ids)

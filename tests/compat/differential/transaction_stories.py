@@ -159,37 +159,46 @@ class Both:
         assert code == ErrorCode.NONE
         return who
 
-    def add(self, who: Who, *places: Place, version: int = 3, retry: bool = True) -> Any:
-        topics = [
-            add_partitions_to_txn.AddPartitionsToTxnTopic(name=topic, partitions=[index])
-            for topic, index in places
-        ]
+    def add(
+        self, who: Who, *places: Place, version: int = 3, verify_only: bool = True, retry: bool = True
+    ) -> Any:
+        """One transaction; from version 4 on `verify_only` says whether to extend it or only to look."""
+        if version >= 4:
+            ((_name, results),) = self.add_many((who, verify_only, places), version=version, retry=retry)
+            return results
+        return self.ask(
+            lambda side: add_partitions_to_txn.AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=who.transactional_id,
+                v3_and_below_producer_id=who.ids[side.name],
+                v3_and_below_producer_epoch=who.epoch,
+                v3_and_below_topics=_topics(places),
+            ),
+            version,
+            lambda _side, answer: _added(answer.results_by_topic_v3_and_below),
+            retry=retry,
+        )
+
+    def add_many(self, *wanted: tuple[Who, bool, Sequence[Place]], version: int, retry: bool = True) -> Any:
+        """As a broker asks for its producers: [(transactional id, results)] for (who, only to look, places)."""
 
         def build(side: Side) -> Message:
-            if version < 4:
-                return add_partitions_to_txn.AddPartitionsToTxnRequest(
-                    v3_and_below_transactional_id=who.transactional_id,
-                    v3_and_below_producer_id=who.ids[side.name],
-                    v3_and_below_producer_epoch=who.epoch,
-                    v3_and_below_topics=topics,
-                )
-            one = add_partitions_to_txn.AddPartitionsToTxnTransaction(
-                transactional_id=who.transactional_id,
-                producer_id=who.ids[side.name],
-                producer_epoch=who.epoch,
-                verify_only=True,
-                topics=topics,
+            return add_partitions_to_txn.AddPartitionsToTxnRequest(
+                transactions=[
+                    add_partitions_to_txn.AddPartitionsToTxnTransaction(
+                        transactional_id=who.transactional_id,
+                        producer_id=who.ids[side.name],
+                        producer_epoch=who.epoch,
+                        verify_only=verify_only,
+                        topics=_topics(places),
+                    )
+                    for who, verify_only, places in wanted
+                ]
             )
-            return add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[one])
 
         def show(_side: Side, answer: add_partitions_to_txn.AddPartitionsToTxnResponse) -> Any:
-            results = answer.results_by_topic_v3_and_below
-            if version >= 4:
-                results = answer.results_by_transaction[0].topic_results
+            assert not answer.error_code, answer
             return sorted(
-                (topic.name, one.partition_index, ErrorCode(one.partition_error_code))
-                for topic in results
-                for one in topic.results_by_partition
+                (one.transactional_id, _added(one.topic_results)) for one in answer.results_by_transaction
             )
 
         return self.ask(build, version, show, retry=retry)
@@ -261,7 +270,7 @@ class Both:
             who.sequences.clear()
         return found
 
-    def add_offsets(self, who: Who, group: str, *, version: int = 3) -> Any:
+    def add_offsets(self, who: Who, group: str, *, version: int = 3, retry: bool = True) -> Any:
         return self.ask(
             lambda side: add_offsets_to_txn.AddOffsetsToTxnRequest(
                 transactional_id=who.transactional_id,
@@ -271,11 +280,21 @@ class Both:
             ),
             version,
             lambda _side, answer: ErrorCode(answer.error_code),
+            retry=retry,
         )
 
     def commit_offset(
-        self, who: Who, group: str, place: Place, offset: int, *, version: int = 3, **member: Any
+        self,
+        who: Who,
+        group: str,
+        place: Place,
+        offset: int,
+        *,
+        version: int = 3,
+        member_id: str | Callable[[Side], str] = "",
+        **member: Any,
     ) -> Any:
+        """[(partition, code)]; a member whose id the brokers made has one on each side."""
         return self.ask(
             lambda side: txn_offset_commit.TxnOffsetCommitRequest(
                 transactional_id=who.transactional_id,
@@ -292,6 +311,7 @@ class Both:
                         ],
                     )
                 ],
+                member_id=member_id if isinstance(member_id, str) else member_id(side),
                 **member,
             ),
             version,
@@ -380,7 +400,7 @@ class Both:
         )
         return self.ask(lambda _side: request, 7, lambda _side, answer: answer.topics[0].partitions[0].offset)
 
-    def describe(self, *transactional_ids: str) -> Any:
+    def describe(self, *transactional_ids: str, retry: bool = True) -> Any:
         request = describe_transactions.DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
 
         def show(side: Side, answer: describe_transactions.DescribeTransactionsResponse) -> Any:
@@ -398,9 +418,9 @@ class Both:
                 for one in answer.transaction_states
             ]
 
-        return self.ask(lambda _side: request, 0, show)
+        return self.ask(lambda _side: request, 0, show, retry=retry)
 
-    def list(self, *, version: int = 2, prefix: str = "", **filters: Any) -> Any:
+    def list(self, *, version: int = 2, prefix: str = "", retry: bool = True, **filters: Any) -> Any:
         def show(side: Side, answer: list_transactions.ListTransactionsResponse) -> Any:
             return (
                 ErrorCode(answer.error_code),
@@ -412,7 +432,8 @@ class Both:
                 ),
             )
 
-        return self.ask(lambda _side: list_transactions.ListTransactionsRequest(**filters), version, show)
+        request = list_transactions.ListTransactionsRequest(**filters)
+        return self.ask(lambda _side: request, version, show, retry=retry)
 
     def producers(self, place: Place) -> Any:
         request = describe_producers.DescribeProducersRequest(
@@ -467,6 +488,21 @@ class Both:
                 for one in topic.partitions
             ],
         )
+
+
+def _topics(places: Sequence[Place]) -> list[add_partitions_to_txn.AddPartitionsToTxnTopic]:
+    return [
+        add_partitions_to_txn.AddPartitionsToTxnTopic(name=topic, partitions=[index])
+        for topic, index in places
+    ]
+
+
+def _added(results: Sequence[add_partitions_to_txn.AddPartitionsToTxnTopicResult]) -> Any:
+    return sorted(
+        (topic.name, one.partition_index, ErrorCode(one.partition_error_code))
+        for topic in results
+        for one in topic.results_by_partition
+    )
 
 
 def _is_passing(answer: Any) -> bool:
