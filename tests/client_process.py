@@ -1,7 +1,7 @@
-"""A Python client's transactional producer in a process of its own, so that it can be stopped in the middle (SIGSTOP).
+"""A client's transactional producer in a process of its own, so that it can be stopped in the middle (SIGSTOP).
 
-Run as a program it is the other end: a line of JSON comes in ([method, arguments]), the producer does it, and a line goes
-out: null, or what was raised.
+Run as a program it is the other end of a Python client: a line of JSON comes in ([method, arguments]), the producer does it,
+and a line goes out: null, or what was raised. franz-go's program `serve` speaks the same.
 """
 
 import base64
@@ -10,9 +10,16 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
-from transaction_clients import DEADLINE_SECONDS, PRODUCERS, FencedOutError, TransactionalProducer
+from transaction_clients import (
+    ALL_PRODUCERS,
+    DEADLINE_SECONDS,
+    TIMEOUT_MS,
+    FencedOutError,
+    TransactionalProducer,
+)
 
 _ANSWER_SECONDS: Final = 2 * DEADLINE_SECONDS
 _FENCED: Final = FencedOutError.__name__
@@ -27,10 +34,16 @@ class ProcessProducer(TransactionalProducer):
 
     name = "in a process"
 
-    def __init__(self, client: str, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(
+        self,
+        client: str,
+        bootstrap: str,
+        transactional_id: str,
+        timeout_ms: int = TIMEOUT_MS,
+        *,
+        program: Sequence[str] = (sys.executable, __file__),
+    ) -> None:
+        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._ask("open", client, bootstrap, transactional_id, timeout_ms)
 
     def signal(self, number: signal.Signals) -> None:
@@ -80,7 +93,7 @@ class ProcessProducer(TransactionalProducer):
 
 
 def _serve() -> None:
-    kinds = {one.name: one for one in PRODUCERS}
+    kinds = {one.name: one for one in ALL_PRODUCERS}
     producer: TransactionalProducer | None = None
     for line in sys.stdin:
         method, arguments = json.loads(line)

@@ -1,4 +1,4 @@
-"""Transactional producers written elsewhere, behind one face: the same stories are told with each of them.
+"""Transactional producers behind one face: the same stories are told with each of them, those written elsewhere and ours.
 
 A driver adds nothing: retries, epochs and state are the client's own.
 """
@@ -6,12 +6,15 @@ A driver adds nothing: retries, epochs and state are the client's own.
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Final
 
 import aiokafka
 import confluent_kafka
 import kafka
+
+import semel
+from semel.errors import SemelError
 
 DEADLINE_SECONDS: Final = 60
 TIMEOUT_MS: Final = 60_000
@@ -160,6 +163,8 @@ class AioKafka(TransactionalProducer):
 
     def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
         self._loop = asyncio.new_event_loop()
+        # One that was fenced leaves a future behind that nobody asks.
+        self._loop.set_exception_handler(lambda _loop, _context: None)
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
         self._thread.start()
         self._sent: list[Any] = []
@@ -179,7 +184,10 @@ class AioKafka(TransactionalProducer):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_SECONDS)
 
     def begin(self) -> None:
-        self._run(self._producer.begin_transaction())
+        try:
+            self._run(self._producer.begin_transaction())
+        except AssertionError as error:  # So it says that it is done for.
+            raise FencedOutError(str(error)) from error
 
     def send(self, topic: str, partition: int, value: bytes) -> None:
         self._sent.append(self._run(self._producer.send(topic, value, partition=partition)))
@@ -211,7 +219,59 @@ class AioKafka(TransactionalProducer):
         self._loop.close()
 
 
+class Ours(TransactionalProducer):
+    """semel.Producer."""
+
+    name = "semel"
+
+    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        self._producer = semel.Producer(
+            bootstrap_servers=bootstrap,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            linger_ms=0,
+        )
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        self._ask(self._producer.begin_transaction)
+
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        self._ask(self._producer.send, topic, value=value, partition=partition)
+
+    def flush(self) -> None:
+        self._ask(self._producer.flush)
+
+    def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        self._ask(self._producer.send_offsets_to_transaction, {(topic, partition): offset}, group)
+
+    def commit(self) -> None:
+        self._ask(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._ask(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        self._producer.close(1)
+
+    def _ask(self, call: Callable[..., object], *arguments: Any, **named: Any) -> None:
+        try:
+            call(*arguments, **named)
+        except (semel.ProducerFencedException, semel.InvalidProducerEpochException) as error:
+            raise FencedOutError(str(error)) from error
+
+
 PRODUCERS: Final[tuple[type[TransactionalProducer], ...]] = (ConfluentKafka, KafkaPython, AioKafka)
+"""Written elsewhere."""
+ALL_PRODUCERS: Final[tuple[type[TransactionalProducer], ...]] = (*PRODUCERS, Ours)
+REFUSALS: Final = (
+    FencedOutError,
+    confluent_kafka.KafkaException,
+    kafka.errors.KafkaError,
+    aiokafka.errors.KafkaError,
+    SemelError,
+)
+"""Whatever a client says who is not let on."""
 
 
 def read(bootstrap: str, topic: str, partition: int, *, committed: bool) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Transactions with the clients people have: commit, abort, offsets, fencing; and what readers see of them.
 
-Method: the same stories with confluent-kafka (librdkafka), kafka-python, aiokafka and Java's client in two versions against one
-broker; what is visible is asked of confluent-kafka and kafka-python, what is stored is read from the files.
+Method: the same stories with confluent-kafka (librdkafka), kafka-python, aiokafka, Java's client in two versions and ours against
+one broker; what is visible is asked of confluent-kafka and kafka-python, what is stored is read from the files.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ import pytest
 
 from compat_kit import ThreadBroker, batches, eventually, stored
 from transaction_clients import (
-    PRODUCERS,
+    ALL_PRODUCERS,
     FencedOutError,
     TransactionalProducer,
     committed_offset,
@@ -21,7 +21,7 @@ from transaction_clients import (
 from transaction_java import JavaProducer
 
 Make = Callable[[str, str], TransactionalProducer]
-_BY_NAME = {one.name: one for one in PRODUCERS}
+_BY_NAME = {one.name: one for one in ALL_PRODUCERS}
 _JAVA = [pytest.param(name, marks=pytest.mark.java) for name in ("java_4_3", "java_3_9")]
 
 
@@ -100,7 +100,6 @@ def test_offsets_are_part_of_it(producer: TransactionalProducer, broker: ThreadB
     assert read(broker.bootstrap, topic, 0, committed=True) == [b"out 1", b"out 3"]
 
 
-@pytest.mark.mission("FEN-06")
 def test_the_second_instance_fences_the_first(make: Make, broker: ThreadBroker, topic: str) -> None:
     first = make(broker.bootstrap, f"of {topic}")
     first.begin()

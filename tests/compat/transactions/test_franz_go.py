@@ -4,8 +4,6 @@ Method: small programs written as its users write them (`tests/go/franz`) run ag
 the log's files, and by other clients. Skipped where Go is not installed.
 """
 
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,23 +13,11 @@ import pytest
 
 import franz_go
 from compat_kit import ThreadBroker, batches, eventually, stored
-from semel.bench.kafka_peer import PeerMissingError
 from transaction_clients import committed_offset, end_offset, read
 
 PARTITIONS = 3
 RECORDS = 600
 Run = Callable[..., list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """Where Go is installed and peers are required, it must be there."""
-    try:
-        return franz_go.find()
-    except PeerMissingError as missing:
-        if os.environ.get("SEMEL_REQUIRE_PEERS") and shutil.which("go"):
-            raise
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +32,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadBroker]:
 
 
 @pytest.fixture
-def run(program: Path, broker: ThreadBroker) -> Run:
+def run(franz_program: Path, broker: ThreadBroker) -> Run:
     """Run one of its programs to its end."""
 
     def ran(name: str, *arguments: object) -> list[dict[str, Any]]:
-        return franz_go.told(franz_go.start(program, name, broker.bootstrap, *map(str, arguments)))
+        return franz_go.told(franz_go.start(franz_program, name, broker.bootstrap, *map(str, arguments)))
 
     return ran
 
@@ -119,13 +105,13 @@ def test_the_second_instance_fences_the_first(run: Run, broker: ThreadBroker, to
     assert read(broker.bootstrap, topic, 0, committed=True) == [b"1"]
 
 
-def test_consume_transform_produce(program: Path, run: Run, broker: ThreadBroker, topic: str) -> None:
+def test_consume_transform_produce(franz_program: Path, run: Run, broker: ThreadBroker, topic: str) -> None:
     """Two workers of one group that abort a third of their transactions, and a third that finishes: each input once."""
     source, target, group = f"{topic}-in", f"{topic}-out", f"group of {topic}"
     run("produce", source, PARTITIONS, RECORDS)
     workers: list[subprocess.Popen[str]] = [
         franz_go.start(
-            program,
+            franz_program,
             *("copy", broker.bootstrap, source, target, group),
             *(f"worker {seed} of {topic}", str(RECORDS // 3), str(seed)),
         )

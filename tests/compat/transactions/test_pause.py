@@ -9,6 +9,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -16,14 +17,14 @@ import pytest
 from client_process import ClientFailedError, ProcessProducer
 from compat_kit import ThreadBroker, eventually
 from semel.bench.kafka_peer import KafkaHome
-from transaction_clients import PRODUCERS, FencedOutError, TransactionalProducer, end_offset, read
+from transaction_clients import ALL_PRODUCERS, FencedOutError, TransactionalProducer, end_offset, read
 from transaction_java import JavaError, JavaProducer, TransactionShell
 
 TIMEOUT_MS = 1000
 PAUSES = 3
 PARTITIONS = (0, 1)
 REFUSALS = (FencedOutError, ClientFailedError, JavaError)
-_NAMES = [one.name for one in PRODUCERS]
+_NAMES = [one.name for one in ALL_PRODUCERS]
 _JAVA = [pytest.param(name, marks=pytest.mark.java) for name in ("jvm_4_3", "jvm_3_9")]
 
 
@@ -55,7 +56,7 @@ def jvm(home: KafkaHome, directories: pytest.TempPathFactory) -> Iterator[Transa
         yield shell
 
 
-@pytest.fixture(params=[*_NAMES, *_JAVA])
+@pytest.fixture(params=[*_NAMES, "franz-go", *_JAVA])
 def make(request: pytest.FixtureRequest, broker: ThreadBroker) -> Iterator[Make]:
     processes: list[ProcessProducer] = []
 
@@ -64,11 +65,19 @@ def make(request: pytest.FixtureRequest, broker: ThreadBroker) -> Iterator[Make]
         processes.append(one)
         return one, one
 
+    def in_go(transactional_id: str) -> tuple[TransactionalProducer, Pausable]:
+        program: Path = request.getfixturevalue("franz_program")
+        one = ProcessProducer(
+            request.param, broker.bootstrap, transactional_id, TIMEOUT_MS, program=(str(program), "serve")
+        )
+        processes.append(one)
+        return one, one
+
     def in_jvm(transactional_id: str) -> tuple[TransactionalProducer, Pausable]:
         shell: TransactionShell = request.getfixturevalue(request.param)
         return JavaProducer(broker.bootstrap, transactional_id, shell=shell, timeout_ms=TIMEOUT_MS), shell
 
-    yield in_process if request.param in _NAMES else in_jvm
+    yield {"franz-go": in_go, "jvm_4_3": in_jvm, "jvm_3_9": in_jvm}.get(request.param, in_process)
     for one in processes:
         one.close()
 

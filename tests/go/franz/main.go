@@ -6,19 +6,24 @@
 //	franz copy     BOOTSTRAP FROM TO GROUP TRANSACTIONAL-ID COUNT SEED
 //	               consume, transform, produce until COUNT records were committed by this worker;
 //	               SEED > 0 aborts some transactions
+//	franz serve                                               a transactional producer that does what it is told on standard
+//	               input, as tests/client_process.py has it
 //	franz read     BOOTSTRAP TOPIC PARTITION END ISOLATION    values up to offset END
 //
 // One JSON object is printed on each line. An error that is not part of the story goes to standard error, exit code 1.
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -30,6 +35,7 @@ const deadline = 60 * time.Second
 func main() {
 	programs := map[string]func(context.Context, []string) error{
 		"produce": produce, "transact": transact, "fence": fence, "copy": copyAll, "read": read,
+		"serve": serve,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
 	defer cancel()
@@ -69,9 +75,13 @@ func produce(ctx context.Context, args []string) error {
 }
 
 func transactional(bootstrap, id string) (*kgo.Client, error) {
+	return timed(bootstrap, id, deadline)
+}
+
+func timed(bootstrap, id string, timeout time.Duration) (*kgo.Client, error) {
 	return kgo.NewClient(
 		kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.AllowAutoTopicCreation(),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionTimeout(deadline),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionTimeout(timeout),
 	)
 }
 
@@ -125,10 +135,99 @@ func fence(ctx context.Context, args []string) error {
 	zombie := first.EndTransaction(ctx, kgo.TryCommit)
 	owner := second.EndTransaction(ctx, kgo.TryCommit)
 	tell(map[string]any{
-		"fenced": errors.Is(zombie, kerr.ProducerFenced) || errors.Is(zombie, kerr.InvalidProducerEpoch),
+		"fenced": isFenced(zombie),
 		"zombie": text(zombie), "owner": text(owner),
 	})
 	return nil
+}
+
+// A producer between commands. A record that fails is told of at the next flush or commit.
+type served struct {
+	client *kgo.Client
+	lock   sync.Mutex
+	failed error
+}
+
+func serve(ctx context.Context, _ []string) error {
+	one := &served{}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var method string
+		var arguments []any
+		if err := json.Unmarshal(lines.Bytes(), &[]any{&method, &arguments}); err != nil {
+			return err
+		}
+		answer := "null"
+		if err := one.do(ctx, method, arguments); err != nil {
+			kind := fmt.Sprintf("%T", err)
+			if isFenced(err) {
+				kind = "FencedOutError"
+			}
+			line, err := json.Marshal([]string{kind, err.Error()})
+			if err != nil {
+				return err
+			}
+			answer = string(line)
+		}
+		fmt.Println(answer)
+	}
+	return nil
+}
+
+func (one *served) do(ctx context.Context, method string, arguments []any) error {
+	switch method {
+	case "open":
+		timeout := time.Duration(arguments[3].(float64)) * time.Millisecond
+		client, err := timed(arguments[1].(string), arguments[2].(string), timeout)
+		if err != nil {
+			return err
+		}
+		one.client = client
+		_, _, err = client.ProducerID(ctx)
+		return err
+	case "begin":
+		one.failed = nil
+		return one.client.BeginTransaction()
+	case "send":
+		value, err := base64.StdEncoding.DecodeString(arguments[2].(string))
+		if err != nil {
+			return err
+		}
+		record := &kgo.Record{Topic: arguments[0].(string), Partition: int32(arguments[1].(float64)), Value: value}
+		one.client.Produce(ctx, record, func(_ *kgo.Record, err error) {
+			one.lock.Lock()
+			defer one.lock.Unlock()
+			if one.failed == nil {
+				one.failed = err
+			}
+		})
+		return nil
+	case "flush":
+		return one.flush(ctx)
+	case "commit":
+		if err := one.flush(ctx); err != nil {
+			return err
+		}
+		return one.client.EndTransaction(ctx, kgo.TryCommit)
+	case "abort":
+		if err := one.client.AbortBufferedRecords(ctx); err != nil {
+			return err
+		}
+		return one.client.EndTransaction(ctx, kgo.TryAbort)
+	}
+	return fmt.Errorf("no method %s", method)
+}
+
+func (one *served) flush(ctx context.Context) error {
+	if err := one.client.Flush(ctx); err != nil {
+		return err
+	}
+	one.lock.Lock()
+	defer one.lock.Unlock()
+	return one.failed
+}
+
+func isFenced(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch)
 }
 
 func copyAll(ctx context.Context, args []string) error {
