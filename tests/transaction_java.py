@@ -57,6 +57,12 @@ class TransactionShell(JvmShell):
         lines = self.ask("consume", bootstrap, topic, group, protocol, count)
         return [base64.b64decode(line) for line in lines]
 
+    def read(self, bootstrap: str, topic: str, partition: int, *, committed: bool) -> tuple[int, list[bytes]]:
+        """Where the partition ends for a reader of this isolation, and everything before."""
+        isolation = "read_committed" if committed else "read_uncommitted"
+        end, *lines = self.ask("read", bootstrap, topic, partition, isolation)
+        return int(end), [base64.b64decode(line) for line in lines]
+
 
 class JavaProducer(TransactionalProducer):
     """org.apache.kafka.clients.producer.KafkaProducer."""

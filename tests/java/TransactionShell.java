@@ -43,6 +43,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *   work BOOTSTRAP WORKERS IN OUT GROUP PROTOCOL COUNT  consume, transform, produce with random aborts, until COUNT
  *                                                       records are committed; an empty OUT only consumes
  *   consume BOOTSTRAP TOPIC GROUP PROTOCOL COUNT        a member of a group that commits by hand; prints the values
+ *   read BOOTSTRAP TOPIC PARTITION ISOLATION            prints where the partition ends, and the values up to there
  */
 public class TransactionShell {
     private static final Duration DEADLINE = Duration.ofSeconds(60);
@@ -95,6 +96,7 @@ public class TransactionShell {
                 KNOWN.get(fields[2]));
             case "work" -> work(fields);
             case "consume" -> consume(fields);
+            case "read" -> read(fields);
             default -> throw new IllegalArgumentException(fields[0]);
         }
     }
@@ -113,11 +115,16 @@ public class TransactionShell {
     }
 
     private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, String group, String protocol) {
+        return consumer(bootstrap, group, protocol, "read_committed");
+    }
+
+    private static KafkaConsumer<byte[], byte[]> consumer(
+        String bootstrap, String group, String protocol, String isolation) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("group.id", group);
         settings.put("group.protocol", protocol);
-        settings.put("isolation.level", "read_committed");
+        settings.put("isolation.level", isolation);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
         settings.put("max.poll.records", "20");
@@ -232,6 +239,25 @@ public class TransactionShell {
                     left--;
                 }
                 consumer.commitSync();
+            }
+        }
+    }
+
+    private static void read(String[] fields) {
+        TopicPartition place = new TopicPartition(fields[2], Integer.parseInt(fields[3]));
+        long deadline = System.nanoTime() + DEADLINE.toNanos();
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(fields[1], "reader", "classic", fields[4])) {
+            consumer.assign(List.of(place));
+            consumer.seekToBeginning(List.of(place));
+            long end = consumer.endOffsets(List.of(place)).get(place);
+            OUT.println(end);
+            while (consumer.position(place) < end) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("stands at " + consumer.position(place) + " of " + end);
+                }
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(SHORT)) {
+                    OUT.println(Base64.getEncoder().encodeToString(record.value()));
+                }
             }
         }
     }
