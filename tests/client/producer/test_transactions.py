@@ -145,7 +145,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(peer: Peer, na
             sending.send(topic, b"2")
 
 
-@pytest.mark.mission("FEN-04", "R-28")
+@pytest.mark.mission("FEN-04", "FEN-06", "R-28")
 def test_who_is_fenced_hears_so_from_every_call(peer: Peer, names: tuple[str, str]) -> None:
     transactional_id, topic = names
     old = producer(peer, transactional_id)

@@ -135,6 +135,7 @@ class TestJava:
 
 
 @pytest.mark.java
+@pytest.mark.mission("FEN-06")
 class TestTwoInstances:
     """The first instance has an open transaction when the second introduces itself; then the first goes on."""
 

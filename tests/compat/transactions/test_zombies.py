@@ -1,0 +1,86 @@
+"""Once a second instance has the transactional id, nothing the first one does works, whichever call it tries first.
+
+Method: with every client, an instance with an open transaction is overtaken; then it commits, aborts, sends a record or sends a
+position. Each must fail, and so must everything behind it. Readers of committed records see what its successors wrote.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+import pytest
+
+from client_process import ClientFailedError, ProcessProducer
+from compat_kit import ThreadBroker
+from transaction_clients import ALL_PRODUCERS, REFUSALS, TransactionalProducer, committed_offset, read
+from transaction_java import JavaError, JavaProducer
+
+Make = Callable[[str], TransactionalProducer]
+_BY_NAME = {one.name: one for one in ALL_PRODUCERS}
+_JAVA = [pytest.param(name, marks=pytest.mark.java) for name in ("java_4_3", "java_3_9")]
+_REFUSALS: Final = (*REFUSALS, ClientFailedError, JavaError)
+
+
+@pytest.fixture(params=[*_BY_NAME, "franz-go", *_JAVA])
+def make(request: pytest.FixtureRequest, broker: ThreadBroker) -> Iterator[Make]:
+    made: list[TransactionalProducer] = []
+    kinds: dict[str, Callable[[str, str], TransactionalProducer]] = {**_BY_NAME}
+    if request.param == "franz-go":
+        program = str(request.getfixturevalue("franz_program")), "serve"
+        kinds[request.param] = partial(ProcessProducer, request.param, program=program)
+    elif request.param not in kinds:
+        kinds[request.param] = partial(JavaProducer, shell=request.getfixturevalue(request.param))
+
+    def one(transactional_id: str) -> TransactionalProducer:
+        made.append(kinds[request.param](broker.bootstrap, transactional_id))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+@pytest.mark.mission("FEN-06")
+def test_every_call_of_the_first_instance_fails(
+    make: Make, broker: ThreadBroker, topic: str, request: pytest.FixtureRequest
+) -> None:
+    group = f"group of {topic}"
+
+    def send(zombie: TransactionalProducer) -> None:
+        zombie.send(topic, 0, b"of a zombie, too late")
+        zombie.flush()
+        zombie.commit()
+
+    def begin_again(zombie: TransactionalProducer) -> None:
+        zombie.begin()
+        send(zombie)
+
+    calls: dict[str, Callable[[TransactionalProducer], None]] = {
+        "commit": lambda zombie: zombie.commit(),
+        "abort": lambda zombie: zombie.abort(),
+        "send": send,
+        "send an offset": lambda zombie: zombie.send_offset(group, topic, 2, 5),
+    }
+    if "franz-go" in request.node.name:
+        del calls["send an offset"]  # It does that for whole groups only.
+    for name, call in calls.items():
+        zombie = make(f"of {topic}")
+        zombie.begin()
+        zombie.send(topic, 0, b"of a zombie")
+        zombie.flush()
+        owner = make(f"of {topic}")
+        assert is_refused(call, zombie), f"{name} of a zombie"
+        assert is_refused(begin_again, zombie), f"another transaction after {name} of a zombie"
+        owner.begin()
+        owner.send(topic, 0, b"of the owner")
+        owner.commit()
+    assert read(broker.bootstrap, topic, 0, committed=True) == [b"of the owner"] * len(calls)
+    assert committed_offset(broker.bootstrap, group, topic, 2) < 0
+
+
+def is_refused(call: Callable[[TransactionalProducer], None], zombie: TransactionalProducer) -> bool:
+    try:
+        call(zombie)
+    except _REFUSALS:
+        return True
+    return False
