@@ -48,8 +48,9 @@ def both(kafka_home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.mark.parametrize("commit", [True, False])
 def test_every_request_while_markers_are_on_their_way(both: Both, commit: bool, end_version: int) -> None:
     name = f"prepared-{commit}-{end_version}"
-    for _ in range(3):  # So that there are older epochs.
-        who = both.introduce(name)
+    for _ in range(2):  # So that there are older epochs.
+        both.introduce(name)
+    who = both.introduce(name)
     assert both.add(who, PLACE) == [(*PLACE, OK)]
     assert both.end(who, commit=commit, version=end_version, take=False)[0] == OK
     state = "PrepareCommit" if commit else "PrepareAbort"

@@ -7,12 +7,13 @@ differ is asked of each side by itself, with the reason beside it. What is said 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from compat.differential.comparison import kafka_side, semel_side
+from compat.differential.exchange import Side
 from compat.differential.group_stories import ClassicWalker, Pair, Walker
 from compat.differential.transaction_stories import Both, Place, Who, rows_of
 from semel.bench.kafka_peer import KafkaHome
@@ -326,7 +327,7 @@ def test_a_transaction_speaks_for_a_member_of_a_group(both: Both) -> None:
     pair.wait_for_coordinator("modern")
     modern = Walker(pair, "modern", "member", ["members"], instance_id="instance")
     modern.join()
-    present = {
+    present: dict[str, tuple[str | Callable[[Side], str], int]] = {
         "classic": (classic.member_id, classic.generation_id),
         "modern": ("member", modern.epoch),
     }
