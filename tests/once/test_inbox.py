@@ -185,6 +185,63 @@ def test_a_message_that_kills_its_worker_is_put_aside(
     assert billed(database) == [], "nothing of the attempts is left"
 
 
+def test_a_message_that_kills_its_worker_costs_the_others_nothing(
+    topics: TopicsDouble, database: sa.Engine, clock: Clock
+) -> None:
+    inbox = Inbox(database, name="orders", retries=POLICY, lease_ms=1_000, clock=clock)
+    received(inbox, topics)
+
+    def work(db: sa.Connection, message: InboxMessage) -> None:
+        if message.value == b"0":
+            raise Crash
+
+    for _ in range(3):
+        with pytest.raises(Crash):
+            inbox.sweep(work)
+        clock.ms += 1_000
+    assert inbox.sweep(bill) == Worked(processed=5, buried=1)
+    assert [message.value for message in inbox.dead()] == [b"0"]
+
+
+def test_slow_work_does_not_use_up_the_leases_of_what_waits_behind_it(
+    topics: TopicsDouble, database: sa.Engine, clock: Clock
+) -> None:
+    """Every message takes most of a lease, and another worker sweeps between any two of them."""
+    policy = RetryPolicy(attempts_max=1)
+    one = Inbox(database, name="orders", retries=policy, lease_ms=1_000, clock=clock)
+    other = Inbox(database.url, name="orders", retries=policy, lease_ms=1_000, clock=clock)
+    received(one, topics)
+    worked: list[bytes | None] = []
+    theirs: list[Worked] = []
+
+    def slow(db: sa.Connection, message: InboxMessage) -> None:
+        worked.append(message.value)
+        clock.ms += 900
+
+    def between(*_: object) -> None:
+        if len(worked) > len(theirs):
+            theirs.append(Worked())
+            theirs[-1] = other.sweep(slow, limit=1)
+
+    sa.event.listen(database, "checkin", between)  # After every transaction of the one.
+    assert one.sweep(slow).processed + sum(swept.processed for swept in theirs) == 6
+    other.engine.dispose()
+    assert len(theirs) > 2, "they did not meet"
+    assert one.dead() == []
+    assert len(set(worked)) == len(worked)
+
+
+def test_a_worker_looks_again_before_it_begins(
+    topics: TopicsDouble, database: sa.Engine, clock: Clock
+) -> None:
+    """What another one finished since the sweep began is not worked on again."""
+    inbox = Inbox(database, name="orders", clock=clock)
+    received(inbox, topics)
+    due = inbox._due(100)
+    assert inbox.sweep(bill, limit=4) == Worked(processed=4)
+    assert [inbox._claim(row_id) is None for row_id in due] == [True] * 4 + [False] * 2
+
+
 def test_a_worker_that_froze_changes_nothing_any_more(
     topics: TopicsDouble, database: sa.Engine, clock: Clock
 ) -> None:
@@ -199,7 +256,8 @@ def test_a_worker_that_froze_changes_nothing_any_more(
         woken += 1
         bill(db, message)
 
-    held, _ = inbox._claim(100)
+    held = [message for row_id in inbox._due(100) if (message := inbox._claim(row_id)) is not None]
+    assert len(held) == 6
     assert other.sweep(bill) == Worked(), "nobody else gets them while the lease lasts"
     clock.ms += 1_000
     assert other.sweep(bill) == Worked(processed=6)

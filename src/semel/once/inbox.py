@@ -7,10 +7,12 @@ Role.   `Inbox`. Receiving (from a topic into the table) and working (from the t
             inbox.subscribe(consumer, ["orders"])
             inbox.run(consumer, lambda db, message: db.execute(insert(bills), …))
 
-Flow.   poll -> transaction {rows, positions} -> claim what is due (transaction) -> per message: transaction {mark
-        processed, the user's statements}. `rules.inbox` decides every move.
+Flow.   poll -> transaction {rows, positions} -> look for what is due -> per message: claim it (transaction), then transaction
+        {mark processed, the user's statements}. `rules.inbox` decides every move.
 Rules.  * Positions are stored with the rows: a message enters once, also after its row was deleted.
         * With `message_id`, a message whose id is in the table already does not enter again.
+        * A message is claimed when its work is about to begin, and not before: its lease and its attempt are spent on nothing
+          else, however long those before it took, and whatever happened to their worker.
         * A failed message waits and is tried again; after `attempts_max` it is dead: it stays, with its error, and
           `revive` gives it another life. `on_dead` runs in the transaction that buries it.
         * Others pass a message that waits: the order of messages is kept only while none fails.
@@ -34,7 +36,7 @@ from semel.once.rules.inbox import InboxEntry, InboxState
 from semel.once.rules.retries import RetryPolicy
 
 _LEASE_MS: Final = 60_000
-_CLAIMED_MAX: Final = 100
+_SWEPT_MAX: Final = 100
 _ERROR_MAX: Final = 2_000  # Characters.
 
 
@@ -133,11 +135,16 @@ class Inbox:
 
     # ---- working
 
-    def sweep(self, work: Work, *, limit: int = _CLAIMED_MAX) -> Worked:
+    def sweep(self, work: Work, *, limit: int = _SWEPT_MAX) -> Worked:
         """Work on at most `limit` messages that are due: new ones, failed ones whose wait is over, and those left by the dead."""
-        claimed, buried = self._claim(limit)
-        processed = failed = 0
-        for message in claimed:
+        processed = failed = buried = 0
+        for row_id in self._due(limit):
+            message = self._claim(row_id)
+            if message is None:
+                continue  # Another worker was here first.
+            if message.state is InboxState.DEAD:
+                buried += 1
+                continue
             try:
                 processed += self._process(message, work)
             except Exception as error:  # Whatever it was, it is written down and tried again.
@@ -212,37 +219,40 @@ class Inbox:
             for record in records
         ]
 
-    def _claim(self, limit: int) -> tuple[list[InboxMessage], int]:
-        """Take what is due, so that no other worker does; and bury what was taken too often."""
-        now_ms = self._clock()
-        claimed: list[InboxMessage] = []
-        buried = 0
-        with self.engine.begin() as db:
-            # The first statement of a transaction writes (see `database`); this one changes nothing.
-            db.execute(sa.update(table).where(sa.false()).values(due_ms=table.c.due_ms))
-            due = (
-                sa.select(table)
+    def _due(self, limit: int) -> Sequence[int]:
+        """Rows whose turn it is; others may take them before we do."""
+        with self.engine.connect() as db:
+            return db.scalars(
+                sa.select(table.c.id)
                 .where(
                     table.c.name == self.name,
                     table.c.state == InboxState.RECEIVED,
-                    table.c.due_ms <= now_ms,
+                    table.c.due_ms <= self._clock(),
                 )
                 .order_by(table.c.id)
                 .limit(limit)
+            ).all()
+
+    def _claim(self, row_id: int) -> InboxMessage | None:
+        """Take a message, so that no other worker does, or bury it if it was taken too often; None if it is not due any more."""
+        with self.engine.begin() as db:
+            # The first statement of a transaction writes (see `database`); this one changes nothing.
+            db.execute(sa.update(table).where(sa.false()).values(due_ms=table.c.due_ms))
+            row = db.execute(
+                sa.select(table)
+                .where(table.c.id == row_id)
                 .with_for_update(skip_locked=True)  # SQLite has one writer anyway, and leaves this out.
-            )
-            for row in db.execute(due).all():
-                entry = _entry(row).claimed(now_ms=now_ms, lease_ms=self._lease_ms, policy=self._retries)
-                if entry is None:
-                    continue
-                self._write(db, row.id, entry)
-                message = _message(row, entry)
-                if entry.state is InboxState.DEAD:
-                    self._tell_dead(db, message)
-                    buried += 1
-                else:
-                    claimed.append(message)
-        return claimed, buried
+            ).one_or_none()
+            if row is None:
+                return None
+            entry = _entry(row).claimed(now_ms=self._clock(), lease_ms=self._lease_ms, policy=self._retries)
+            if entry is None:
+                return None
+            self._write(db, row_id, entry)
+            message = _message(row, entry)
+            if entry.state is InboxState.DEAD:
+                self._tell_dead(db, message)
+        return message
 
     def _process(self, message: InboxMessage, work: Work) -> int:
         """Mark and work in one transaction; 0 if the claim ran out and another one has it."""
