@@ -296,6 +296,27 @@ def test_work_in_the_database_is_marked_with_it(engine: sa.Engine) -> None:
         assert sorted(db.scalars(sa.select(paid.c.id))) == [f"payment-{n}" for n in range(1, 6)]
 
 
+def test_an_id_that_is_only_claimed_is_not_done(engine: sa.Engine) -> None:
+    """A worker that claims and one that marks in its transaction share a name; the first dies, finishes, or goes on."""
+    clock = Clock()
+    claims = SqlClaims(engine, name="payments", clock=clock, sleep=clock.sleep)
+    claims.claim("a", "dead", lease_ms=1_000, now_ms=clock())
+    with claims.once("a") as db:
+        assert db is not None, "its owner died: the work is to be done"
+    assert not claims.done("a", "dead", ttl_ms=1_000, now_ms=clock()), "the dead do not mark our work"
+    claims.claim("b", "other", lease_ms=1_000, now_ms=clock())
+    clock.then(lambda: claims.done("b", "other", ttl_ms=60_000, now_ms=clock()))
+    with claims.once("b") as db:
+        assert db is None, "it was done while we waited"
+    claims.claim("c", "slow", lease_ms=60_000, now_ms=clock())
+    with (
+        pytest.raises(ClaimBusyError, match=r"wait_ms \(5000\) is over: do not commit"),
+        claims.once("c", wait_ms=5_000),
+    ):
+        pass
+    assert claims.done("c", "slow", ttl_ms=60_000, now_ms=clock()), "nothing was taken from its owner"
+
+
 def test_the_database_lets_one_of_many_in(engine: sa.Engine) -> None:
     """Workers that come at once wait for each other's transaction: the first that commits has done it."""
     paid = sa.Table("paid", sa.MetaData(), sa.Column("id", sa.Text))

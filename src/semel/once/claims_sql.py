@@ -10,11 +10,14 @@ Role.   `SqlClaims` is a store for `Deduplicator`; its own `once` marks and work
 
 Rules.  * The first statement decides: an insert that leaves out what is there, then an update of what has expired. Two that
           come at once wait for each other's transaction there.
+        * An id that is only claimed is not done. `once` waits for the end of such a claim, as `Deduplicator` does: then the id
+          is done, or free again.
         * Expired ids are deleted in small bites, beside claims.
 """
 
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -23,8 +26,8 @@ import sqlalchemy as sa
 from semel.once.clients import Clock, wall_clock_ms
 from semel.once.database import checked_name, insert_ignoring, open_database
 from semel.once.database import claims as table
-from semel.once.dedup import WEEK_MS
-from semel.once.rules.claims import Busy, ClaimState, Entry, Taken, Verdict, judge
+from semel.once.dedup import WAIT_MS, WEEK_MS, pause_seconds
+from semel.once.rules.claims import AlreadyDone, Busy, ClaimState, Entry, Taken, Verdict, judge
 
 _PURGE_EVERY: Final = 1000  # Claims.
 _PURGE_ROWS_MAX: Final = 5000
@@ -34,39 +37,53 @@ class SqlClaims:
     """Ids in `semel_claims`, under one name."""
 
     def __init__(
-        self, database: str | sa.URL | sa.Engine, *, name: str, clock: Clock = wall_clock_ms
+        self,
+        database: str | sa.URL | sa.Engine,
+        *,
+        name: str,
+        clock: Clock = wall_clock_ms,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.engine: Final = open_database(database, table)
         self.name: Final = checked_name(name)
         self._clock: Final = clock
+        self._sleep: Final = sleep
         self._claims = 0
 
     @contextmanager
-    def once(self, message_id: str, *, ttl_ms: int = WEEK_MS) -> Iterator[sa.Connection | None]:
+    def once(
+        self, message_id: str, *, ttl_ms: int = WEEK_MS, wait_ms: int = WAIT_MS
+    ) -> Iterator[sa.Connection | None]:
         """A transaction in which the id is marked done; None if it was done before.
 
         The caller's statements and the mark are committed together, or not at all: there is no window in which a kill
-        could repeat or lose the work. No lease is needed: a claim that is not committed does not exist.
+        could repeat or lose the work. No lease is needed: a claim that is not committed does not exist. While a
+        `Deduplicator` of the same name has the id, wait for at most `wait_ms`, outside any transaction.
         """
-        now_ms = self._clock()
-        with self.engine.begin() as connection:
-            mine = self._take(
-                connection, message_id, ClaimState.DONE, str(uuid.uuid4()), now_ms + ttl_ms, now_ms
-            )
-            yield connection if mine else None
+        token = str(uuid.uuid4())
+        give_up_ms = self._clock() + wait_ms
+        while True:
+            now_ms = self._clock()
+            with self.engine.begin() as connection:
+                verdict = self._judged(
+                    connection, message_id, ClaimState.DONE, token, now_ms + ttl_ms, now_ms
+                )
+                match verdict:
+                    case Taken():
+                        yield connection
+                        break
+                    case AlreadyDone():
+                        yield None
+                        break
+            left_ms = give_up_ms - now_ms
+            self._sleep(pause_seconds(message_id, verdict.for_ms, left_ms=left_ms, wait_ms=wait_ms))
         self._purge_now_and_then()
 
     def claim(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> Verdict:
         self._purge_now_and_then()
         with self.engine.begin() as connection:
-            if self._take(connection, message_id, ClaimState.CLAIMED, token, now_ms + lease_ms, now_ms):
-                return Taken()
-            row = connection.execute(
-                sa.select(table.c.state, table.c.token, table.c.expires_ms).where(*self._is(message_id))
-            ).one_or_none()
-        if row is None:  # Released between two of our statements: free in a moment.
-            return Busy(1)
-        return judge(Entry(ClaimState(row.state), row.token, row.expires_ms), now_ms=now_ms)
+            expires_ms = now_ms + lease_ms
+            return self._judged(connection, message_id, ClaimState.CLAIMED, token, expires_ms, now_ms)
 
     def renew(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> bool:
         return self._change(message_id, token, ClaimState.CLAIMED, now_ms + lease_ms)
@@ -100,6 +117,25 @@ class SqlClaims:
                 )
             )
             return gone.rowcount
+
+    def _judged(
+        self,
+        connection: sa.Connection,
+        message_id: str,
+        state: ClaimState,
+        token: str,
+        expires_ms: int,
+        now_ms: int,
+    ) -> Verdict:
+        """Take the id if it is free or its time is over; else say what keeps it."""
+        if self._take(connection, message_id, state, token, expires_ms, now_ms):
+            return Taken()
+        row = connection.execute(
+            sa.select(table.c.state, table.c.token, table.c.expires_ms).where(*self._is(message_id))
+        ).one_or_none()
+        if row is None:  # Released between two of our statements: free in a moment.
+            return Busy(1)
+        return judge(Entry(ClaimState(row.state), row.token, row.expires_ms), now_ms=now_ms)
 
     def _take(
         self,

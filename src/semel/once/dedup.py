@@ -29,6 +29,7 @@ from semel.once.errors import ClaimBusyError, ClaimLostError
 from semel.once.rules.claims import AlreadyDone, Busy, Taken, Verdict
 
 WEEK_MS: Final = 7 * 24 * 3600 * 1000
+WAIT_MS: Final = 60_000
 _LOOK_AGAIN_MS: Final = 100  # A busy claim may end early: its owner finishes or fails.
 
 
@@ -78,7 +79,7 @@ class Deduplicator:
         *,
         ttl_ms: int = WEEK_MS,
         lease_ms: int = 30_000,
-        wait_ms: int = 60_000,
+        wait_ms: int = WAIT_MS,
         clock: Clock = wall_clock_ms,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -134,9 +135,15 @@ class Deduplicator:
                 case AlreadyDone():
                     return Claim(self, message_id, None)
                 case Busy(for_ms):
-                    if now_ms >= give_up_ms:
-                        raise ClaimBusyError(
-                            f"{message_id!r} is being worked on by another one for {for_ms} ms more, and wait_ms "
-                            f"({self._wait_ms}) is over: do not commit its offset, poll it again later"
-                        )
-                    self._sleep(min(for_ms, _LOOK_AGAIN_MS, max(give_up_ms - now_ms, 1)) / 1000)
+                    left_ms = give_up_ms - now_ms
+                    self._sleep(pause_seconds(message_id, for_ms, left_ms=left_ms, wait_ms=self._wait_ms))
+
+
+def pause_seconds(message_id: str, busy_ms: int, *, left_ms: int, wait_ms: int) -> float:
+    """How long to sleep before a busy id is looked at again; raises `ClaimBusyError` if nothing is left of the wait."""
+    if left_ms <= 0:
+        raise ClaimBusyError(
+            f"{message_id!r} is being worked on by another one for {busy_ms} ms more, and wait_ms ({wait_ms}) is over: "
+            "do not commit its offset, poll it again later"
+        )
+    return min(busy_ms, _LOOK_AGAIN_MS, left_ms) / 1000
