@@ -5,6 +5,7 @@ must equal the model, which is the topic itself. Real processes are killed in `t
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -228,6 +229,30 @@ def test_what_cannot_be_is_refused(database: sa.Engine) -> None:
         exactly_once_sink(database, name="billing", start="now")  # type: ignore[arg-type] # the mistake
     with pytest.raises(ConfigError, match="has 0 characters"):
         exactly_once_sink(database, name="")
+
+
+def test_an_engine_that_commits_every_statement_is_refused(database_url: str) -> None:
+    """Failed work would leave the position moved, and its records would be lost. The way out that is named is one."""
+    own = sa.create_engine(database_url)
+    asked = [own.execution_options(isolation_level="AUTOCOMMIT")]
+    asked.append(sa.create_engine(database_url, isolation_level="AUTOCOMMIT"))
+    if own.dialect.name == "sqlite":
+        asked.append(sa.create_engine(database_url, connect_args={"isolation_level": None}))
+    for engine in asked:
+        with pytest.raises(ConfigError, match=r"commits every statement by itself \(AUTOCOMMIT\).* give a"):
+            exactly_once_sink(engine, name="billing")
+        assert not sa.inspect(own).has_table("semel_positions")
+        engine.dispose()
+    exactly_once_sink(own, name="billing")
+    own.dispose()
+
+
+def test_an_engine_that_begins_by_itself_is_served(tmp_path: Path) -> None:
+    """SQLAlchemy's own recipe for SQLite: the driver commits every statement, unless a BEGIN is sent, which it is."""
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/once.db", connect_args={"isolation_level": None})
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    exactly_once_sink(engine, name="billing")
+    engine.dispose()
 
 
 def test_another_database_is_refused() -> None:

@@ -4,10 +4,11 @@ Role.   The only place that knows SQLAlchemy's engine and the two dialects. SQLi
 Rules.  * Tables begin with `semel_`, live beside the user's own, and are made when they are missing.
         * A transaction of ours begins with a statement that writes: on SQLite that takes the write lock at once, so that
           no transaction fails half way because another one got it first; on PostgreSQL it locks the rows it is about.
+        * A connection that commits every statement by itself is refused: the position would stay where failed work left it.
         * Times are milliseconds since 1970 in a plain integer, the same on both.
 """
 
-from typing import Final
+from typing import Any, Final
 
 try:
     import sqlalchemy as sa
@@ -111,6 +112,7 @@ def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table, pooled:
         raise ConfigError(
             f"the database is {engine.dialect.name}: counting once is served on {' and '.join(DIALECTS)} only"
         )
+    _refuse_autocommit(engine)
     for table in tables:
         _create(engine, table)
     return engine
@@ -144,6 +146,25 @@ def as_bytes(what: str, value: object) -> bytes | None:
         f"a {what} of type {type(value).__name__} cannot be stored: bytes, text and None can; "
         "use a consumer without deserializers, or serialize it first"
     )
+
+
+def _refuse_autocommit(engine: sa.Engine) -> None:
+    """Both ways ask what the connection does: there are too many switches for it, of SQLAlchemy and of each driver."""
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            driver: Any = connection.connection.driver_connection
+            # By default the driver begins by itself, with the first write; else SQLAlchemy's recipe has begun by now.
+            begins = driver.isolation_level is not None and getattr(driver, "autocommit", None) is not True
+            is_one = driver.in_transaction or begins
+        else:
+            ids = [connection.scalar(sa.select(sa.func.txid_current())) for _ in range(2)]
+            is_one = ids[0] == ids[1]
+    if not is_one:
+        raise ConfigError(
+            "the engine commits every statement by itself (AUTOCOMMIT), so work and bookkeeping cannot be one transaction: "
+            'give a database URL, or an engine without isolation_level="AUTOCOMMIT"; code of yours that needs it can use '
+            'engine.execution_options(isolation_level="AUTOCOMMIT") of the same engine'
+        )
 
 
 def _create(engine: sa.Engine, table: sa.Table) -> None:
