@@ -46,6 +46,7 @@ class Cluster:
         self.sent: list[tuple[int, int]] = []
         """(broker, partition) of every batch."""
         self.refused = 0
+        self.forbidden: set[str] = set()
         self.brokers = {node_id: FakeBroker(self._answers(node_id)) for node_id in PORTS}
         self.listeners: dict[int, Listener] = {}
 
@@ -85,7 +86,9 @@ class Cluster:
                 for node_id, port in PORTS.items()
             ],
             topics=[
-                MetadataResponseTopic(
+                MetadataResponseTopic(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                if name in self.forbidden
+                else MetadataResponseTopic(
                     name=name,
                     topic_id=b"%016d" % 1,
                     partitions=[
@@ -207,6 +210,70 @@ def test_a_partition_without_a_leader_waits_and_keyless_records_avoid_it() -> No
         await runtime.tasks.sleep(0)
 
     tell(cluster, story, batch_size=500)
+
+
+def test_a_topic_whose_batches_outlast_its_idle_time_is_not_forgotten() -> None:
+    """Both brokers are away for longer than `metadata.max.idle.ms`, and come back with other leaders."""
+    cluster = Cluster()
+
+    async def story(producer: AsyncProducer, runtime: Runtime) -> None:
+        await send_to_all(producer)
+        for listener in cluster.listeners.values():
+            await listener.close()
+        waiting = await producer.send("t", b"v", partition=0)
+        await runtime.tasks.sleep(60)
+        cluster.leaders = dict.fromkeys(range(PARTITIONS), 2)
+        for node_id in PORTS:
+            await cluster.open(runtime, node_id)
+        await waiting
+        assert cluster.sent[-1] == (2, 0)
+        await runtime.tasks.sleep(60)
+        assert producer.topics.get("t") is None, "now it is idle"
+
+    tell(cluster, story, metadata_max_idle_ms=5_000, metadata_max_age_ms=10_000, delivery_timeout_ms=600_000)
+
+
+@pytest.mark.parametrize("forbidden", ["a", "z"])
+def test_a_topic_that_is_refused_keeps_nobody_from_the_others(forbidden: str) -> None:
+    cluster = Cluster()
+
+    async def story(producer: AsyncProducer, runtime: Runtime) -> None:
+        await (await producer.send(forbidden, b"v", partition=0))
+        await send_to_all(producer)
+        cluster.forbidden.add(forbidden)
+        cluster.leaders = dict.fromkeys(range(PARTITIONS), 2)
+        await send_to_all(producer)
+        asked = cluster.metadata_asked
+        await runtime.tasks.sleep(60)
+        assert cluster.metadata_asked <= asked + 2, "it is asked for again and again"
+        cluster.forbidden.add("other")
+        with pytest.raises(semel.TopicAuthorizationException, match="'other' may not be used"):
+            await producer.send("other", b"v")
+
+    tell(cluster, story, metadata_max_age_ms=30_000)
+
+
+def test_who_hears_nothing_asks_less_and_less() -> None:
+    cluster = Cluster()
+
+    async def story(producer: AsyncProducer, runtime: Runtime) -> None:
+        await send_to_all(producer)
+        for listener in cluster.listeners.values():
+            await listener.close()
+        pauses = list[int]()
+        producer.topics.is_stale = True
+        producer.outbox.wake()
+        for _ in range(20):
+            await runtime.tasks.sleep(1)
+            pauses.append(producer.topics.pause_ms())
+        assert pauses[-1] == 1_000, "retry.backoff.max.ms"
+        for node_id in PORTS:
+            await cluster.open(runtime, node_id)
+        await runtime.tasks.sleep(3)
+        await send_to_all(producer)
+        assert producer.topics.pause_ms() == 100, "retry.backoff.ms"
+
+    tell(cluster, story)
 
 
 def test_the_partitions_of_a_topic_can_be_asked_for() -> None:

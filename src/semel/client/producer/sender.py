@@ -177,8 +177,8 @@ class Sender:
             due_ms = self._refresh_not_before_ms
         if now_ms < due_ms:
             return due_ms
-        self._refresh_not_before_ms = now_ms + self._config.retry_backoff_ms
-        task = self.topics.refresh()
+        self._refresh_not_before_ms = now_ms + self.topics.pause_ms()
+        task = self.topics.refresh({batch.partition.topic for batch in self.outbox.pending()})
         if task is not None:
             task.add_done_callback(lambda _task: self.outbox.wake())
         return None

@@ -6,11 +6,15 @@ Flow.   `get` is asked for every record, on any thread; `fetch` waits for a topi
 Rules.  * A topic that does not exist is asked for until the time is over: brokers make it on the first question where
           `auto.create.topics.enable` is on, and hear of it at different moments.
         * What is known is asked again after `metadata.max.age.ms`, and at once when an answer shows that it is old. A topic
-          nobody has sent to for `metadata.max.idle.ms` is forgotten.
+          nobody has sent to for `metadata.max.idle.ms`, and of which no batch waits, is forgotten.
+        * A topic that is refused fails who asks for it. The others of the same answer are learnt all the same, and what is
+          known of it is kept: of batches that are under way its leader says more.
+        * What was asked for in vain is asked for again after a pause that grows.
         * What is known is replaced as a whole, so that other threads see one state or the other.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from semel.client.cluster import Cluster, TopicView, error_code, is_locked_out, topic_view
@@ -23,6 +27,7 @@ from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
 _NO_LEADER: Final = -1
+_HOPELESS: Final = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class KnownTopic:
@@ -52,6 +57,7 @@ class Topics:
         self._problems: dict[str, ErrorCode] = {}
         self._refreshed_ms = runtime.clock.monotonic_ms()
         self._refreshing: asyncio.Task[None] | None = None
+        self._failures = 0
         self.is_stale = False
         self.get = self._known.get
         """The topic, or None if it is not known yet; for every record, so without a call in between."""
@@ -77,6 +83,10 @@ class Topics:
         """When what is known is to be asked again."""
         return self._refreshed_ms + self._config.metadata_max_age_ms
 
+    def pause_ms(self) -> int:
+        """How long to wait between two questions about what is known."""
+        return self._cluster.backoff_ms(max(1, self._failures))
+
     @property
     def age_ms(self) -> int:
         """How old what is known is."""
@@ -96,6 +106,9 @@ class Topics:
             known = self._known.get(name)
             if known is not None and (partition is None or partition < known.count):
                 return known
+            problem = self._problems.get(name)
+            if problem in _HOPELESS:
+                raise self._hopeless(name, problem)
             pause_ms = self._cluster.backoff_ms(tries)
             if clock.monotonic_ms() + pause_ms >= deadline_ms:
                 raise self._missing(name, partition, known, timeout_ms, why)
@@ -112,13 +125,16 @@ class Topics:
         reason = why or f"{self._problems.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).name}"
         return TimeoutException(f"Topic {name} not present in metadata after {timeout_ms} ms. ({reason})")
 
-    def refresh(self) -> "asyncio.Task[None] | None":
-        """Ask again for everything in use, beside the sending; the task that does it, unless nothing is in use."""
+    def refresh(self, waiting: Collection[str]) -> "asyncio.Task[None] | None":
+        """Ask again for everything in use, beside the sending; the task that does it, unless nothing is in use.
+
+        `waiting`: topics of which batches wait, however long nothing was sent to them.
+        """
         if self._refreshing is not None and not self._refreshing.done():
             return self._refreshing
         idle_ms = self._runtime.clock.monotonic_ms() - self._config.metadata_max_idle_ms
         for known in self.all():
-            if known.used_ms < idle_ms:
+            if known.used_ms < idle_ms and known.name not in waiting:
                 del self._known[known.name]
         self.is_stale = False
         self._refreshed_ms = self._runtime.clock.monotonic_ms()
@@ -132,6 +148,7 @@ class Topics:
             why = await self._ask(list(self._known))
         except KafkaException as error:  # Whoever sends next hears it.
             why = str(error)
+        self._failures = self._failures + 1 if why else 0
         if why:
             self.is_stale = True
 
@@ -150,8 +167,6 @@ class Topics:
     def _learn(self, topic: MetadataResponseTopic) -> None:
         name = topic.name or ""
         code = error_code(topic.error_code)
-        if code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-            raise self._hopeless(name, code)
         if code and not topic.partitions:
             self._problems[name] = code
             return
