@@ -4,6 +4,7 @@ Method: threads and tasks on a real broker; which ids exist is asked of the tran
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -135,3 +136,130 @@ def test_what_a_pool_cannot_be_made_of() -> None:
     ):
         with pytest.raises(semel.ConfigException, match=text):
             semel.TransactionalProducerPool(bootstrap_servers="localhost:1", **keywords)
+
+
+def test_a_task_that_was_started_within_a_transaction_has_its_own(broker: ThreadBroker) -> None:
+    """It inherits the context of its parent, and goes on when the parent's producer is another task's already."""
+
+    async def story() -> None:
+        async with aio.TransactionalProducerPool(bootstrap_servers=broker.bootstrap, prefix="child-") as pool:
+
+            async def child() -> str:
+                async with pool.transaction() as own:
+                    await own.send("children", b"child")
+                    return transactional_id(own)
+
+            async with pool.transaction() as parent:
+                assert await asyncio.create_task(child()) != transactional_id(parent)
+                await parent.abort_transaction()
+                await parent.begin_transaction()
+
+    asyncio.run(story())
+    assert visible(broker, "children") == [b"child"], "it was not the parent's to abort"
+
+
+def test_a_thread_or_task_within_a_blocking_transaction_has_its_own(broker: ThreadBroker) -> None:
+    """`asyncio.to_thread` copies the context, and so does a new task."""
+
+    async def story() -> None:
+        with semel.TransactionalProducerPool(bootstrap_servers=broker.bootstrap, prefix="thread-") as pool:
+
+            def work() -> str:
+                with pool.transaction() as own, pool.transaction() as joined:
+                    assert joined is own
+                    return transactional_id(own)
+
+            async def task() -> str:
+                return work()
+
+            with pool.transaction() as parent:
+                assert await asyncio.to_thread(work) != transactional_id(parent)
+                assert await asyncio.create_task(task()) != transactional_id(parent)
+
+    asyncio.run(story())
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, or a task that is cancelled."""
+
+
+@pytest.mark.parametrize("producers", [1, 2])
+def test_who_is_interrupted_while_it_borrows_gives_back_what_it_had(
+    broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch, producers: int
+) -> None:
+    """The interrupt comes while what was idle for too long is being closed; the pool has no more than it needs."""
+
+    async def story() -> None:
+        async with aio.TransactionalProducerPool(
+            bootstrap_servers=broker.bootstrap, prefix=f"cut-{producers}-", producers_max=producers
+        ) as pool:
+            close, interrupts = aio.Producer.close, 0
+
+            async def interrupted(self: aio.Producer, timeout: float | None = None) -> None:
+                nonlocal interrupts
+                await close(self, timeout)
+                interrupts += 1
+                if interrupts == 1:
+                    raise Interrupted
+
+            async with contextlib.AsyncExitStack() as stack:
+                for _ in range(producers):
+                    task = asyncio.create_task(_enter(stack, pool))
+                    await task
+            monkeypatch.setattr(aio.Producer, "close", interrupted)
+            pool._shelf._idle[0] = (-1e9, pool._shelf._idle[0][1])  # Only the first was idle for too long.
+            with pytest.raises(Interrupted):
+                await _use(pool)
+            assert interrupts == 1
+            await asyncio.wait_for(asyncio.gather(*(_use(pool) for _ in range(producers))), 30)
+
+    asyncio.run(story())
+
+
+async def _enter(stack: contextlib.AsyncExitStack, pool: aio.TransactionalProducerPool) -> None:
+    await stack.enter_async_context(pool.transaction())
+
+
+async def _use(pool: aio.TransactionalProducerPool) -> None:
+    async with pool.transaction():
+        await asyncio.sleep(0)
+
+
+def test_who_is_cancelled_while_it_waits_passes_its_turn_on(broker: ThreadBroker) -> None:
+    async def story() -> None:
+        async with aio.TransactionalProducerPool(
+            bootstrap_servers=broker.bootstrap, prefix="turn-", producers_max=1
+        ) as pool:
+            async with pool.transaction():
+                first, second = asyncio.create_task(_use(pool)), asyncio.create_task(_use(pool))
+                while len(pool._free._waiters) < 2:  # type: ignore[attr-defined]  # what the test waits for
+                    await asyncio.sleep(0)
+            first.cancel()  # It was told that it is its turn, and has not run since.
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            await asyncio.wait_for(second, 30)
+
+    asyncio.run(story())
+
+
+def test_a_blocking_pool_that_is_interrupted_gives_back_what_it_had(
+    broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with semel.TransactionalProducerPool(
+        bootstrap_servers=broker.bootstrap, prefix="ctrl-c-", producers_max=1, idle_seconds=0.0
+    ) as pool:
+        with pool.transaction():
+            pass
+        close = semel.Producer.close
+
+        def interrupted(self: semel.Producer, timeout: float | None = None) -> None:
+            close(self, timeout)
+            monkeypatch.undo()
+            raise Interrupted
+
+        monkeypatch.setattr(semel.Producer, "close", interrupted)
+        with pytest.raises(Interrupted), pool.transaction():
+            pass
+        assert pool._shelf.may_make(), "the one that was to be made counts for ever"
+        with pool.transaction():
+            pass

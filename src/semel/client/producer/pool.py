@@ -7,16 +7,17 @@ Flow.   `async with pool.transaction() as producer` -> an idle producer, or a ne
 Rules.  * A transactional id belongs to one producer at a time: the pool's own, `prefix0`, `prefix1`, …. Two programs must not share
           a prefix: they would fence each other.
         * Within a block, the same task (or thread) that asks again joins the transaction that is open; the outermost ends it.
+          A task or thread that was started within it has a transaction of its own: it may outlive this one.
         * A producer that is fenced, or failed for good, is closed and its number is not used again: the next caller gets a new
           one. One that was idle for `idle_seconds` is closed.
-        * At most `producers_max` exist; who comes then waits until one is free.
+        * At most `producers_max` exist; who comes then waits until one is free. Who is interrupted while it borrows gives back
+          what it had.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -120,22 +121,23 @@ class AsyncTransactionalProducerPool:
         self._runtime = runtime
         self._shelf: Shelf[AsyncProducer] = Shelf(prefix, producers_max, idle_seconds, clock.monotonic)
         self._free = asyncio.Condition()
-        self._bound: ContextVar[AsyncProducer | None] = ContextVar(f"transaction of {prefix}", default=None)
+        self._bound: dict[asyncio.Task[Any] | None, AsyncProducer] = {}
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncProducer]:
         """A transaction with a producer of its own: committed at the end, aborted if an exception leaves it."""
-        joined = self._bound.get()
+        task = asyncio.current_task()
+        joined = self._bound.get(task)
         if joined is not None:
             yield joined
             return
         producer = await self._borrow()
-        token = self._bound.set(producer)
+        self._bound[task] = producer
         try:
             async with producer.transaction():
                 yield producer
         finally:
-            self._bound.reset(token)
+            del self._bound[task]
             await self._give_back(producer, is_well=producer.is_ready)
 
     async def _borrow(self) -> AsyncProducer:
@@ -146,31 +148,38 @@ class AsyncTransactionalProducerPool:
                 idle = self._shelf.take()
                 if idle is not None or self._shelf.may_make():
                     break
-                await self._free.wait()
+                await self._turn()
             transactional_id = None if idle is not None else self._shelf.new_id()
-        for one in outdated:
-            await one.close()
-        return idle if idle is not None else await self._made(transactional_id)
-
-    async def _made(self, transactional_id: str | None) -> AsyncProducer:
-        settings: dict[str, Any] = {**self._settings, "transactional.id": transactional_id}
-        producer = AsyncProducer(settings, runtime=self._runtime)
+        producer = idle
         try:
-            await producer.init_transactions()
+            await _close_all(outdated)
+            if producer is None:
+                producer = AsyncProducer(
+                    {**self._settings, "transactional.id": transactional_id}, runtime=self._runtime
+                )
+                await producer.init_transactions()
         except BaseException:
-            await self._give_back(producer, is_well=False)
+            await self._give_back(producer, is_well=idle is not None)
             raise
         return producer
 
-    async def _give_back(self, producer: AsyncProducer, *, is_well: bool) -> None:
+    async def _turn(self) -> None:
+        """Wait until one is free; who is interrupted then passes the word on."""
+        try:
+            await self._free.wait()
+        except BaseException:
+            self._free.notify()
+            raise
+
+    async def _give_back(self, producer: AsyncProducer | None, *, is_well: bool) -> None:
         async with self._free:
             keeps = is_well and not self._shelf.is_closed
-            if keeps:
+            if keeps and producer is not None:
                 self._shelf.put(producer)
             else:
                 self._shelf.drop()
             self._free.notify()
-        if not keeps:
+        if not keeps and producer is not None:
             await producer.close(None if is_well else 0.0)
 
     async def close(self) -> None:
@@ -179,8 +188,7 @@ class AsyncTransactionalProducerPool:
             self._shelf.is_closed = True
             idle = self._shelf.empty()
             self._free.notify_all()
-        for producer in idle:
-            await producer.close()
+        await _close_all(idle)
 
     async def __aenter__(self) -> Self:
         return self
@@ -192,3 +200,14 @@ class AsyncTransactionalProducerPool:
         _traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+async def _close_all(producers: list[AsyncProducer]) -> None:
+    """Close them one by one; interrupted, the rest at once."""
+    left = deque(producers)
+    try:
+        while left:
+            await left.popleft().close()
+    finally:
+        for one in left:
+            await one.close(0.0)

@@ -2,12 +2,14 @@
 
 Role.   The blocking twin of `client.producer.pool`, with the same rules: `prefix` + number, used again, joined by the same
         thread, replaced when fenced.
+Rules.  * A task that runs in the thread has a transaction of its own, as has a thread that a task or block started.
 """
 
+import asyncio
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,22 +35,23 @@ class TransactionalProducerPool:
         self._settings = pool_settings(settings, keywords)
         self._shelf: Shelf[Producer] = Shelf(prefix, producers_max, idle_seconds, RealClock().monotonic)
         self._free = threading.Condition()
-        self._bound: ContextVar[Producer | None] = ContextVar(f"transaction of {prefix}", default=None)
+        self._bound: dict[tuple[threading.Thread, asyncio.Task[Any] | None], Producer] = {}
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
         """A transaction with a producer of its own: committed at the end, aborted if an exception leaves it."""
-        joined = self._bound.get()
+        caller = _caller()
+        joined = self._bound.get(caller)
         if joined is not None:
             yield joined
             return
         producer = self._borrow()
-        token = self._bound.set(producer)
+        self._bound[caller] = producer
         try:
             with producer.transaction():
                 yield producer
         finally:
-            self._bound.reset(token)
+            del self._bound[caller]
             self._give_back(producer, is_well=producer.is_ready)
 
     def _borrow(self) -> Producer:
@@ -61,24 +64,21 @@ class TransactionalProducerPool:
                     break
                 self._free.wait()
             transactional_id = None if idle is not None else self._shelf.new_id()
-        for one in outdated:
-            one.close()
-        return idle if idle is not None else self._made(transactional_id)
-
-    def _made(self, transactional_id: str | None) -> Producer:
-        settings: dict[str, Any] = {**self._settings, "transactional.id": transactional_id}
-        producer = None
+        producer = idle
         try:
-            producer = Producer(settings)
-            producer.init_transactions()
+            _close_all(outdated)
+            if producer is None:
+                settings: dict[str, Any] = {**self._settings, "transactional.id": transactional_id}
+                producer = Producer(settings)
+                producer.init_transactions()
         except BaseException:
-            self._give_back(producer, is_well=False)
+            self._give_back(producer, is_well=idle is not None)
             raise
         return producer
 
     def _give_back(self, producer: Producer | None, *, is_well: bool) -> None:
         with self._free:
-            keeps = is_well and producer is not None and not self._shelf.is_closed
+            keeps = is_well and not self._shelf.is_closed
             if keeps and producer is not None:
                 self._shelf.put(producer)
             else:
@@ -93,8 +93,7 @@ class TransactionalProducerPool:
             self._shelf.is_closed = True
             idle = self._shelf.empty()
             self._free.notify_all()
-        for producer in idle:
-            producer.close()
+        _close_all(idle)
 
     def __enter__(self) -> Self:
         return self
@@ -106,3 +105,19 @@ class TransactionalProducerPool:
         _traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _caller() -> tuple[threading.Thread, asyncio.Task[Any] | None]:
+    task = None if asyncio._get_running_loop() is None else asyncio.current_task()
+    return threading.current_thread(), task
+
+
+def _close_all(producers: list[Producer]) -> None:
+    """Close them one by one; interrupted, the rest at once."""
+    left = deque(producers)
+    try:
+        while left:
+            left.popleft().close()
+    finally:
+        for one in left:
+            one.close(0.0)
