@@ -4,6 +4,7 @@ Method: the real producer in a simulation, on virtual time, against a broker tha
 every batch it was sent.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
@@ -326,6 +327,24 @@ def test_one_record_that_is_too_large_fails() -> None:
         with pytest.raises(semel.RecordTooLargeException):
             await failed
         assert (await fine).offset == 0
+
+    tell(script, story)
+
+
+def test_a_close_that_is_cancelled_ends_the_producer_all_the_same() -> None:
+    script = Script(*[BUSY] * 1_000)
+
+    async def story(producer: AsyncProducer, _runtime: Runtime) -> None:
+        told: list[BaseException | None] = []
+        waiting = await producer.send("t", b"v", callback=lambda _metadata, error: told.append(error))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.close(), 1)
+        assert waiting.done(), "somebody waits for it for ever"
+        assert len(told) == 1
+        with pytest.raises(semel.KafkaException, match="closed before the records were stored"):
+            await waiting
+        assert producer._task is not None
+        assert producer._task.done(), "it goes on sending"
 
     tell(script, story)
 

@@ -8,7 +8,9 @@ import asyncio
 import gc
 import os
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 import semel
 from compat_kit import ThreadBroker, batches, stored, values
 from semel import aio
+from semel.runtime import loop_thread
 
 TIMEOUT = 30
 
@@ -121,6 +124,33 @@ def test_a_producer_nobody_closed_leaves_nobody_waiting(broker: ThreadBroker, to
     gc.collect()
     with pytest.raises(semel.KafkaException, match="dropped without close"):
         future.result(TIMEOUT)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_ctrl_c_during_close_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """The broker is away, so `close` waits; the interrupt ends it before or after its coroutine has begun."""
+    with ThreadBroker(tmp_path) as away:
+        sending = producer(away)
+        sending.send("t", b"1").result(TIMEOUT)
+    told: list[BaseException | None] = []
+    future = sending.send("t", b"2", callback=lambda _metadata, error: told.append(error))
+
+    def interrupted(_future: object) -> None:
+        while has_begun and sending._core._closing is None:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop_thread, "_result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sending.close()
+    with pytest.raises(
+        semel.KafkaException, match="interrupted: whether the records are stored is not known"
+    ):
+        future.result(0)
+    assert len(told) == 1
+    sending.close()
 
 
 def test_a_fork_is_told_that_it_needs_a_producer_of_its_own(broker: ThreadBroker, topic: str) -> None:

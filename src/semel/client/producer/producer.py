@@ -5,7 +5,7 @@ Flow.   `send` -> `intake` -> `outbox` -> `sender` -> the broker -> the record's
         these on a loop of its own and uses `intake` from its callers' threads.
 Rules.  * Constructing it connects to nothing; the first call does.
         * `send` waits for at most `max.block.ms`, for the topic and for memory together.
-        * `close` sends what was given and then ends; with a timeout, what is left after it fails. Every future and callback
+        * `close` sends what was given and then ends; with a timeout, or cancelled, what is left fails. Every future and callback
           hears of its record exactly once.
 """
 
@@ -436,16 +436,26 @@ class AsyncProducer:
         self.outbox.shut(lambda: IllegalStateException(CLOSED))
         self.outbox.accumulator.is_closing = True
         self.outbox.wake()
-        if self._task is not None and not self._task.done():
-            try:
-                async with asyncio.timeout(timeout):
-                    if self.transactions is not None:
-                        await self.transactions.close()
-                    await self._until_ended(self.outbox.pending())
-                    if self._settings.acks == 0:
-                        await self.cluster.finish()  # Nobody will say that the records have arrived.
-            except (TimeoutError, KafkaException):
-                pass  # What is left fails now.
+        try:
+            if self._task is not None and not self._task.done():
+                await self._finish(timeout)
+        finally:  # Also for a caller who is cancelled: whoever waits for a record hears of it.
+            await self._end()
+
+    async def _finish(self, timeout: float | None) -> None:
+        """Store what was given, as far as that can be done."""
+        try:
+            async with asyncio.timeout(timeout):
+                if self.transactions is not None:
+                    await self.transactions.close()
+                await self._until_ended(self.outbox.pending())
+                if self._settings.acks == 0:
+                    await self.cluster.finish()  # Nobody will say that the records have arrived.
+        except (TimeoutError, KafkaException):
+            pass  # What is left fails now.
+
+    async def _end(self) -> None:
+        """Fail what is left, and stop. What has to be told is told before the first wait."""
         self._sender.fail_all(KafkaException("the producer was closed before the records were stored"))
         self._sender.stop()
         if self._reporting is not None:
@@ -460,7 +470,8 @@ class AsyncProducer:
         """Fail what has no answer: its producer is gone without having been closed."""
         self._sender.die(
             KafkaException(
-                "the producer was dropped without close(): whether the records are stored is not known"
+                "the producer was dropped without close(), or its close() was interrupted: whether the records are stored is "
+                "not known"
             )
         )
         self._sender.stop()

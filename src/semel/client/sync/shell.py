@@ -96,6 +96,9 @@ class Shell(ABC):
         self._is_closed = True
         try:
             self._awaited(self._ended(last))
+        except BaseException:  # Interrupted, perhaps before it began: nobody is left waiting for the core.
+            self._thread.call_soon(self._give_up)
+            raise
         finally:
             self._thread.close()
             _OPEN.discard(self)
@@ -116,7 +119,8 @@ class Shell(ABC):
 
     @abstractmethod
     def _give_up(self) -> None:
-        """On the loop, of a client that is abandoned: end its connections. A loop does not end well with open ones."""
+        """On the loop, of a client that is abandoned, or whose `close` failed: end its connections. A loop does not end well
+        with open ones."""
 
     @abstractmethod
     def close(self) -> None:
