@@ -43,6 +43,10 @@ def _result(future: "concurrent.futures.Future[T]") -> T:
                 return future.result()
 
 
+class LoopClosedError(InvariantError):
+    """The loop's thread has ended."""
+
+
 class LoopThread:
     """A running loop and its thread."""
 
@@ -85,9 +89,12 @@ class LoopThread:
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
         """Have the loop call this; does not wait. For wake-ups from other threads, the loop's own included."""
-        if not self.is_open:
-            raise InvariantError(f"{self._thread.name} is closed, or runs in another process")
-        self._loop.call_soon_threadsafe(callback, *args)
+        if not self.is_ours:
+            raise InvariantError(f"{self._thread.name} runs in process {self._pid}, not in this fork of it")
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError as error:  # Its thread ends, now or long ago.
+            raise LoopClosedError(f"{self._thread.name} is closed") from error
 
     @property
     def is_here(self) -> bool:
@@ -106,7 +113,7 @@ class LoopThread:
         if self.is_here:
             raise InvariantError(f"{self._thread.name} cannot wait for itself: await the coroutine instead")
         if not self._thread.is_alive():
-            raise InvariantError(f"{self._thread.name} is closed")
+            raise LoopClosedError(f"{self._thread.name} is closed")
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

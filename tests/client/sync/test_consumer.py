@@ -145,6 +145,13 @@ def test_wakeup_comes_from_another_thread_and_any_other_call_is_refused_there(br
         assert not reader.poll(10), "the next one is not disturbed"
 
 
+def test_a_wakeup_that_comes_too_late_is_harmless(broker: Broker) -> None:
+    """As Java's: a handler of a signal does not know what the main thread has closed."""
+    reader = consumer(broker)
+    reader.close()
+    reader.wakeup()
+
+
 def test_columns_of_all_partitions(broker: Broker) -> None:
     produce(broker, "columns", 3_000)
     with consumer(broker) as reader:

@@ -12,6 +12,7 @@ Rules.  * One thread uses a consumer at a time; another one is refused, except w
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -39,6 +40,7 @@ from semel.core.client.fetched import Piece
 from semel.core.client.reset import EARLIEST, LATEST
 from semel.errors import SemelError
 from semel.exceptions import ConcurrentModificationException, KafkaException
+from semel.runtime.loop_thread import LoopClosedError
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -345,8 +347,11 @@ class Consumer(Shell):
     # The end
 
     def wakeup(self) -> None:
-        """From any thread: end what is waited for, or the next that will be, with a `WakeupException`."""
-        self._thread.call_soon(self._engine.waiting.wakeup)
+        """From any thread: end what is waited for, or the next that will be, with a `WakeupException`. Late is harmless."""
+        if not self._thread.is_ours:
+            self._check()
+        with suppress(LoopClosedError):
+            self._thread.call_soon(self._engine.waiting.wakeup)
 
     def close(self, timeout_ms: int = DEFAULT_CLOSE_MS) -> None:
         """Commit if that is automatic, leave the group, and end. Closing twice is harmless."""
