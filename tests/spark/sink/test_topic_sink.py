@@ -15,8 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.functions import col
 
-from semel import Admin
+from semel import Admin, TopicPartition
 from semel.client.partitioner import partition_for_key
+from semel.client.settings import ConsumerConfig
+from semel.core.records.batch import BatchHeader, read_header
+from semel.core.records.compression import Compression
 from semel.errors import ErrorCode, RefusedError
 from semel.exceptions import (
     GroupAuthorizationException,
@@ -24,6 +27,7 @@ from semel.exceptions import (
     TimeoutException,
     exception_for,
 )
+from semel.spark.broker_client import Asked, BrokerClient
 from semel.spark.sink import stage
 from semel.spark.sink.batch_ledger import Entry
 from semel.spark.sink.shared_transaction import SharedTransactions, Step
@@ -220,6 +224,18 @@ def test_every_part_of_a_record_comes_from_its_column(
             assert row["partition"] == partition_for_key(f"key-{number}".encode(), 5)
     assert sink.last is not None
     assert {topic for topic, _partition in sink.last.records} == {first, second}
+    for place in sink.last.records:
+        assert first_batch(either_bootstrap, *place).compression == Compression.ZSTD
+
+
+def first_batch(bootstrap: str, topic: str, partition: int) -> BatchHeader:
+    """The header of a partition's first batch, as it is stored."""
+    client = BrokerClient(ConsumerConfig.of({"bootstrap.servers": bootstrap}))
+    try:
+        asked = Asked(TopicPartition(topic, partition), 0, 1 << 20)
+        return read_header(client.fetched(client.start_fetch(asked, patience_ms=20_000)).data)
+    finally:
+        client.close()
 
 
 def test_structs_become_json(spark: "SparkSession", spark_bootstrap: str, tmp_path: Path) -> None:
@@ -416,6 +432,25 @@ def test_a_second_frame_of_the_same_batch_is_not_taken_for_a_repetition(
     frame = spark.range(3).selectExpr("cast(id as string) value")
     with pytest.raises(IllegalStateException, match=r"df\.write\.format\('semel'\)"):
         sink(frame, 0)
+
+
+def test_rows_of_five_megabytes(spark: "SparkSession", spark_bootstrap: str, tmp_path: Path) -> None:
+    """Through the atomic sink, the source, and the drop-in sink."""
+    first, second = (
+        new_topic(spark_bootstrap, word, partitions=2, max_message_bytes="8000000")
+        for word in ("huge", "copy")
+    )
+    huge = "repeat(cast(value as string), 5000000) value"
+    sink = TopicSink(first, bootstrap=spark_bootstrap, max_request_size=8_000_000, tasks_max=2)
+    run(numbers(spark, 4).selectExpr("cast(value as string) key", huge), sink, tmp_path / "checkpoint")
+    reader = spark.read.format("semel").option("kafka.bootstrap.servers", spark_bootstrap)
+    writer = reader.option("subscribe", first).load().select("key", "value").write.format("semel")
+    writer.mode("append").options(
+        **{"kafka.bootstrap.servers": spark_bootstrap, "kafka.max.request.size": "8000000", "topic": second}
+    ).save()
+    for topic in (first, second):
+        found = values(spark_bootstrap, topic)
+        assert [(len(text), set(text)) for text in found] == [(5_000_000, {str(n)}) for n in range(4)]
 
 
 def test_a_thousand_partitions_and_rows_without_keys(
