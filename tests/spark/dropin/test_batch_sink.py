@@ -27,6 +27,22 @@ def test_a_frame_is_written_as_a_whole(spark: "SparkSession", either_bootstrap: 
     assert len(places) == 7, "a key has one partition"
 
 
+def test_a_frame_goes_to_five_hundred_partitions(spark: "SparkSession", spark_bootstrap: str) -> None:
+    topic = new_topic(spark_bootstrap, "wide", 500)
+    frame = spark.range(0, 2000, numPartitions=4).selectExpr(
+        "cast(id as string) as value", "cast(id % 500 as int) as partition"
+    )
+    frame.write.format("semel").mode("append").option("kafka.bootstrap.servers", spark_bootstrap).option(
+        "topic", topic
+    ).save()
+    table = read_all(spark_bootstrap, topic)
+    places = zip(table["value"].to_pylist(), table["partition"].to_pylist(), strict=True)
+    assert sorted((int(value), partition) for value, partition in places) == [
+        (n, n % 500) for n in range(2000)
+    ]
+    assert not left_open(spark_bootstrap, topic)
+
+
 def test_a_job_that_fails_leaves_nothing(spark: "SparkSession", either_bootstrap: str) -> None:
     topic = new_topic(either_bootstrap, "out", 2)
     frame = spark.range(0, 100, numPartitions=2).selectExpr(
