@@ -3,6 +3,8 @@
 Role.   `python -m semel.cli.harmed_broker --harm JSON …` is `semel broker` on `verify.proof.harm.harmed_runtime`.
 Flow.   The starter's orders come on standard input, a `Harm` a line; each is answered by a line on standard output once it
         holds. Nothing that comes over the network can give one.
+        `--mutation NAME` makes it a broker that breaks one rule (`verify.mutations.catalogue`), for as long as the process
+        lives: what the judgement of a proof must find.
 Rules.  * When standard input ends, so does the broker: it does not outlive the proof it was started for.
 """
 
@@ -22,9 +24,15 @@ from semel.verify.proof.harm import Harm, Harmed, harmed_runtime
 @click.option("--harm", required=True)
 @click.option("--listen", required=True)
 @click.option("--data-dir", required=True)
+@click.option("--mutation")
 @click.option("-X", "settings", multiple=True, callback=pairs)
-def command(harm: str, listen: str, data_dir: str, settings: dict[str, str]) -> None:
+def command(harm: str, listen: str, data_dir: str, mutation: str | None, settings: dict[str, str]) -> None:
     """Run a broker on a disk and a clock that misbehave."""
+    if mutation is not None:
+        from semel.verify.mutations.catalogue import MUTATIONS
+        from semel.verify.mutations.mutation import Patch
+
+        MUTATIONS[mutation].change(Patch())
     harmed = Harmed(Harm.from_line(harm))
     threading.Thread(target=_obey, args=(harmed,), name="orders", daemon=True).start()
     named = {**settings, "listeners": f"PLAINTEXT://{listen}", "log.dirs": data_dir}

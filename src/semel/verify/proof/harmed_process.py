@@ -1,6 +1,7 @@
 """A broker of the proof's own, in a process whose disk and clock it commands.
 
-Role.   `HarmedBroker` is a `BrokerProcess` that takes a `Harm` while it runs, and keeps its clock over restarts.
+Role.   `HarmedBroker` is a `BrokerProcess` that takes a `Harm` while it runs, and keeps its clock over restarts. Each of its lives
+        may be one that breaks a rule of the catalogue of mutations.
 Rules.  * `harm` returns once it holds. A process that died of it (a torn write), or meanwhile, is no error: `code` tells.
 """
 
@@ -19,8 +20,11 @@ _LOOK_SECONDS: Final = 0.02
 class HarmedBroker(BrokerProcess):
     """A broker in a process of its own, whose machine can be harmed."""
 
-    def __init__(self, data_dir: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, settings: dict[str, str] | None = None, *, mutation: str | None = None
+    ) -> None:
         super().__init__(data_dir, settings)
+        self._mutation = mutation
         self._harm = Harm()
         self._born_at: float | None = None
 
@@ -60,4 +64,5 @@ class HarmedBroker(BrokerProcess):
         return self.code is not None
 
     def _program(self) -> list[str]:
-        return ["-m", "semel.cli.harmed_broker", "--harm", self._harm.to_line()]
+        broken = [] if self._mutation is None else ["--mutation", self._mutation]
+        return ["-m", "semel.cli.harmed_broker", "--harm", self._harm.to_line(), *broken]

@@ -47,4 +47,6 @@ class Options:
     """Those that may be done, where they can be."""
     life_seconds: float = 0.0
     """How long a broker of our own lives at least before it is killed."""
+    mutation: str | None = None
+    """A rule that a broker of our own breaks, by its name in the catalogue of mutations: it must be found."""
     limits: Limits = field(default_factory=Limits)

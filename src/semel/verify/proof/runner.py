@@ -153,9 +153,11 @@ async def _broker(options: Options) -> AsyncIterator[tuple[str, HarmedBroker | N
     with tempfile.TemporaryDirectory(prefix="semel-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         if options.against is not None:
+            if options.mutation is not None:
+                raise ProofError(f"{options.mutation!r} can be done to a broker of its own only")
             yield options.against, None, scratch
             return
-        broker = HarmedBroker(scratch / "data", _BROKER_SETTINGS)
+        broker = HarmedBroker(scratch / "data", _BROKER_SETTINGS, mutation=options.mutation)
         await asyncio.to_thread(broker.start)
         try:
             yield broker.bootstrap, broker, scratch
