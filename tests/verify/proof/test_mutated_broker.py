@@ -76,6 +76,14 @@ def test_what_a_broker_does_wrong_is_found_in_the_end(
     assert anomaly in {one.anomaly for one in found(mutation, workload, faults)}
 
 
+@pytest.mark.campaign
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("workload", "program"), [("transform", "transformer-"), ("groups", "-member-")])
+def test_an_aborted_record_that_a_program_of_a_group_is_handed_is_found(workload: str, program: str) -> None:
+    findings = found("no list of aborted transactions", workload, ())
+    assert any(one.anomaly is Anomaly.ABORTED_READ and program in one.why for one in findings)
+
+
 def test_no_cluster_but_our_own_is_broken() -> None:
     options = Options(against="127.0.0.1:1", mutation="no duplicate is known", workloads=("idempotence",))
     with pytest.raises(ProofError, match="can be done to a broker of its own only"):

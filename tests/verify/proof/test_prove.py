@@ -47,6 +47,7 @@ from semel.verify.proof.events import (
 )
 from semel.verify.proof.group_members import GroupMember
 from semel.verify.proof.harmed_process import HarmedBroker
+from semel.verify.proof.index import Index
 from semel.verify.proof.judge import Limits, counts, judge, unread
 from semel.verify.proof.options import Options, ProofError
 from semel.verify.proof.page import html
@@ -118,6 +119,21 @@ def test_a_broker_keeps_every_promise_whatever_is_done_to_it(proof: Proof) -> No
     assert told.committed > 0
     assert told.positions > 0
     assert proof.vitals or sys.platform != "linux"
+
+
+def test_programs_of_groups_read_what_was_written_in_transactions(proof: Proof) -> None:
+    """And what they are handed is written down: what was aborted among it would be found (`test_mutated_broker`)."""
+    index = Index.of(proof.history)
+    for kind, program in (("-inputs", "transformer-"), ("-grouped", "-member-")):
+        handed = {
+            value
+            for _, poll in index.all_polls()
+            if program in poll.process and poll.topic.endswith(kind)
+            for _, value in poll.records
+        }
+        in_transactions = {value for values in index.parts.values() for value in values}
+        assert handed & in_transactions
+        assert handed - in_transactions
 
 
 def test_nothing_is_left_unread(proof: Proof) -> None:

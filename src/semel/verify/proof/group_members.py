@@ -29,8 +29,8 @@ from semel.exceptions import (
     UnknownMemberIdException,
 )
 from semel.types import TopicPartition
-from semel.verify.proof.events import COMMITTED, Assigned, Commit, CommitOutcome, Polled
-from semel.verify.proof.programs import Stage, text_of
+from semel.verify.proof.events import COMMITTED, Assigned, Commit, CommitOutcome
+from semel.verify.proof.programs import Stage, add_polls
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -92,6 +92,7 @@ class GroupMember:
                 "group.id": self.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "isolation.level": COMMITTED,
                 **self.settings,
             }
         )
@@ -126,16 +127,12 @@ class GroupMember:
         """One poll, and a commit of what it gave and of the positions still `owed`."""
         stage = self.stage
         records = await consumer.poll(_POLL_MS, 500)
-        handed: dict[TopicPartition, list[tuple[int, str]]] = {}
-        for record in records:
-            handed.setdefault(record.topic_partition, []).append((record.offset, text_of(record)))
-        for place, values in handed.items():
-            stage.add(Polled(stage.now(), process, COMMITTED, place.topic, place.partition, tuple(values)))
-        if handed and not stage.is_over() and self.dice.random() < 0.02:
+        behind = add_polls(stage, process, COMMITTED, records)
+        if behind and not stage.is_over() and self.dice.random() < 0.02:
             time.sleep(
                 self.dice.uniform(0.5, _FREEZE_MAX_SECONDS)
             )  # All of it: nothing of this thread's loop runs.
-        owed.update((place, values[-1][0] + 1) for place, values in handed.items())
+        owed.update(behind)
         if owed and await self._commit(consumer, process, dict(owed)) == "stored":
             owed.clear()
 

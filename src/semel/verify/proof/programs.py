@@ -12,7 +12,7 @@ Rules.  * A client that is done for is replaced by another life under another na
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +25,9 @@ from semel.errors import SemelError
 from semel.exceptions import KafkaException
 from semel.types import UNKNOWN_OFFSET, TopicPartition
 from semel.verify.proof.events import (
+    COMMITTED,
     Acked,
+    Assigned,
     Committing,
     Drained,
     Ended,
@@ -118,6 +120,18 @@ def text_of(record: ConsumerRecord) -> str:
     return "nothing" if record.value is None else record.value.decode(errors="backslashreplace")
 
 
+def add_polls(
+    stage: Stage, process: str, isolation: Isolation, records: Iterable[ConsumerRecord]
+) -> dict[TopicPartition, int]:
+    """Write down what a poll handed out, partition by partition; the positions behind it."""
+    handed: dict[TopicPartition, list[tuple[int, str]]] = {}
+    for record in records:
+        handed.setdefault(record.topic_partition, []).append((record.offset, text_of(record)))
+    for place, values in handed.items():
+        stage.add(Polled(stage.now(), process, isolation, place.topic, place.partition, tuple(values)))
+    return {place: values[-1][0] + 1 for place, values in handed.items()}
+
+
 @dataclass(slots=True)
 class PlainWriter:
     """Sends records with an idempotent producer."""
@@ -143,6 +157,19 @@ class PlainWriter:
                 await producer.flush()
             finally:
                 await producer.close(_CLOSE_SECONDS if not self.stage.is_over() else None)
+
+
+async def write_last(stage: Stage, topics: Iterable[str]) -> None:
+    """One record more in every partition, outside transactions: so that positions, which lie behind records, reach the ends."""
+    producer = AsyncProducer({**stage.settings, "client.id": "last-filler"})
+    sender = _Sender(stage, "last-filler", producer)
+    try:
+        for topic in topics:
+            for partition in range(stage.partitions):
+                await sender.send(topic, partition)
+        await producer.flush()
+    finally:
+        await producer.close()
 
 
 @dataclass(slots=True)
@@ -293,6 +320,7 @@ class Transformer:
                     "group.id": self.group,
                     "auto.offset.reset": "earliest",
                     "enable.auto.commit": False,
+                    "isolation.level": COMMITTED,
                     "session.timeout.ms": 6000,
                     "heartbeat.interval.ms": 1000,
                 }
@@ -309,9 +337,17 @@ class Transformer:
     async def _work(self, sender: _Sender, consumer: AsyncConsumer) -> None:
         await sender.producer.init_transactions()
         self.stage.add(Took(self.stage.now(), sender.process, self.name))
-        consumer.subscribe([self.source])
+
+        def given(partitions: Iterable[TopicPartition]) -> None:
+            for place in partitions:
+                self.stage.add(
+                    Assigned(self.stage.now(), sender.process, self.group, place.topic, place.partition)
+                )
+
+        consumer.subscribe([self.source], on_assign=given)
         while self.stage.now() < self.until():
             records = list(await consumer.poll(_POLL_MS, 200))
+            add_polls(self.stage, sender.process, COMMITTED, records)
             if records and not await self._transform(sender, consumer, records):
                 return
 
@@ -381,15 +417,7 @@ class Reader:
             self.stage.trouble(error)
             await asyncio.sleep(_POLL_MS / 1000)
             return 0
-        by_place: dict[TopicPartition, list[tuple[int, str]]] = {}
-        for record in records:
-            by_place.setdefault(record.topic_partition, []).append((record.offset, text_of(record)))
-        for place, handed in by_place.items():
-            self.stage.add(
-                Polled(
-                    self.stage.now(), self.name, self.isolation, place.topic, place.partition, tuple(handed)
-                )
-            )
+        add_polls(self.stage, self.name, self.isolation, records)
         return len(records)
 
     async def ends(self) -> dict[TopicPartition, int]:
