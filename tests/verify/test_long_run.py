@@ -30,6 +30,21 @@ def test_the_page_says_how_often_the_broker_was_killed(pids: list[int], said: st
     assert said in long_run.page(proof, environment("the command"), "run.svg")
 
 
+def test_a_run_that_did_not_come_to_its_end_is_told_and_not_published(
+    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(options: Options, _progress: object) -> runner.Proof:
+        proof = runner.Proof(options, [], [], {}, 0, {}, 5.0, "here", error="the broker ended by itself")
+        raise runner.UnfinishedError(proof)
+
+    monkeypatch.setattr(long_run, "prove", broken)
+    assert long_run.main(["--seconds", "2", "--seed", "5", "--write", str(written)]) == 1
+    told = capsys.readouterr().out
+    assert "Nothing is proved: the broker ended by itself" in told
+    assert "Seed 5; again: python -m semel.verify.long_run --seconds 2 --seed 5" in told
+    assert not written.exists()
+
+
 @pytest.mark.campaign
 def test_page_and_picture_are_written(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert long_run.main(["--seconds", "2", "--seed", "5", "--write", str(written)]) == 0

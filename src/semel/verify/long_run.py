@@ -3,7 +3,7 @@
 Role.   `python -m semel.verify.long_run --write docs/long-run.md` plays one long proof and writes down what came of it, with a picture
         of operations, faults, memory and handles. `make campaign` does so.
 Rules.  * The broker is killed seldom, so that what it holds can grow: everything else is done to it all the time.
-        * The exit code is 0 only if nothing was found. Whether memory and handles stayed flat is on the page, in numbers and
+        * The exit code is 0 only if it came to its end and nothing was found. Whether memory and handles stayed flat is on the page, in numbers and
           to be seen: the first quarter of the time beside the last.
 """
 
@@ -21,7 +21,7 @@ from semel.verify.proof.page import svg
 from semel.verify.proof.programs import Stage
 from semel.verify.proof.progress import Standing
 from semel.verify.proof.report import as_text
-from semel.verify.proof.runner import Proof, prove
+from semel.verify.proof.runner import Proof, UnfinishedError, prove
 
 _HOUR_SECONDS: Final = 3600.0
 _FAULT_SECONDS: Final = 3.0
@@ -82,7 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if standing.is_due(stage, _SHOWN_SECONDS):
             print(standing.line(stage, what), file=sys.stderr, flush=True)
 
-    proof = asyncio.run(prove(options, show))
+    try:
+        proof = asyncio.run(prove(options, show))
+    except UnfinishedError as error:
+        print("\n".join(as_text(error.proof, where.command)))
+        return 1
     print("\n".join(as_text(proof, where.command)))
     if given.write is not None:
         picture = given.write.with_suffix(".svg")
