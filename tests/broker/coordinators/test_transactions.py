@@ -10,12 +10,14 @@ import logging
 import pytest
 
 from admin_kit import Client, told
+from semel.broker.coordinators.loading import SLICE_BYTES
 from semel.core.coordination.outcome import Outcome
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.core.transactions.rows import FORMAT, row_of, transaction_of
 from semel.core.transactions.states import TransactionState
 from semel.core.transactions.transaction import Transaction
 from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.core.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -24,6 +26,7 @@ from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from semel.core.wire.messages.list_transactions import ListTransactionsRequest
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.core.wire.messages.produce import (
     PartitionProduceData,
@@ -40,6 +43,7 @@ from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
 from semel.log.reading import aborted_transactions
 from semel.runtime.clock import SimulatedClock
+from semel.runtime.tasks import OwnedTasks
 
 OK = ErrorCode.NONE
 ID = "first-transactional"
@@ -324,6 +328,55 @@ def test_without_findcoordinator_there_is_no_coordinator() -> None:
         assert (await end(client, 1, 0, commit=True)).error_code == ErrorCode.NOT_COORDINATOR
 
     told(story)
+
+
+@pytest.mark.mission("FEN-07")
+def test_a_coordinator_that_is_loading_says_so_and_then_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart, with a partition of many slices; every turn of the loop takes time, so that requests come in between."""
+    sleep = OwnedTasks.sleep
+    monkeypatch.setattr(OwnedTasks, "sleep", lambda tasks, seconds: sleep(tasks, max(seconds, 0.05)))
+    loading, owner = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, InitProducerIdResponse()
+
+    async def before(client: Client) -> None:
+        nonlocal owner
+        await client.create(TOPIC)
+        await find(client)
+        await init(client)
+        owner = await init(client)
+        log = client.partition("__transaction_state").log
+        number = 0
+        while log.segments[-1].size_bytes < 8 * SLICE_BYTES:
+            put(client, Transaction(f"other-{number}", number, 0, 60_000, previous_producer_id=number))
+            number += 1
+
+    async def after(client: Client) -> None:
+        await find(client)
+        identity = owner.producer_id, owner.producer_epoch
+        assert (await init(client)).error_code == loading
+        assert (await end(client, *identity, commit=True)).error_code == loading
+        topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])]
+        adding = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=identity[0],
+            v3_and_below_producer_epoch=identity[1],
+            v3_and_below_topics=topics,
+        )
+        added = await client.ask(adding, 3)
+        assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == loading
+        offsets = AddOffsetsToTxnRequest(
+            transactional_id=ID, producer_id=identity[0], producer_epoch=identity[1], group_id="group"
+        )
+        assert (await client.ask(offsets, 3)).error_code == loading
+        described = await client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
+        assert described.transaction_states[0].error_code == loading
+        assert (await client.ask(ListTransactionsRequest(), 1)).error_code == loading
+        produced = await produce(client, batch_of(*identity))
+        assert produced[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS  # So a partition's leader says it.
+        while (found := await init(client)).error_code == loading:
+            await client.broker.runtime.tasks.sleep(0)
+        assert (found.error_code, found.producer_id, found.producer_epoch) == (OK, identity[0], 2)
+
+    told(before, after, transaction_state_log_num_partitions="1")
 
 
 @pytest.mark.parametrize("enabled", [False, True])
