@@ -7,9 +7,9 @@ Method: a producer writes to two partitions and commits a group's offset in one 
         committed records must find all or nothing, all of it if the producer was told so; the next owner of the id
         must be able to do it again. Both protocols.
 
-        Between two operations an answer may leave. So a second story, which also has an owner fenced with an open transaction and
-        one that takes too long, is listed append by append, and the process is killed right after each, before anybody hears
-        of it.
+        Between two operations an answer may leave. So a second story is listed append by append, and the process is killed right
+        after each, before anybody hears of it. It also has an owner fenced with an open transaction, one that takes too long, a
+        transaction that its next owner keeps, an id whose epochs run out, and one that is forgotten.
 """
 
 import asyncio
@@ -21,15 +21,20 @@ import pytest
 
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
+from semel.core.coordination.outcome import Outcome
 from semel.core.records import batch
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.core.records.visibility import CommittedOnly
 from semel.core.transactions import rows as transaction_rows
+from semel.core.transactions.coordinator.decision import SendMarkers
+from semel.core.transactions.coordinator.shard import TransactionShard
+from semel.core.transactions.transaction import EPOCH_LAST, Transaction
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from semel.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.core.wire.messages.end_txn import EndTxnRequest
 from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -50,6 +55,7 @@ from semel.log.partition_log import PartitionLog
 from semel.net.connection import Connection, connect
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import Simulation
+from semel.types import NO_PRODUCER_ID
 
 BROKER, CLIENT = "10.0.0.1", "10.0.0.2"
 PORT = 9092
@@ -62,6 +68,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
+ORDER: Final = ("before", "disturbed", "kept", "at the last epoch", "after", "after all")
+"""What may be read in the end, in this order."""
 RETRIED: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -114,12 +122,16 @@ class Producer:
                 return answer
             await self.runtime.tasks.sleep(0.05)
 
-    async def introduce(self) -> None:
+    async def introduce(self, *, two_phase: bool = False, keep: bool = False) -> None:
         await self.settled(FindCoordinatorRequest(coordinator_keys=[ID], key_type=1), 5)
         await self.settled(FindCoordinatorRequest(coordinator_keys=[GROUP], key_type=0), 5)
-        answer = await self.settled(
-            InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000), 5
+        request = InitProducerIdRequest(
+            transactional_id=ID,
+            transaction_timeout_ms=60_000,
+            enable_2pc=two_phase,
+            keep_prepared_txn=keep,
         )
+        answer = await self.settled(request, 6 if two_phase else 5)
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         self.sequences.clear()
 
@@ -240,18 +252,21 @@ def codes_in(message: object) -> list[ErrorCode]:
 class World:
     """A broker that dies as planned and comes back, and a producer that goes on."""
 
-    def __init__(self, protocol: Protocol, *, flush: bool) -> None:
+    def __init__(self, protocol: Protocol, *, flush: bool, **settings: str) -> None:
         self.simulation = Simulation(7)
         self.protocol: Protocol = protocol
         self.host = self.simulation.host(BROKER)
-        self.config = BrokerConfig.of(SETTINGS | ({"log.flush.interval.messages": "1"} if flush else {}))
+        flushed = {"log.flush.interval.messages": "1"} if flush else {}
+        own = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config = BrokerConfig.of(SETTINGS | flushed | own)
+        self.broker: Broker | None = None
         self.known = Known()
         self.operations = 0
-
         self.deaths = 0
 
     async def serve(self, runtime: Runtime) -> None:
-        await Broker(self.config, runtime).start()
+        self.broker = Broker(self.config, runtime)
+        await self.broker.start()
         await asyncio.get_running_loop().create_future()
 
     async def connect(self, runtime: Runtime) -> Producer:
@@ -313,7 +328,7 @@ class World:
             raise AssertionError("the last stable offset hangs")
         values = [found for found, _is_all in read]
         assert values[0] == values[1], f"torn: {values}"
-        assert values[0] == [one for one in ("before", "disturbed", "after", "after all") if one in values[0]]
+        assert values[0] == [one for one in ORDER if one in values[0]]
         assert set(self.known.told) <= set(values[0]), f"told {self.known.told}, found {values[0]}"
         assert await producer.committed_offset() == 3
 
@@ -338,6 +353,7 @@ class World:
         self.simulation.run(main())
 
 
+@pytest.mark.mission("TXP-12")
 @pytest.mark.parametrize("protocol", ["v1", "v2"])
 @pytest.mark.parametrize("death", ["kill", "power cut"])
 def test_a_death_at_any_operation_leaves_all_or_nothing(
@@ -358,7 +374,13 @@ class ByAppend(World):
     """Lists the appends of a longer story, and dies right after the one it is told to."""
 
     def __init__(self, protocol: Protocol, *, die_after: int | None = None) -> None:
-        super().__init__(protocol, flush=False)
+        super().__init__(
+            protocol,
+            flush=False,
+            transaction_two_phase_commit_enable="true",
+            transactional_id_expiration_ms="120000",
+            transaction_remove_expired_transaction_cleanup_interval_ms="30000",
+        )
         self.appends: list[str] = []
         self.die_after = die_after
         self.is_listening = False
@@ -382,8 +404,43 @@ class ByAppend(World):
         while not (await producer.read(0))[1]:  # Until its time is up; of the simulated kind.
             await producer.runtime.tasks.sleep(5)
         await producer.settled(FindCoordinatorRequest(coordinator_keys=[ID], key_type=1), 5)
+        await self.keep(producer)
+        await self.use_up(producer)
+        asked = DescribeTransactionsRequest(transactional_ids=[ID])
+        while (await producer.ask(asked, 0)).transaction_states[0].error_code == ErrorCode.NONE:
+            await producer.runtime.tasks.sleep(5)  # Until it is forgotten.
         await producer.introduce()
         self.is_listening = False
+
+    async def keep(self, producer: Producer) -> None:
+        """What one owner left open, the next one commits."""
+        await producer.introduce(two_phase=True)
+        await producer.write("kept")
+        await producer.commit_offset(4)
+        await producer.introduce(two_phase=True, keep=True)
+        await producer.end(commit=True)
+        self.known.told.append("kept")
+
+    async def use_up(self, producer: Producer) -> None:
+        """Begin anew at the last epoch but one; the end (v2) or the next introduction gives another producer id."""
+        await producer.introduce()
+        self.is_listening = False
+        assert self.broker is not None
+        assert self.broker.context.transactions.host.tell(0, _at_the_last_but_one) is ErrorCode.NONE
+        self.is_listening = True
+        await producer.introduce()
+        before = producer.producer_id
+        assert producer.producer_epoch == EPOCH_LAST
+        await self.transact(producer, "at the last epoch", 5)
+        if self.protocol == "v1":
+            await producer.introduce()
+        assert (producer.producer_id == before, producer.producer_epoch) == (False, 0)
+
+
+def _at_the_last_but_one(shard: TransactionShard, _now_ms: int) -> Outcome[SendMarkers]:
+    known = shard.get(ID)
+    assert known is not None
+    return Outcome(rows=[transaction_rows.row_of(known._replace(producer_epoch=EPOCH_LAST - 1))])
 
 
 def what_is(log: PartitionLog, data: bytes, header: BatchHeader) -> str:
@@ -394,10 +451,23 @@ def what_is(log: PartitionLog, data: bytes, header: BatchHeader) -> str:
     if topic != transaction_rows.TOPIC:
         return f"{topic}: records"
     rows = [transaction_rows.FORMAT.decode(record) for record in iter_records(data, 0, header)]
-    states = [transaction_rows.transaction_of(row) for row in rows if row is not None]
-    return f"{topic}: " + ", ".join(state.state.name for state in states if state is not None)
+    found = [_row_in_words(transaction_rows.transaction_of(row)) for row in rows if row is not None]
+    return f"{topic}: " + ", ".join(found)
 
 
+def _row_in_words(row: Transaction | None) -> str:
+    if row is None:
+        return "forgotten"
+    if row.is_kept:
+        return f"{row.state.name}, kept"
+    changes = row.next_producer_id != NO_PRODUCER_ID or row.previous_producer_id not in (
+        NO_PRODUCER_ID,
+        row.producer_id,
+    )
+    return f"{row.state.name}, another producer id" if changes else row.state.name
+
+
+@pytest.mark.mission("TXP-12")
 @pytest.mark.parametrize("protocol", ["v1", "v2"])
 def test_a_kill_after_any_append_leaves_all_or_nothing(
     protocol: Protocol, monkeypatch: pytest.MonkeyPatch
@@ -414,15 +484,21 @@ def test_a_kill_after_any_append_leaves_all_or_nothing(
     worlds.append(ByAppend(protocol))
     worlds[0].run()
     points = worlds[0].appends
-    assert worlds[0].known.told == ["before", "disturbed", "after"]
+    assert worlds[0].known.told == ["before", "disturbed", "kept", "at the last epoch", "after"]
     kinds = Counter(points)
     state = f"{transaction_rows.TOPIC}: "
-    assert kinds["orders: records"] == kinds["orders: marker"] == 4 * PARTITIONS
-    assert kinds["__consumer_offsets: records"] == kinds["__consumer_offsets: marker"] == 4
-    assert kinds[state + "PREPARE_COMMIT"] == kinds[state + "COMPLETE_COMMIT"] == 1
+    assert kinds["orders: records"] == kinds["orders: marker"] == 6 * PARTITIONS
+    assert kinds["__consumer_offsets: records"] == kinds["__consumer_offsets: marker"] == 6
+    commits = [point for point in points if point.startswith(state + "PREPARE_COMMIT")]
+    assert len(commits) == 3
     assert kinds[state + "COMPLETE_ABORT"] == 3
-    assert kinds[state + "ONGOING"] >= 4
+    assert kinds[state + "ONGOING"] >= 6
     assert kinds[state + "EMPTY"] >= 1
+    assert kinds[state + "ONGOING, kept"] == kinds[state + "PREPARE_COMMIT, kept"] == 1
+    assert kinds[state + "forgotten"] == 1
+    rotations = ("EMPTY",) if protocol == "v1" else ("PREPARE_COMMIT", "COMPLETE_COMMIT")
+    for rotation in rotations:
+        assert kinds[f"{state}{rotation}, another producer id"] == 1
     for number, point in enumerate(points):
         worlds.append(ByAppend(protocol, die_after=number))
         worlds[-1].run()
