@@ -16,6 +16,7 @@ _FIXED = 16
 _RANDOM = 8
 
 
+@pytest.mark.mission("READ-07")
 @pytest.mark.parametrize("first", range(0, _FIXED, _CHUNK))
 def test_fixed_seeds(first: int) -> None:
     run_seeds(transactions.run, first, _CHUNK)

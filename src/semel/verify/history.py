@@ -84,6 +84,19 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Stable:
+    """A reader of committed records was told the last stable offset, and it was another one than before."""
+
+    at: float
+    since: float
+    reader: str
+    topic: str
+    topic_id: bytes | None
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unsure:
     """Between these times the name may have stood for an old topic, a new one, or none."""
 
@@ -241,6 +254,7 @@ Event: TypeAlias = (
     | Settled
     | GivenUp
     | Read
+    | Stable
     | Unsure
     | IdGiven
     | RecordsDeleted
@@ -316,7 +330,7 @@ def _moment(event: Event) -> float:
 
 def _concerns(event: Event, topic: str, batches: set[tuple[str, int]]) -> bool:
     match event:
-        case Given() | Read() | Unsure():
+        case Given() | Read() | Stable() | Unsure():
             return event.topic == topic
         case Settled() | GivenUp():
             return (event.producer, event.batch) in batches
@@ -353,6 +367,8 @@ def _text(event: Event) -> str:
                 f"{event.reader}/{event.turn} reads {event.topic}-{event.partition} from {first} to "
                 f"{last} of {event.limit}: {values}"
             )
+        case Stable():
+            return f"{event.reader} may read {event.topic}-{event.partition} up to {event.offset}"
         case Unsure():
             return f"{event.topic} is {event.topic_id.hex()}, unsure since {event.since:.4f}"
         case IdGiven():

@@ -9,6 +9,8 @@ Rules.  What is promised:
           along; what it holds when it was made again is all or nothing with the rest.
         * Read: whoever reads what is committed gets exactly the committed records, each at its offset, in the end all of
           them; nobody reads what the log does not hold.
+        * The last stable offset only grows: whoever asks after an answer is told at least as much, unless a power cut has
+          taken the end of the log in between.
         * In order: what one instance gave for a partition lies there in that order.
         * Fenced: once a successor has its identity, nothing of an earlier one is appended under the transactional id.
         * Identities are given once, and an epoch never goes back, to clients and in `__transaction_state` alike; its rows
@@ -17,6 +19,7 @@ Rules.  What is promised:
         * Every input has one output, and the group's offsets say exactly how far that is.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +36,8 @@ from semel.verify.history import (
     Introduced,
     Place,
     Read,
+    Reopened,
+    Stable,
     StoredBatch,
     Unsure,
 )
@@ -79,6 +84,7 @@ def judge(history: History, final: Aftermath) -> list[Broken]:
         *_open(stored),
         *_all_or_nothing(history, by_value, _gone(history, final, by_value)),
         *_read(history, final, stored),
+        *_only_grows(history, final),
         *_in_order(history),
         *_fenced(history),
         *_identities(history),
@@ -214,6 +220,38 @@ def _read(history: History, final: Aftermath, stored: list[tuple[bytes, Stored]]
                     yield Broken(
                         f"{reader} never read {value.decode()} at {topic}-{partition} offset {offset}", topic
                     )
+
+
+def _only_grows(history: History, final: Aftermath) -> Iterator[Broken]:
+    told: dict[tuple[str, bytes | None, int], list[Stable]] = {}
+    cut: dict[tuple[str, int], float] = {}
+    for event in history.events:
+        if isinstance(event, Reopened):
+            cut |= dict.fromkeys(_cut_back(event), event.at)
+        if not isinstance(event, Stable) or (event.topic in final.mortal_topics and event.topic_id is None):
+            continue
+        since = cut.get((event.topic, event.partition), -math.inf)
+        if event.since < since:
+            continue  # Who answered it may have known more than its successor.
+        earlier = told.setdefault((event.topic, event.topic_id, event.partition), [])
+        known = [one for one in earlier if since <= one.since and one.at <= event.since]
+        most = max(known, key=lambda one: one.offset, default=event)
+        if most.offset > event.offset:
+            yield Broken(
+                f"{event.topic}-{event.partition}: {event.reader} may read up to {event.offset}, and "
+                f"{most.reader} was told {most.offset} before: the last stable offset went back",
+                event.topic,
+                event.at,
+            )
+        earlier.append(event)
+
+
+def _cut_back(opened: Reopened) -> Iterator[tuple[str, int]]:
+    """The partitions that lost their end."""
+    for place, before in opened.before.items():
+        after = opened.after.get(place)
+        if after is not None and after.end < before.end:
+            yield before.topic, place.partition
 
 
 def _in_order(history: History) -> Iterator[Broken]:

@@ -26,7 +26,7 @@ from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 from semel.verify.actors.client import Client
 from semel.verify.actors.fetched import records_of
-from semel.verify.history import Read
+from semel.verify.history import Read, Stable
 from semel.verify.world import World
 
 _BY_ID_SINCE: Final = 13
@@ -257,7 +257,13 @@ class Consumer:
                 self._is_stale = True
                 position.told = _TELL_AGAIN  # The session may know an old epoch.
             return
-        position.limit = data.last_stable_offset if self._tastes.committed else data.high_watermark
+        limit = data.last_stable_offset if self._tastes.committed else data.high_watermark
+        topic_id = position.topic_id if self._by_id else None
+        if self._tastes.committed and limit != position.limit:
+            self._world.history.add(
+                Stable(self._world.now(), since, self.name, place.topic, topic_id, place.partition, limit)
+            )
+        position.limit = limit
         position.looked = since >= self._finishing_since
         try:
             records, next_offset = records_of(data, position.offset, committed=self._tastes.committed)
@@ -272,7 +278,7 @@ class Consumer:
                     self.name,
                     position.turn,
                     place.topic,
-                    position.topic_id if self._by_id else None,
+                    topic_id,
                     place.partition,
                     tuple(records),
                     position.limit,

@@ -58,6 +58,16 @@ def _shows_what_is_open(patch: Patch) -> None:
     patch.setattr(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
+def _is_less_stable_now_and_then(patch: Patch) -> None:
+    stable = PartitionLog.last_stable_offset.fget  # type: ignore[attr-defined]  # A property.
+
+    def wavering(log: PartitionLog) -> int:
+        found: int = stable(log)
+        return max(log.log_start_offset, found - 1) if log.log_end_offset % 3 == 0 else found
+
+    patch.setattr(PartitionLog, "last_stable_offset", property(wavering))
+
+
 def _lists_no_aborted_transactions(patch: Patch) -> None:
     patch.setattr(reading, "aborted_transactions", lambda *_: [])
 
@@ -236,6 +246,15 @@ MUTATIONS: Final = (
         _shows_what_is_open,
         "transactions",
         "which is not committed",
+        range(30),
+        quick=True,
+    ),
+    Mutation(
+        "a last stable offset that wavers",
+        "the last stable offset only grows",
+        _is_less_stable_now_and_then,
+        "transactions",
+        "the last stable offset went back",
         range(30),
         quick=True,
     ),
