@@ -97,6 +97,7 @@ def test_a_thread_joins_the_transaction_it_is_in_and_an_error_ends_all_of_it(bro
     eventually(lambda: visible(broker, "nested") == [b"a", b"b", b"c"], "all but the failed one")
 
 
+@pytest.mark.mission("TXN-20")
 def test_tasks_have_producers_of_their_own_and_wait_for_one_if_there_are_enough(broker: ThreadBroker) -> None:
     async def story() -> set[str]:
         async with aio.TransactionalProducerPool(

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 import semel
 from compat_kit import ThreadBroker, batches, eventually, values
 from semel.cli.main import cli
+from semel.core.wire.registry import ApiKey
+from semel.verify.fault_proxy import Fate, FaultProxy
 from transaction_clients import read
 
 _numbers = itertools.count()
@@ -161,6 +163,59 @@ def test_a_commit_stores_everything_first(broker: ThreadBroker, topic: str) -> N
         sending.commit_transaction()
         assert [future.result(0).offset for future in futures] == list(range(100))
     assert visible(broker, topic) == [b"%d" % n for n in range(100)]
+
+
+@pytest.mark.mission("TXN-07", "TXN-08")
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_whose_answer_is_lost_is_asked_for_again(
+    broker: ThreadBroker, topic: str, commit: bool
+) -> None:
+    """The broker has done it the first time; the second answer is the same, and the producer goes on."""
+    with FaultProxy(broker.bootstrap) as proxy:
+        with semel.Producer(
+            bootstrap_servers=proxy.bootstrap, transactional_id=topic, retry_backoff_ms=10
+        ) as sending:
+            sending.init_transactions()
+            for value in (b"first", b"second"):
+                before = identity(sending)
+                sending.begin_transaction()
+                sending.send(topic, value, partition=0).result(30)
+                proxy.harm("end_txn", "cut_after")
+                if commit:
+                    sending.commit_transaction()
+                else:
+                    sending.abort_transaction()
+                assert identity(sending) == (before[0], before[1] + 1)
+        asked = [one.request() for one in proxy.of(ApiKey.END_TXN)]
+        assert [one.fate for one in proxy.of(ApiKey.END_TXN)] == [Fate.CUT_AFTER, Fate.PASS] * 2
+        assert asked[0] == asked[1]
+        assert asked[2] == asked[3]
+    markers = [header for header, _records in batches(broker.directory, topic) if header.is_control]
+    assert len(markers) == 2
+    assert visible(broker, topic) == ([b"first", b"second"] if commit else [])
+
+
+@pytest.mark.mission("TXN-08")
+def test_an_abort_drops_what_was_not_sent(broker: ThreadBroker, topic: str) -> None:
+    """None of it is ever stored: not even for those who read everything."""
+    assert broker.broker is not None
+    with producer(broker, topic, linger_ms=60_000, delivery_timeout_ms=120_000) as sending:
+        sending.init_transactions()
+        sending.partitions_for(topic)
+        sending.begin_transaction()
+        futures = [sending.send(topic, b"%d" % n, partition=n % 3) for n in range(100)]
+        before = broker.broker.context.metrics.requests.copy()
+        sending.abort_transaction()
+        assert broker.broker.context.metrics.requests == before
+        for future in futures:
+            with pytest.raises(semel.TransactionAbortedException):
+                future.result(0)
+        sending.begin_transaction()
+        kept = sending.send(topic, b"kept", partition=0)
+        sending.commit_transaction()
+        assert kept.result(0).offset == 0
+    everything = [read(broker.bootstrap, topic, partition, committed=False) for partition in range(3)]
+    assert everything == [[b"kept"], [], []]
 
 
 def test_a_call_that_waited_in_vain_is_made_again_and_offsets_may_be_given_up(
