@@ -1,10 +1,12 @@
-"""`semel txn` shows who has transactions, finds the one that hangs and ends it; Kafka's own command does too.
+"""`semel txn` shows who has transactions, finds the one that hangs and ends it; so do Kafka's command and kafka-python's.
 
 Method: one broker with a transaction under way (confluent-kafka), one that is over, and one that hangs: a batch of a
-producer no coordinator knows, written past the check that would refuse it. Both tools are asked about them.
+producer no coordinator knows, written past the check that would refuse it. All tools are asked about them.
 """
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,7 +150,43 @@ def test_an_abort_must_be_meant(broker: ThreadBroker) -> None:
     assert "needs --topic, --partition and --start-offset" in txn(broker, "abort", "--topic", "t", status=2)
 
 
+@pytest.mark.mission("EXT-03")
+def test_kafka_pythons_command_says_and_does_the_same(
+    broker: ThreadBroker, under_way: ConfluentKafka
+) -> None:
+    make_topic(broker.bootstrap, "stuck")
+    offset = hang(broker, "stuck")
+
+    def asked(*arguments: str) -> Any:
+        command = ("-b", broker.bootstrap, "--format", "json", "transactions", *arguments)
+        run = subprocess.run(
+            [sys.executable, "-m", "kafka.admin", *command],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        return json.loads(run.stdout)
+
+    (listed,) = asked("list").values()  # Of each broker.
+    assert {one["transactional_id"] for one in listed} == {"busy", "done"}
+    (listed,) = asked("list", "--state", "Ongoing").values()
+    assert [one["transactional_id"] for one in listed] == ["busy"]
+    busy = asked("describe", "--transactional-id", "busy")["busy"]
+    assert (busy["state"], busy["topic_partitions"]) == ("Ongoing", [{"topic": "orders", "partition": 0}])
+    place = ("--topic", "stuck", "--partition", "0")
+    (known,) = asked("describe-producers", *place)["stuck:0"]["active_producers"]
+    assert (known["producer_id"], known["current_transaction_start_offset"]) == (HANGING_ID, offset)
+    epoch = str(known["producer_epoch"])
+    asked("abort", *place, "--producer-id", str(HANGING_ID), "--producer-epoch", epoch)
+    (known,) = asked("describe-producers", *place)["stuck:0"]["active_producers"]
+    assert known["current_transaction_start_offset"] == -1
+    assert read(broker.bootstrap, "stuck", 0, committed=True) == [b"plain"]
+
+
 @pytest.mark.java
+@pytest.mark.mission("EXT-03")
 def test_kafkas_command_says_and_does_the_same(
     broker: ThreadBroker, under_way: ConfluentKafka, kafka_home: KafkaHome, tmp_path: Path
 ) -> None:
