@@ -65,7 +65,9 @@ class ConfluentKafka(TransactionalProducer):
 
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
+    def __init__(
+        self, bootstrap: str, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS, **settings: str
+    ) -> None:
         self._producer = confluent_kafka.Producer(
             {
                 **_SILENT,
@@ -73,6 +75,7 @@ class ConfluentKafka(TransactionalProducer):
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": timeout_ms,
                 "linger.ms": 0,
+                **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )
         self._producer.init_transactions(DEADLINE_SECONDS)
