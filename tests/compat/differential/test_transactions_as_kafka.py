@@ -482,6 +482,7 @@ def _states(both: Both, transactional_ids: tuple[str, ...]) -> set[str]:
     return found
 
 
+@pytest.mark.mission("R-24")
 @pytest.mark.parametrize("protocol", [1, 2])
 def test_every_request_in_every_state_and_version(both: Both, protocol: int) -> None:
     """Of its owner, of one with an older and a newer epoch, and of a stranger with another producer id."""

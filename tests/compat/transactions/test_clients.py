@@ -20,6 +20,9 @@ from transaction_clients import (
 )
 from transaction_java import JavaProducer
 
+# Java 4.3 and ours speak the second protocol (KIP-890), the others the first.
+pytestmark = pytest.mark.mission("EXT-01", "R-24")
+
 Make = Callable[[str, str], TransactionalProducer]
 _BY_NAME = {one.name: one for one in ALL_PRODUCERS}
 _JAVA = [pytest.param(name, marks=pytest.mark.java) for name in ("java_4_3", "java_3_9")]

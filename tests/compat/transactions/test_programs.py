@@ -75,6 +75,7 @@ def assert_copied_once(broker: ThreadBroker, target: str) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.mission("EXT-01", "R-24")
 class TestJava:
     @pytest.mark.mission("TXN-09")
     def test_consume_transform_produce(
@@ -135,7 +136,7 @@ class TestJava:
 
 
 @pytest.mark.java
-@pytest.mark.mission("FEN-06")
+@pytest.mark.mission("EXT-01", "FEN-06")
 class TestTwoInstances:
     """The first instance has an open transaction when the second introduces itself; then the first goes on."""
 
@@ -213,7 +214,7 @@ def test_the_position_of_a_member_that_is_gone_is_refused(
 
 
 @pytest.mark.java
-@pytest.mark.mission("TXN-18")
+@pytest.mark.mission("EXT-01", "TXN-18")
 def test_a_transaction_that_took_too_long_is_aborted_and_its_producer_fenced(
     shell: TransactionShell, broker: ThreadBroker, topic: str
 ) -> None:

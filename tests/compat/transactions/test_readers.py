@@ -46,7 +46,7 @@ def with_franz_go(program: Path) -> Read:
     return read
 
 
-@pytest.mark.mission("READ-01", "READ-16", "R-29")
+@pytest.mark.mission("EXT-01", "READ-01", "READ-16", "R-29")
 def test_every_client_reads_what_its_isolation_lets_it(reads: Read, broker: ThreadBroker, topic: str) -> None:
     """Offsets: 0 and 2 aborted and committed with their markers behind them, 4 open, 5 committed within, 6 its marker."""
     short, long = (ConfluentKafka(broker.bootstrap, f"{name} of {topic}") for name in ("short", "long"))

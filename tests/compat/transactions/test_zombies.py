@@ -40,7 +40,7 @@ def make(request: pytest.FixtureRequest, broker: ThreadBroker) -> Iterator[Make]
         each.close()
 
 
-@pytest.mark.mission("FEN-06")
+@pytest.mark.mission("EXT-01", "FEN-06")
 def test_every_call_of_the_first_instance_fails(
     make: Make, broker: ThreadBroker, topic: str, request: pytest.FixtureRequest
 ) -> None:
