@@ -27,6 +27,7 @@ from semel.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.core.wire.messages.metadata import (
@@ -58,6 +59,8 @@ class Script:
         self.partitions = partitions
         self.sent: list[tuple[int, BatchHeader, list[bytes | None]]] = []
         self.ends: dict[int, int] = {}
+        self.request_sizes: list[int] = []
+        """Bytes of records in every Produce."""
         self.producer_ids = 0
         self.missing = 0
         """How often a topic is not known yet."""
@@ -86,7 +89,16 @@ class Script:
                         for topic in request.v3_and_below_topics
                     ]
                 )
+            case EndTxnRequest():
+                return EndTxnResponse()
             case ProduceRequest():
+                self.request_sizes.append(
+                    sum(
+                        len(one.records or b"")
+                        for topic in request.topic_data
+                        for one in topic.partition_data
+                    )
+                )
                 return self._produce(request)
             case _:
                 raise AssertionError(request)
@@ -317,6 +329,30 @@ def test_a_batch_the_broker_finds_too_large_goes_in_two_and_every_record_knows_i
     assert script.values == [[b"first"], [b"0", b"1", b"2", b"3"], [b"0", b"1"], [b"0"], [b"1"], [b"2", b"3"]]
     assert [sequence for _epoch, sequence in script.sequences] == [0, 1, 1, 1, 2, 3]
     assert sorted(told) == [1, 2, 3, 4]
+
+
+def test_no_request_is_larger_than_it_may_be() -> None:
+    """Neither one of batches that a commit hands over together, nor one of batches that are sent again."""
+    partitions, size = 20, 1_000
+    script = Script(LOSE, BUSY, LOSE, partitions=partitions)
+
+    async def in_a_transaction(producer: AsyncProducer, _runtime: Runtime) -> None:
+        await producer.init_transactions()
+        async with producer.transaction():
+            for index in range(partitions):
+                await producer.send("t", b"x" * size, partition=index)
+
+    async def sent_again(producer: AsyncProducer, _runtime: Runtime) -> None:
+        await sent(producer, b"first")
+        for index in range(partitions):
+            await producer.send("t", b"x" * size, partition=index)
+        script.answers.extend([BUSY] * 5)
+        await producer.flush()
+
+    for story, more in ((in_a_transaction, {"transactional_id": "x"}), (sent_again, {})):
+        script.request_sizes.clear()
+        tell(script, story, max_request_size=5_000, linger_ms=1_000, delivery_timeout_ms=60_000, **more)
+        assert size < max(script.request_sizes) <= 5_000, "they are put together, as far as that is allowed"
 
 
 def test_one_record_that_is_too_large_fails() -> None:

@@ -4,8 +4,8 @@ Role.   Drives `core.idempotence.in_flight`, or `core.transactions.producer` whe
         cluster's connections. It waits; they decide.
 Flow.   `run` is one task. Each turn: expire what is too old, get what is missing (an identity, leaders, connections), and
         put into requests what may leave; then it sleeps until something happens or is due.
-Rules.  * A request has at most one batch of a partition, and a broker at most `max.in.flight.requests.per.connection`
-          requests. A batch is handed over to be sent only when there is a connection.
+Rules.  * A request has at most one batch of a partition and not more than `max.request.size`, and a broker at most
+          `max.in.flight.requests.per.connection` requests. A batch is handed over to be sent only when there is a connection.
         * What has no answer is sent again after a pause that grows, until `retries` or `delivery.timeout.ms` is used up.
         * An answer that shows that another broker leads has the leaders asked again.
         * Every batch ends exactly once: settled or failed, also when the producer closes.
@@ -244,7 +244,7 @@ class Sender:
         dues: list[int],
         now_ms: int,
     ) -> bool:
-        """Put the partition's next batch into the request for its leader, if it may leave."""
+        """Put the partition's next batch into the request for its leader, if it may leave; whether to look again after this."""
         not_before_ms = self._not_before.get(partition, 0)
         if now_ms < not_before_ms:
             dues.append(not_before_ms)
@@ -264,9 +264,13 @@ class Sender:
         if now_ms < node.not_before_ms:  # It asked for a pause.
             dues.append(node.not_before_ms)
             return False
+        room_bytes = None if parcel is None else self._config.max_request_size - parcel.size_bytes
+        if room_bytes is not None:
+            upcoming = delivery.upcoming(partition)  # A retry, or what a commit handed over.
+            if upcoming is not None and self.outbox.under_way[upcoming].size_bytes > room_bytes:
+                return True
         send = delivery.send(partition, now_ms)
         if send is None and delivery.has_room(partition, now_ms):
-            room_bytes = None if parcel is None else self._config.max_request_size - parcel.size_bytes
             batch = self.outbox.take_ready(partition, now_ms, room_bytes)
             if batch is None:
                 due_ms = self.outbox.accumulator.due_ms(partition)

@@ -192,6 +192,14 @@ class InFlight(Generic[PartitionT]):
         batch.attempts += 1
         return Send(partition, batch.batch_id, lane.identity, batch.base_sequence, batch.attempts)
 
+    def upcoming(self, partition: PartitionT) -> int | None:
+        """The batch whose turn is next, whether it may leave now or not; None if nothing waits."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            return None
+        again = (batch.batch_id for batch in lane.unsettled if batch.place is _Place.WAITING)
+        return next(again, lane.queue[0].batch_id if lane.queue else None)
+
     def has_room(self, partition: PartitionT, now_ms: int) -> bool:
         """Whether a batch that were enqueued now could leave at once: until then it may as well grow."""
         lane = self._lanes.get(partition)

@@ -268,6 +268,10 @@ class TransactionalProducer:
         self._progress.begun = self._progress.begun or send is not None
         return send
 
+    def upcoming(self, partition: TopicPartition) -> int | None:
+        """As `InFlight.upcoming`."""
+        return self._in_flight.upcoming(partition)
+
     def has_room(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether a batch that were enqueued now could leave at once, as soon as its partition has joined."""
         return self.state is ProducerState.IN_TRANSACTION and self._in_flight.has_room(partition, now_ms)
