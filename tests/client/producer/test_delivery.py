@@ -487,15 +487,21 @@ def test_what_cannot_be_a_record_is_refused_at_once() -> None:
             ({"headers": [("h", 3)]}, semel.IllegalArgumentException, "a header is a pair"),
             ({"value": 3}, semel.SerializationException, "neither bytes nor text"),
             ({"value": b"x" * (1 << 21)}, semel.RecordTooLargeException, "max.request.size allows"),
+            ({"headers": {"h": b"x" * (1 << 21)}}, semel.RecordTooLargeException, "max.request.size allows"),
         ):
             with pytest.raises(kind, match=text):
                 await producer.send("t", **cast("dict[str, Any]", {"value": b"v", **arguments}))
         with pytest.raises(semel.IllegalArgumentException, match="no name of a topic"):
             await producer.send("", b"v")
 
-    script = Script()
-    tell(script, story)
-    assert not script.sent
+    async def known(producer: AsyncProducer, runtime: Runtime) -> None:
+        await producer.partitions_for("t")
+        await story(producer, runtime)
+
+    for told in (story, known):
+        script = Script()
+        tell(script, told)
+        assert not script.sent
 
 
 # Memory and batches

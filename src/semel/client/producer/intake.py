@@ -140,6 +140,8 @@ class Intake:
         opening: int | None = None,
     ) -> SendFuture | None:
         size = (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            size = record_size(key, value, headers, has_timestamp=True)
         if size > self._size_max:
             raise self._too_large(known.name, size)
         if partition is None:
