@@ -177,6 +177,41 @@ def test_memory_stays_within_its_bound_while_a_reader_is_sent(broker: ThreadBrok
         assert accumulator.used_bytes == 0
 
 
+def test_the_round_robin_goes_on_from_row_to_row_and_a_callable_is_refused(
+    broker: ThreadBroker, topic: str
+) -> None:
+    table = pa.table({"key": ["k"] * 7, "value": [b"%d" % n for n in range(7)]})
+    with semel.Producer(
+        bootstrap_servers=broker.bootstrap, partitioner_class="RoundRobinPartitioner"
+    ) as turning:
+        turning.send(topic, b"record").result(TIMEOUT)
+        turning.send_arrow(topic, table).result(TIMEOUT)
+        some = table.append_column("partition", pa.array([None, 0, 0, None, 0, 0, 0], pa.int32()))
+        turning.send_arrow(topic, some).result(TIMEOUT)
+        turning.send(topic, b"last").result(TIMEOUT)
+    values = {index: [r.value for r in records] for index, records in found(broker, topic).items()}
+    assert values == {
+        0: [b"record", b"4", b"1", b"2", b"4", b"5", b"6", b"last"],
+        1: [b"0", b"5"],
+        2: [b"1", b"6"],
+        3: [b"2", b"0"],
+        4: [b"3", b"3"],
+    }
+
+    def own(*_: object) -> int:
+        return 0
+
+    with semel.Producer(bootstrap_servers=broker.bootstrap, partitioner_class=own) as asking:
+        with pytest.raises(
+            semel.IllegalArgumentException, match=r"partitioner\.class is .* a column partition"
+        ):
+            asking.send_arrow(topic, table)
+        with pytest.raises(semel.IllegalArgumentException, match="a column partition without nulls"):
+            asking.send_arrow(topic, some)
+        named = table.append_column("partition", pa.array([2] * 7, pa.int32()))
+        assert {one.partition for one in asking.send_arrow(topic, named).result(TIMEOUT)} == {2}
+
+
 def test_columns_are_sent_from_asyncio_too(broker: ThreadBroker, topic: str) -> None:
     async def story() -> int:
         async with aio.Producer(bootstrap_servers=broker.bootstrap, buffer_memory=3 << 20) as sending:

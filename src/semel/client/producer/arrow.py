@@ -5,6 +5,8 @@ Role.   `Columns.batches` partitions rows by column, sorts them by partition wit
 Flow.   `send_arrow` of both producers hands them to the outbox one by one and waits for memory in between.
 Rules.  * Columns are key, value, timestamp, headers and partition, by name; others are left alone. A partition that is given
           wins; else the key decides; rows with neither go where keyless records go now, batch by batch.
+        * Of `partitioner.class`, the round robin goes on from row to row. A callable wants an object per row: rows for it are
+          refused.
         * Rows keep their order within a partition.
         * Rows are worked on a piece at a time, so that memory stays within bounds whatever the size of the table.
         * A batch is as large as a request may be, not `batch.size`: the rows are there already, nothing is waited for.
@@ -14,9 +16,11 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semel.client.producer.encoding import Codec
+from semel.client.producer.intake import Partitioner, RoundRobin
 from semel.client.producer.topics import KnownTopic
 from semel.client.settings import ProducerConfig
 from semel.core.client.partition_kernels import NO_KEY, Partitions, partitions_of_keys
@@ -82,8 +86,9 @@ def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
 class Columns:
     """How one producer turns rows into batches."""
 
-    def __init__(self, config: ProducerConfig, codec: Codec) -> None:
+    def __init__(self, config: ProducerConfig, codec: Codec, partitioner: Partitioner | None) -> None:
         self._codec = codec
+        self._partitioner = partitioner
         self._request_max = config.max_request_size
         room = min(config.max_request_size, _BATCH_BYTES) - _REQUEST_OVERHEAD
         self._batch_bytes = max(HEADER_SIZE + 1, room, min(config.batch_size, config.max_request_size))
@@ -129,13 +134,9 @@ class Columns:
 
     def _partitions(self, rows: pa.RecordBatch, known: KnownTopic) -> Partitions | None:
         """The partition of each row, `NO_KEY` where anything will do; None if that is so for all."""
-        names = rows.schema.names
-        hashed = self._hashed(rows.column("key"), known.count) if "key" in names else None
-        if "partition" not in names:
-            return hashed
-        column = rows.column("partition")
-        if pa.types.is_null(column.type):
-            return hashed
+        column = rows.column("partition") if "partition" in rows.schema.names else None
+        if column is None or pa.types.is_null(column.type):
+            return self._chosen(rows, known, np.ones(rows.num_rows, dtype=np.bool_))
         if not pa.types.is_integer(column.type):
             raise IllegalArgumentException(
                 f"column partition has type {column.type}: it must be whole numbers"
@@ -147,8 +148,26 @@ class Columns:
             raise IllegalArgumentException(
                 f"row {wrong[0]}: partition {given[wrong[0]]}, {known.name} has {known.count} partitions"
             )
-        elsewhere = NO_KEY if hashed is None else hashed
+        chosen = self._chosen(rows, known, is_null)
+        elsewhere = NO_KEY if chosen is None else chosen
         return np.where(is_null, elsewhere, given).astype(np.int32)
+
+    def _chosen(
+        self, rows: pa.RecordBatch, known: KnownTopic, is_free: npt.NDArray[np.bool_]
+    ) -> Partitions | None:
+        """As `_partitions`, for rows that name none; what it says of the others does not count."""
+        if isinstance(self._partitioner, RoundRobin):
+            count = int(np.count_nonzero(is_free))
+            first = self._partitioner.take(known.name, count)
+            turns = np.zeros(rows.num_rows, dtype=np.int32)
+            turns[is_free] = np.arange(first, first + count) % known.count
+            return turns
+        if self._partitioner is not None and bool(is_free.any()):
+            raise IllegalArgumentException(
+                f"partitioner.class is {self._partitioner!r}, and send_arrow makes no object per row to ask it: give the "
+                f"rows for {known.name} a column partition without nulls, or send them one by one"
+            )
+        return self._hashed(rows.column("key"), known.count) if "key" in rows.schema.names else None
 
     def _hashed(self, keys: pa.Array, partitions_count: int) -> Partitions | None:
         if self._ignores_keys or pa.types.is_null(keys.type) or keys.null_count == len(keys):

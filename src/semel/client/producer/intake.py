@@ -86,7 +86,7 @@ class Intake:
         self._size_max = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
         self._config = config
         self._ignores_keys = config.partitioner_ignore_keys
-        self._partitioner = _partitioner(config.partitioner_class)
+        self.partitioner = _partitioner(config.partitioner_class)
         self._hashes: dict[bytes, int] = {}
 
     def offer(
@@ -145,8 +145,8 @@ class Intake:
         if size > self._size_max:
             raise self._too_large(known.name, size)
         if partition is None:
-            if self._partitioner is not None:
-                partition = self._partitioner(known.name, key, value, known.count)
+            if self.partitioner is not None:
+                partition = self.partitioner(known.name, key, value, known.count)
                 if not 0 <= partition < known.count:
                     raise IllegalArgumentException(
                         f"partitioner.class chose partition {partition} of {known.name}, which has {known.count}"
@@ -233,20 +233,24 @@ def _partitioner(given: Callable[..., int] | str | None) -> Partitioner | None:
     if given is None or callable(given):
         return given
     if given in _ROUND_ROBIN:
-        return _RoundRobin()
+        return RoundRobin()
     raise ConfigException(
         f"partitioner.class={given}: give a callable of topic, key, value and number of partitions, or "
         f"{_ROUND_ROBIN[0]}; without one, keys and the sticky partitioner decide"
     )
 
 
-class _RoundRobin:
+class RoundRobin:
     """Every record to the next partition, whatever its key."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def __call__(self, topic: str, _key: bytes | None, _value: bytes | None, partitions_count: int) -> int:
+        return self.take(topic, 1) % partitions_count
+
+    def take(self, topic: str, count: int) -> int:
+        """The number of the first of so many records; the partition of each is its number's rest."""
         number = self._next.get(topic, 0)
-        self._next[topic] = number + 1
-        return number % partitions_count
+        self._next[topic] = number + count
+        return number

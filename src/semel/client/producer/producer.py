@@ -214,7 +214,7 @@ class AsyncProducer:
         if self._columns is None:
             from semel.client.producer.arrow import Columns
 
-            self._columns = Columns(self._settings, self._sender.codec)
+            self._columns = Columns(self._settings, self._sender.codec, self.intake.partitioner)
         return self._columns
 
     def _take_placed(self, known: KnownTopic, placed: "Placed", opening: int) -> Batch | None:
