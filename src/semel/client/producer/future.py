@@ -6,14 +6,17 @@ Rules.  * A future costs a few slots: what became of a record is what became of 
           nobody asks.
         * Whoever listens is called exactly once, also when the producer closes; on the thread of the producer's loop, or at
           once if the record's fate is known.
+        * `timeout` is for all that is waited for together, and who waited in vain leaves nothing behind.
         * Waiting on the loop's own thread would never end: it is refused.
 """
 
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 from semel.core.client.accumulator import Batch
@@ -71,11 +74,14 @@ class _Waitable(ABC):
         """A batch whose end is waited for; None if all have ended."""
 
     def _wait(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
         while (batch := self._pending()) is not None:
             _refuse_own_loop(batch)
             ended = threading.Event()
             _listen(batch, ended.set)
-            if not ended.wait(timeout):
+            if not ended.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                with suppress(ValueError):  # It is being told at this very moment.
+                    batch.listeners.remove(ended.set)
                 raise TimeoutException(f"no answer about {batch.partition} within {timeout} s")
 
     async def _ended(self) -> None:
