@@ -234,7 +234,7 @@ def test_what_cannot_be_is_refused(database: sa.Engine) -> None:
 def test_an_engine_that_commits_every_statement_is_refused(database_url: str) -> None:
     """Failed work would leave the position moved, and its records would be lost. The way out that is named is one."""
     own = sa.create_engine(database_url)
-    asked = [own.execution_options(isolation_level="AUTOCOMMIT")]
+    asked: list[sa.Engine] = [own.execution_options(isolation_level="AUTOCOMMIT")]
     asked.append(sa.create_engine(database_url, isolation_level="AUTOCOMMIT"))
     if own.dialect.name == "sqlite":
         asked.append(sa.create_engine(database_url, connect_args={"isolation_level": None}))

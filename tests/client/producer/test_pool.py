@@ -233,7 +233,7 @@ def test_who_is_cancelled_while_it_waits_passes_its_turn_on(broker: ThreadBroker
         ) as pool:
             async with pool.transaction():
                 first, second = asyncio.create_task(_use(pool)), asyncio.create_task(_use(pool))
-                while len(pool._free._waiters) < 2:  # type: ignore[attr-defined]  # what the test waits for
+                while len(pool._free._waiters) < 2:
                     await asyncio.sleep(0)
             first.cancel()  # It was told that it is its turn, and has not run since.
             with pytest.raises(asyncio.CancelledError):
