@@ -60,15 +60,14 @@ def install() -> Path:
 
 def start(program: Path, *arguments: str) -> "subprocess.Popen[str]":
     """A program that is still running; `told` reads what it says."""
-    return subprocess.Popen(
-        [str(program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen([str(program), *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-def told(running: "subprocess.Popen[str]") -> list[dict[str, Any]]:
-    """Everything a program said until it ended; raises where it ended badly."""
+def told(running: "subprocess.Popen[str]", given: str = "") -> list[dict[str, Any]]:
+    """Everything a program said until it ended, given this to read; raises where it ended badly."""
     try:
-        output, errors = running.communicate(timeout=_RUN_SECONDS_MAX)
+        output, errors = running.communicate(given, timeout=_RUN_SECONDS_MAX)
     except subprocess.TimeoutExpired:
         running.kill()
         running.communicate()

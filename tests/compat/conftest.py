@@ -1,14 +1,19 @@
 """A broker, and every client, for the tests of this folder."""
 
 import itertools
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import franz_go
 from compat_clients import PYTHON_CLIENTS, Client
+from compat_go import FranzGo
 from compat_java import JavaClient, JavaShell
 from compat_kit import ThreadBroker
-from semel.bench.kafka_peer import KafkaHome
+from semel.bench.kafka_peer import KafkaHome, PeerMissingError
 
 PARTITIONS = 3
 _numbers = itertools.count()
@@ -43,6 +48,28 @@ def client(request: pytest.FixtureRequest) -> Client:
     if request.param == "java":
         return JavaClient(request.getfixturevalue("java_shell"))
     return PYTHON_CLIENTS[_NAMES.index(request.param)]
+
+
+@pytest.fixture(params=[*_NAMES, "franz-go", pytest.param("java", marks=pytest.mark.java)])
+def any_client(request: pytest.FixtureRequest) -> Client:
+    """Each client in turn, and franz-go where Go is installed."""
+    match request.param:
+        case "java":
+            return JavaClient(request.getfixturevalue("java_shell"))
+        case "franz-go":
+            return FranzGo(request.getfixturevalue("franz_program"))
+    return PYTHON_CLIENTS[_NAMES.index(request.param)]
+
+
+@pytest.fixture(scope="session")
+def franz_program() -> Path:
+    """Where Go is installed and peers are required, it must be there."""
+    try:
+        return franz_go.find()
+    except PeerMissingError as missing:
+        if os.environ.get("SEMEL_REQUIRE_PEERS") and shutil.which("go"):
+            raise
+        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -54,13 +54,13 @@ def test_every_client_reads_what_any_client_compressed(
 
 @pytest.mark.mission("PROD-10", "EXT-02")
 def test_null_and_empty_keys_values_and_headers_come_back_as_they_were(
-    broker: ThreadBroker, client: Client, topic: str
+    broker: ThreadBroker, any_client: Client, topic: str
 ) -> None:
-    records = variety(3, int(time.time() * 1000), all_nulls=client.all_nulls)
-    offsets = client.produce(broker.bootstrap, topic, records)
+    records = variety(3, int(time.time() * 1000), all_nulls=any_client.all_nulls)
+    offsets = any_client.produce(broker.bootstrap, topic, records)
     assert any(record.key is None for record in records)
     for partition, sent in by_partition(records).items():
-        got = client.read(broker.bootstrap, topic, partition, 0, len(sent))
+        got = any_client.read(broker.bootstrap, topic, partition, 0, len(sent))
         assert seen(got) == meant(sent)
         assert [record.offset for record in got] == list(range(len(sent)))
         assert [
@@ -85,19 +85,19 @@ def test_the_broker_s_time_replaces_the_producer_s(
 
 
 @pytest.mark.mission("LOG-05", "OFF-01")
-def test_offsets_are_found_by_name_and_by_time(broker: ThreadBroker, client: Client, topic: str) -> None:
+def test_offsets_are_found_by_name_and_by_time(broker: ThreadBroker, any_client: Client, topic: str) -> None:
     now_ms = int(time.time() * 1000)
     sent = [Sent(2, b"k", b"v%d" % n, timestamp_ms=now_ms + 10 * n) for n in range(100)]
-    told = client.produce(broker.bootstrap, topic, sent, batch_bytes=500)
+    told = any_client.produce(broker.bootstrap, topic, sent, batch_bytes=500)
     assert told == list(range(100))  # What a producer is told is what consumers see below.
-    assert client.offsets(broker.bootstrap, topic, 2) == (0, 100)
-    assert client.offsets(broker.bootstrap, topic, 1) == (0, 0)
+    assert any_client.offsets(broker.bootstrap, topic, 2) == (0, 100)
+    assert any_client.offsets(broker.bootstrap, topic, 1) == (0, 0)
     for n in (0, 1, 37, 99):
-        assert client.offset_at(broker.bootstrap, topic, 2, now_ms + 10 * n) == n
-        assert client.offset_at(broker.bootstrap, topic, 2, now_ms + 10 * n - 5) == n
-    assert client.offset_at(broker.bootstrap, topic, 2, now_ms + 10_000) is None
+        assert any_client.offset_at(broker.bootstrap, topic, 2, now_ms + 10 * n) == n
+        assert any_client.offset_at(broker.bootstrap, topic, 2, now_ms + 10 * n - 5) == n
+    assert any_client.offset_at(broker.bootstrap, topic, 2, now_ms + 10_000) is None
     for first in (0, 1, 63, 99):
-        got = client.read(broker.bootstrap, topic, 2, first, 100 - first)
+        got = any_client.read(broker.bootstrap, topic, 2, first, 100 - first)
         assert [record.offset for record in got] == list(range(first, 100))
         assert got[0].value == b"v%d" % first
 

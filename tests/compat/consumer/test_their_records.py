@@ -46,15 +46,15 @@ def meant(records: list[Sent]) -> list[tuple[object, ...]]:
     return [(one.key, one.value, one.headers, one.timestamp_ms) for one in records]
 
 
-@pytest.mark.mission("OFF-01")
+@pytest.mark.mission("OFF-01", "CFG-17")
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_of_every_client_in_every_codec(
-    broker: ThreadBroker, client: Client, codec: str, topic: str
+    broker: ThreadBroker, any_client: Client, codec: str, topic: str
 ) -> None:
-    if codec not in client.codecs:
-        pytest.skip(f"{client.name}: the library for {codec} is not installed")
-    records = variety(3, int(time.time() * 1000), all_nulls=client.all_nulls)
-    offsets = client.produce(broker.bootstrap, topic, records, codec=codec)
+    if codec not in any_client.codecs:
+        pytest.skip(f"{any_client.name}: the library for {codec} is not installed")
+    records = variety(3, int(time.time() * 1000), all_nulls=any_client.all_nulls)
+    offsets = any_client.produce(broker.bootstrap, topic, records, codec=codec)
     found = read(broker.bootstrap, topic, 3, len(records))
     columns = read_columns(broker.bootstrap, topic, 3, len(records))
     for partition, sent in by_partition(records).items():

@@ -55,9 +55,9 @@ def as_table(records: Sequence[Sent]) -> pa.Table:
 
 @pytest.mark.mission("CFG-17")
 def test_every_client_reads_records_and_columns_of_ours_in_every_codec(
-    broker: ThreadBroker, client: Client, topic: str
+    broker: ThreadBroker, any_client: Client, topic: str
 ) -> None:
-    for codec in [one for one in CODECS if one in client.codecs]:
+    for codec in [one for one in CODECS if one in any_client.codecs]:
         name = f"{topic}-{codec}"
         records = variety(3, int(time.time() * 1000))
         with semel.Producer(
@@ -66,11 +66,11 @@ def test_every_client_reads_records_and_columns_of_ours_in_every_codec(
             offsets = send(producer, name, records)
             producer.send_arrow(name, as_table(records)).result(60)
         for partition, sent in by_partition(records).items():
-            got = client.read(broker.bootstrap, name, partition, 0, 2 * len(sent))
+            got = any_client.read(broker.bootstrap, name, partition, 0, 2 * len(sent))
             meant = [(r.key, r.value, r.headers, r.timestamp_ms) for r in sent]
             assert [(r.key, r.value, r.headers, r.timestamp_ms) for r in got] == meant * 2, (
                 codec,
-                client.name,
+                any_client.name,
             )
             told = [
                 offset for offset, one in zip(offsets, records, strict=True) if one.partition == partition

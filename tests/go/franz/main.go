@@ -9,6 +9,9 @@
 //	franz serve                                               a transactional producer that does what it is told on standard
 //	               input, as tests/client_process.py has it
 //	franz read     BOOTSTRAP TOPIC PARTITION END ISOLATION    values up to offset END
+//	franz send     BOOTSTRAP TOPIC CODEC IDEMPOTENT           records from standard input, one on each line
+//	franz fetch    BOOTSTRAP TOPIC PARTITION FIRST COUNT      whole records, from offset FIRST on
+//	franz offset   BOOTSTRAP TOPIC PARTITION TIMESTAMP        the first offset at or after a time; -2 begins, -1 ends the log
 //
 // One JSON object is printed on each line. An error that is not part of the story goes to standard error, exit code 1.
 package main
@@ -28,6 +31,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const deadline = 60 * time.Second
@@ -36,6 +40,7 @@ func main() {
 	programs := map[string]func(context.Context, []string) error{
 		"produce": produce, "transact": transact, "fence": fence, "copy": copyAll, "read": read,
 		"serve": serve,
+		"send": send, "fetch": fetch, "offset": offset,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
 	defer cancel()
@@ -313,6 +318,122 @@ func read(ctx context.Context, args []string) error {
 	return nil
 }
 
+// A record as it is written on a line; bytes are in base64, and null is not empty.
+type line struct {
+	Partition     int32    `json:"partition"`
+	Offset        int64    `json:"offset"`
+	Key           []byte   `json:"key"`
+	Value         []byte   `json:"value"`
+	Headers       []header `json:"headers"`
+	Timestamp     int64    `json:"timestamp"`
+	LogAppendTime bool     `json:"log_append_time"`
+}
+
+type header struct {
+	Key   string `json:"key"`
+	Value []byte `json:"value"`
+}
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+func send(ctx context.Context, args []string) error {
+	codec, known := codecs[args[2]]
+	if !known {
+		return fmt.Errorf("no codec %s", args[2])
+	}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(args[0]), kgo.AllowAutoTopicCreation(), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchCompression(codec),
+	}
+	if args[3] != "true" {
+		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for lines := json.NewDecoder(bufio.NewReader(os.Stdin)); lines.More(); {
+		var one line
+		if err := lines.Decode(&one); err != nil {
+			return err
+		}
+		made := &kgo.Record{
+			Topic: args[1], Partition: one.Partition, Key: one.Key, Value: one.Value, Timestamp: time.UnixMilli(one.Timestamp),
+		}
+		for _, each := range one.Headers {
+			made.Headers = append(made.Headers, kgo.RecordHeader{Key: each.Key, Value: each.Value})
+		}
+		records = append(records, made)
+	}
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return err
+	}
+	offsets := make([]int64, 0, len(records))
+	for _, one := range records {
+		offsets = append(offsets, one.Offset)
+	}
+	tell(map[string]any{"offsets": offsets})
+	return nil
+}
+
+func fetch(ctx context.Context, args []string) error {
+	partition, first, count := int32(number(args[2])), int64(number(args[3])), number(args[4])
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(args[0]),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args[1]: {partition: kgo.NewOffset().At(first)}}),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for count > 0 {
+		fetches := client.PollRecords(ctx, count)
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		fetches.EachRecord(func(one *kgo.Record) {
+			headers := []header{}
+			for _, each := range one.Headers {
+				headers = append(headers, header{each.Key, each.Value})
+			}
+			tell(line{
+				one.Partition, one.Offset, one.Key, one.Value, headers, one.Timestamp.UnixMilli(), one.Attrs.TimestampType() == 1,
+			})
+			count--
+		})
+	}
+	return nil
+}
+
+func offset(ctx context.Context, args []string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(args[0]))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	partition := kmsg.NewListOffsetsRequestTopicPartition()
+	partition.Partition, partition.Timestamp = int32(number(args[2])), int64(number(args[3]))
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic, topic.Partitions = args[1], append(topic.Partitions, partition)
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.ReplicaID, request.Topics = -1, append(request.Topics, topic)
+	response, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	found := response.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
+		return err
+	}
+	tell(map[string]any{"offset": found.Offset})
+	return nil
+}
+
 func record(topic string, partition, n int) *kgo.Record {
 	return &kgo.Record{Topic: topic, Partition: int32(partition), Value: []byte(strconv.Itoa(n))}
 }
@@ -333,7 +454,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-func tell(what map[string]any) {
+func tell(what any) {
 	line, err := json.Marshal(what)
 	if err != nil {
 		panic(err)
