@@ -1,4 +1,4 @@
-"""A consumer in a group, one partition at a time, behind one face for each client written elsewhere.
+"""A consumer in a group, one partition at a time, behind one face for each client, ours and those written elsewhere.
 
 Unlike tests/group_process.py the test itself is the application: it polls as many records as it wants, commits what it wants
 and seeks where it wants, so that it can tell what a commit means.
@@ -14,6 +14,8 @@ import confluent_kafka
 import kafka
 
 import kafka_python_kit
+import semel
+from group_process import identity
 
 _DEADLINE_SECONDS: Final = 60
 SESSION_MS: Final = 10_000
@@ -95,6 +97,10 @@ class ConfluentReader(Reader):
             }
         )
         self.consumer.subscribe([topic])
+
+    def member(self) -> tuple[int, str]:
+        """Its generation, and its name in it."""
+        return identity(self.consumer.consumer_group_metadata())
 
     def poll(self) -> list[tuple[int, bytes]]:
         message = self.consumer.poll(0.1)
@@ -239,6 +245,56 @@ class AioKafkaReader(Reader):
         self._loop.close()
 
 
+class SemelReader(Reader):
+    name = "semel"
+
+    def __init__(self, bootstrap: str, group: str, topic: str, *, auto_commit_ms: int | None = None) -> None:
+        super().__init__(bootstrap, group, topic, auto_commit_ms=auto_commit_ms)
+        self.consumer = semel.Consumer(
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=_HEARTBEAT_MS,
+            enable_auto_commit=auto_commit_ms is not None,
+            auto_commit_interval_ms=auto_commit_ms or 5000,
+            max_poll_records=1,
+        )
+        self.consumer.subscribe([topic])
+        self.place = semel.TopicPartition(topic, 0)
+
+    def member(self) -> tuple[int, str]:
+        metadata = self.consumer.group_metadata()
+        return metadata.generation_id, metadata.member_id
+
+    def poll(self) -> list[tuple[int, bytes]]:
+        return [(one.offset, one.value) for one in self.consumer.poll(100)]
+
+    def commit(self, offset: int | None = None) -> None:
+        self.consumer.commit(None if offset is None else {self.place: offset})
+
+    def commit_async(self, offset: int) -> list[object]:
+        told: list[object] = []
+        self.consumer.commit_async({self.place: offset}, lambda _offsets, error: told.append(error))
+        return told
+
+    def seek(self, offset: int) -> None:
+        self.consumer.seek(self.place, offset)
+
+    def seek_to_beginning(self) -> None:
+        self.consumer.seek_to_beginning([self.place])
+
+    def seek_to_end(self) -> None:
+        self.consumer.seek_to_end([self.place])
+
+    def committed(self) -> int | None:
+        found = self.consumer.committed([self.place])[self.place]
+        return None if found is None else found.offset
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
 READERS: Final[dict[str, type[Reader]]] = {
-    one.name: one for one in (ConfluentReader, KafkaPythonReader, AioKafkaReader)
+    one.name: one for one in (ConfluentReader, KafkaPythonReader, AioKafkaReader, SemelReader)
 }

@@ -19,6 +19,7 @@ import confluent_kafka
 import kafka
 import pytest
 
+import semel
 from compat_clients import ConfluentKafka as ConfluentDriver
 from compat_java import JavaShell
 from compat_kit import BrokerProcess, Sent, ThreadBroker, batches, stored
@@ -163,7 +164,31 @@ class Aiokafka(Committer):
         return asyncio.run(run())
 
 
-COMMITTERS = (Confluent(), KafkaPython(), Aiokafka())
+class Semel(Committer):
+    name = "semel"
+
+    def _consumer(self, bootstrap: str, group: str) -> semel.Consumer:
+        return semel.Consumer(
+            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
+        )
+
+    def commit(self, bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+        with self._consumer(bootstrap, group) as consumer:
+            consumer.commit({(topic, partition): offset for partition, offset in offsets.items()})
+
+    def committed(self, bootstrap: str, group: str, topic: str) -> dict[int, int]:
+        with self._consumer(bootstrap, group) as consumer:
+            found = consumer.committed([(topic, n) for n in range(PARTITIONS)])
+            return {place.partition: -1 if one is None else one.offset for place, one in found.items()}
+
+    def go_on(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
+        with self._consumer(bootstrap, group) as consumer:
+            consumer.assign([(topic, partition)])
+            offset: int = next(iter(consumer)).offset
+            return offset
+
+
+COMMITTERS = (Confluent(), KafkaPython(), Aiokafka(), Semel())
 each = pytest.mark.parametrize("client", COMMITTERS, ids=lambda client: client.name)
 
 

@@ -1,6 +1,6 @@
 """What a committed offset means: what is read again, what is lost, and what a running consumer ignores.
 
-Method: consumers of three clients in a group, none of them ours, against one broker. Each story commits less, as much or more
+Method: consumers of four clients in a group, one of them ours, against one broker. Each story commits less, as much or more
 than was processed, ends its consumer in order or by kill -9, and says exactly which offsets the next owner gets.
 """
 
@@ -17,8 +17,7 @@ import pytest
 
 from compat_clients import PYTHON_CLIENTS
 from compat_kit import Sent, ThreadBroker, eventually
-from group_process import identity
-from group_readers import READERS, ConfluentReader, Reader
+from group_readers import READERS, ConfluentReader, Reader, SemelReader
 from semel.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -96,15 +95,17 @@ def test_a_failed_message_between_two_that_went_well(
 
 
 @pytest.mark.mission("OFF-04")
-def test_a_running_consumer_ignores_what_others_commit(broker: ThreadBroker, topic: str) -> None:
+@pytest.mark.parametrize("kind", [ConfluentReader, SemelReader], ids=lambda kind: kind.name)
+def test_a_running_consumer_ignores_what_others_commit(
+    broker: ThreadBroker, topic: str, kind: type[ConfluentReader] | type[SemelReader]
+) -> None:
     """Somebody commits for its partition, in its name and generation: it goes on; only the next owner begins there."""
-    with ConfluentReader(broker.bootstrap, "outside", topic) as reader:
+    with kind(broker.bootstrap, "outside", topic) as reader:
         assert reader.offsets(5) == [0, 1, 2, 3, 4]
-        generation, member_id = identity(reader.consumer.consumer_group_metadata())
-        assert commit_from_outside(broker, "outside", topic, 2, generation, member_id) == 0
+        assert commit_from_outside(broker, "outside", topic, 2, *reader.member()) == 0
         assert reader.committed() == 2
         assert reader.offsets(3) == [5, 6, 7]
-    with ConfluentReader(broker.bootstrap, "outside", topic) as reader:
+    with kind(broker.bootstrap, "outside", topic) as reader:
         assert reader.offsets(2) == [2, 3]
 
 

@@ -40,7 +40,7 @@ func main() {
 	programs := map[string]func(context.Context, []string) error{
 		"produce": produce, "transact": transact, "fence": fence, "copy": copyAll, "read": read,
 		"serve": serve,
-		"send": send, "fetch": fetch, "offset": offset,
+		"send":  send, "fetch": fetch, "offset": offset,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
 	defer cancel()
