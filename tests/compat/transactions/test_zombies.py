@@ -4,7 +4,8 @@ Method: with every client, an instance with an open transaction is overtaken; th
 position. Each must fail, and so must everything behind it. Readers of committed records see what its successors wrote.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Final
 
@@ -15,29 +16,20 @@ from compat_kit import ThreadBroker
 from transaction_clients import ALL_PRODUCERS, REFUSALS, TransactionalProducer, committed_offset, read
 from transaction_java import JavaError, JavaProducer
 
-Make = Callable[[str], TransactionalProducer]
+Make = Callable[[str, str], TransactionalProducer]
 _BY_NAME = {one.name: one for one in ALL_PRODUCERS}
 _JAVA = [pytest.param(name, marks=pytest.mark.java) for name in ("java_4_3", "java_3_9")]
 _REFUSALS: Final = (*REFUSALS, ClientFailedError, JavaError)
 
 
 @pytest.fixture(params=[*_BY_NAME, "franz-go", *_JAVA])
-def make(request: pytest.FixtureRequest, broker: ThreadBroker) -> Iterator[Make]:
-    made: list[TransactionalProducer] = []
-    kinds: dict[str, Callable[[str, str], TransactionalProducer]] = {**_BY_NAME}
+def make(request: pytest.FixtureRequest) -> Make:
+    if request.param in _BY_NAME:
+        return _BY_NAME[request.param]
     if request.param == "franz-go":
         program = str(request.getfixturevalue("franz_program")), "serve"
-        kinds[request.param] = partial(ProcessProducer, request.param, program=program)
-    elif request.param not in kinds:
-        kinds[request.param] = partial(JavaProducer, shell=request.getfixturevalue(request.param))
-
-    def one(transactional_id: str) -> TransactionalProducer:
-        made.append(kinds[request.param](broker.bootstrap, transactional_id))
-        return made[-1]
-
-    yield one
-    for each in made:
-        each.close()
+        return partial(ProcessProducer, request.param, program=program)
+    return partial(JavaProducer, shell=request.getfixturevalue(request.param))
 
 
 @pytest.mark.mission("EXT-01", "FEN-06")
@@ -64,16 +56,19 @@ def test_every_call_of_the_first_instance_fails(
     if "franz-go" in request.node.name:
         del calls["send an offset"]  # It does that for whole groups only.
     for name, call in calls.items():
-        zombie = make(f"of {topic}")
-        zombie.begin()
-        zombie.send(topic, 0, b"of a zombie")
-        zombie.flush()
-        owner = make(f"of {topic}")
-        assert is_refused(call, zombie), f"{name} of a zombie"
-        assert is_refused(begin_again, zombie), f"another transaction after {name} of a zombie"
-        owner.begin()
-        owner.send(topic, 0, b"of the owner")
-        owner.commit()
+        with closing(make(broker.bootstrap, f"of {topic}")) as zombie:
+            zombie.begin()
+            zombie.send(topic, 0, b"of a zombie")
+            zombie.flush()
+            owner = make(broker.bootstrap, f"of {topic}")
+            assert is_refused(call, zombie), f"{name} of a zombie"
+            assert is_refused(begin_again, zombie), f"another transaction after {name} of a zombie"
+        # Only now: kafka-python's zombie asks for the next epoch by its old one (KIP-360), which ends what its successor has
+        # open, at Apache Kafka as well.
+        with closing(owner):
+            owner.begin()
+            owner.send(topic, 0, b"of the owner")
+            owner.commit()
     assert read(broker.bootstrap, topic, 0, committed=True) == [b"of the owner"] * len(calls)
     assert committed_offset(broker.bootstrap, group, topic, 2) < 0
 
