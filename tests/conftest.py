@@ -102,12 +102,16 @@ def old_kafka_home() -> kafka_peer.KafkaHome:
     return _installed("3.9.2")
 
 
+_AT_ONCE = {"group_initial_rebalance_delay_ms": "0"}
+"""A group does not wait three seconds for members who might come."""
+
+
 @pytest.fixture(scope="session")
 def kafka_broker(
     kafka_home: kafka_peer.KafkaHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[kafka_peer.KafkaBroker]:
     """A running Apache Kafka of the version we measure ourselves against."""
-    with kafka_home.broker(tmp_path_factory.mktemp("kafka")) as running:
+    with kafka_home.broker(tmp_path_factory.mktemp("kafka"), **_AT_ONCE) as running:
         yield running
 
 
@@ -116,8 +120,19 @@ def old_kafka_broker(
     old_kafka_home: kafka_peer.KafkaHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[kafka_peer.KafkaBroker]:
     """A running Apache Kafka of the last version with ZooKeeper: older protocols of groups and transactions."""
-    with old_kafka_home.broker(tmp_path_factory.mktemp("old-kafka")) as running:
+    with old_kafka_home.broker(tmp_path_factory.mktemp("old-kafka"), **_AT_ONCE) as running:
         yield running
+
+
+@pytest.fixture(
+    scope="session",
+    params=["kafka_broker", "old_kafka_broker"],
+    ids=lambda name: name.removesuffix("_broker"),
+)
+def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where an Apache Kafka listens: today's, and the last one with ZooKeeper. Mark such a test with `java`."""
+    bootstrap: str = request.getfixturevalue(request.param).bootstrap
+    return bootstrap
 
 
 @pytest.fixture(

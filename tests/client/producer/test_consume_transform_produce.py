@@ -1,17 +1,18 @@
 """Our consumer and our producer in a chain: each input record has one output, however often the worker dies.
 
 Method: a worker is ended at random points of its transactions, without a word to the coordinator, and a new one with the same
-transactional id goes on; other clients read what is committed.
+transactional id goes on; other clients read what is committed. On Semel and on Apache Kafka.
 """
 
 import random
 import time
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
 import semel
-from compat_kit import ThreadBroker, eventually, numbered, values
+from compat_kit import ThreadBroker, eventually, numbered
 from transaction_clients import read
 
 INPUTS = 200
@@ -98,13 +99,25 @@ class Worker:
 def test_every_input_has_one_output_however_often_the_worker_dies(
     broker: ThreadBroker, protocol: str
 ) -> None:
-    inputs = numbered(INPUTS, 2)
-    with semel.Producer(bootstrap_servers=broker.bootstrap) as producer:
+    tell(broker.bootstrap, protocol)
+
+
+@pytest.mark.java
+@pytest.mark.mission("TXN-03")
+def test_the_same_on_apache_kafka(kafka_bootstrap: str) -> None:
+    tell(kafka_bootstrap, "classic")
+
+
+def tell(bootstrap: str, protocol: str) -> None:
+    inputs, name = numbered(INPUTS, 2), f"{protocol}-{uuid.uuid4()}"
+    with semel.Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([semel.NewTopic(f"{which}-{name}", 2) for which in ("in", "out")])
+    with semel.Producer(bootstrap_servers=bootstrap) as producer:
         for one in inputs:
-            producer.send(f"in-{protocol}", one.value, partition=one.partition)
+            producer.send(f"in-{name}", one.value, partition=one.partition)
     dice, deaths, is_done = random.Random(5), list[str](), False
     while not is_done:
-        worker = Worker(broker.bootstrap, protocol, protocol, dice)
+        worker = Worker(bootstrap, name, protocol, dice)
         try:
             worker.run()
             is_done = True
@@ -116,10 +129,8 @@ def test_every_input_has_one_output_however_often_the_worker_dies(
     for partition in range(2):
         wanted = [one.value for one in inputs if one.partition == partition]
         eventually(
-            lambda at=partition, all_of=wanted: (
-                read(broker.bootstrap, f"out-{protocol}", at, committed=True) == all_of
-            ),  # type: ignore[misc]  # defaults bind them
+            lambda at=partition, all_of=wanted: read(bootstrap, f"out-{name}", at, committed=True) == all_of,  # type: ignore[misc]  # defaults bind them
             "each input once, in order",
         )
-    written = sum(len(values(broker.directory, f"out-{protocol}", partition)) for partition in range(2))
+    written = sum(len(read(bootstrap, f"out-{name}", at, committed=False)) for at in range(2))
     assert written > INPUTS, "work was done again, and is not seen"

@@ -1,11 +1,12 @@
 """A pool of transactional producers: an id each, made once, used again, joined within, replaced when fenced.
 
-Method: threads and tasks on a real broker; which ids exist is asked of the transactions the broker knows.
+Method: threads and tasks on real brokers, Semel's and Apache Kafka's; whether a transaction was committed is read by another client.
 """
 
 import asyncio
 import contextlib
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,8 +24,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadBroker]:
         yield running
 
 
-def visible(broker: ThreadBroker, topic: str) -> list[bytes]:
-    return sorted(read(broker.bootstrap, topic, 0, committed=True))
+@pytest.fixture
+def topic() -> str:
+    """A name no other test has, on brokers that are others' too."""
+    return f"pool-{uuid.uuid4()}"
+
+
+def visible(bootstrap: str, topic: str) -> list[bytes]:
+    return sorted(read(bootstrap, topic, 0, committed=True))
 
 
 def transactional_id(producer: semel.Producer | aio.Producer) -> str:
@@ -32,55 +39,57 @@ def transactional_id(producer: semel.Producer | aio.Producer) -> str:
 
 
 @pytest.mark.mission("TXN-19", "R-23")
-def test_producers_are_numbered_used_again_and_replaced_when_fenced(broker: ThreadBroker) -> None:
-    with semel.TransactionalProducerPool(bootstrap_servers=broker.bootstrap, prefix="orders-") as pool:
+def test_producers_are_numbered_used_again_and_replaced_when_fenced(any_bootstrap: str, topic: str) -> None:
+    with semel.TransactionalProducerPool(bootstrap_servers=any_bootstrap, prefix=f"{topic}-") as pool:
         with pool.transaction() as first:
-            first.send("orders", b"1")
+            first.send(topic, b"1")
         with pool.transaction() as again:
-            again.send("orders", b"2")
+            again.send(topic, b"2")
         assert again is first
-        assert transactional_id(first) == "orders-0"
+        assert transactional_id(first) == f"{topic}-0"
 
         both = threading.Barrier(2, timeout=30)
 
         def work(value: bytes) -> str:
             with pool.transaction() as producer:
                 both.wait()
-                producer.send("orders", value)
+                producer.send(topic, value)
                 return transactional_id(producer)
 
         with ThreadPoolExecutor(2) as threads:
-            assert sorted(threads.map(work, [b"3", b"4"])) == ["orders-0", "orders-1"]
+            assert sorted(threads.map(work, [b"3", b"4"])) == [f"{topic}-0", f"{topic}-1"]
 
         def be_fenced() -> None:
             with pool.transaction() as producer:
                 with semel.Producer(
-                    bootstrap_servers=broker.bootstrap, transactional_id=transactional_id(producer)
+                    bootstrap_servers=any_bootstrap, transactional_id=transactional_id(producer)
                 ) as thief:
                     thief.init_transactions()
-                producer.send("orders", b"never")
+                producer.send(topic, b"never")
 
         with pytest.raises(semel.KafkaException):
             be_fenced()
         with pool.transaction() as one, pool.transaction() as joined:
             assert joined is one
-            joined.send("orders", b"5")
+            joined.send(topic, b"5")
         with ThreadPoolExecutor(2) as threads:
-            assert "orders-2" in list(threads.map(work, [b"6", b"7"])), (
+            assert f"{topic}-2" in list(threads.map(work, [b"6", b"7"])), (
                 "the number of the fenced one is not used again"
             )
-    assert visible(broker, "orders") == [b"%d" % n for n in range(1, 8)]
+    assert visible(any_bootstrap, topic) == [b"%d" % n for n in range(1, 8)]
     with pytest.raises(semel.IllegalStateException, match="closed"), pool.transaction():
         pass
 
 
 @pytest.mark.mission("TXN-20")
-def test_a_thread_joins_the_transaction_it_is_in_and_an_error_ends_all_of_it(broker: ThreadBroker) -> None:
-    with semel.TransactionalProducerPool(bootstrap_servers=broker.bootstrap, prefix="nested-") as pool:
+def test_a_thread_joins_the_transaction_it_is_in_and_an_error_ends_all_of_it(
+    any_bootstrap: str, topic: str
+) -> None:
+    with semel.TransactionalProducerPool(bootstrap_servers=any_bootstrap, prefix=f"{topic}-") as pool:
 
         def inner(value: bytes) -> None:
             with pool.transaction() as producer:
-                producer.send("nested", value)
+                producer.send(topic, value)
 
         with pool.transaction():
             inner(b"a")
@@ -94,26 +103,28 @@ def test_a_thread_joins_the_transaction_it_is_in_and_an_error_ends_all_of_it(bro
         with pytest.raises(ZeroDivisionError):
             fail()
         inner(b"c")
-    eventually(lambda: visible(broker, "nested") == [b"a", b"b", b"c"], "all but the failed one")
+    eventually(lambda: visible(any_bootstrap, topic) == [b"a", b"b", b"c"], "all but the failed one")
 
 
 @pytest.mark.mission("TXN-20")
-def test_tasks_have_producers_of_their_own_and_wait_for_one_if_there_are_enough(broker: ThreadBroker) -> None:
+def test_tasks_have_producers_of_their_own_and_wait_for_one_if_there_are_enough(
+    any_bootstrap: str, topic: str
+) -> None:
     async def story() -> set[str]:
         async with aio.TransactionalProducerPool(
-            bootstrap_servers=broker.bootstrap, prefix="tasks-", producers_max=2
+            bootstrap_servers=any_bootstrap, prefix=f"{topic}-", producers_max=2
         ) as pool:
 
             async def work(value: bytes) -> str:
                 async with pool.transaction() as producer, pool.transaction() as joined:
                     assert joined is producer
-                    await producer.send("tasks", value)
+                    await producer.send(topic, value)
                     return transactional_id(producer)
 
             return set(await asyncio.gather(*(work(b"%d" % n) for n in range(6))))
 
-    assert asyncio.run(story()) == {"tasks-0", "tasks-1"}
-    eventually(lambda: visible(broker, "tasks") == [b"%d" % n for n in range(6)], "all of them")
+    assert asyncio.run(story()) == {f"{topic}-0", f"{topic}-1"}
+    eventually(lambda: visible(any_bootstrap, topic) == [b"%d" % n for n in range(6)], "all of them")
 
 
 def test_what_was_idle_for_too_long_is_closed(broker: ThreadBroker) -> None:
@@ -156,7 +167,7 @@ def test_a_task_that_was_started_within_a_transaction_has_its_own(broker: Thread
                 await parent.begin_transaction()
 
     asyncio.run(story())
-    assert visible(broker, "children") == [b"child"], "it was not the parent's to abort"
+    assert visible(broker.bootstrap, "children") == [b"child"], "it was not the parent's to abort"
 
 
 def test_a_thread_or_task_within_a_blocking_transaction_has_its_own(broker: ThreadBroker) -> None:

@@ -13,7 +13,7 @@ import confluent_kafka.admin
 import pytest
 
 from compat_clients import ConfluentKafka
-from compat_kit import by_partition, variety
+from compat_kit import CODECS, by_partition, variety
 from semel import Consumer, TopicPartition
 from semel.bench.kafka_peer import KafkaBroker, KafkaHome
 from semel.exceptions import UnsupportedVersionException
@@ -44,7 +44,7 @@ def take(reader: Consumer, count: int) -> list[Any]:
 
 def test_records_offsets_and_times(kafka: KafkaBroker) -> None:
     now_ms = int(time.time() * 1000)
-    for codec in ("none", "zstd", "lz4"):
+    for codec in CODECS:
         topic = f"variety-{codec}"
         records = variety(3, now_ms)
         ConfluentKafka().produce(kafka.bootstrap, topic, records, codec=codec)

@@ -5,13 +5,14 @@ what a test says. What arrives is read by the clients written elsewhere and from
 """
 
 import time
+import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 
 import semel
-from compat_clients import Client
+from compat_clients import Client, ConfluentKafka
 from compat_kit import CODECS, Sent, ThreadBroker, batches, by_partition, copies, numbered, values, variety
 from semel.core.wire.registry import ApiKey
 from semel.verify.fault_proxy import Fate, FaultProxy, at, at_random
@@ -79,6 +80,35 @@ def test_every_client_reads_records_and_columns_of_ours_in_every_codec(
             assert {header.compression for header, _ in batches(broker.directory, name, partition)} == {
                 CODECS.index(codec)
             }
+
+
+@pytest.mark.java
+@pytest.mark.mission("CFG-17")
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_and_columns_of_ours_on_apache_kafka(kafka_bootstrap: str, codec: str) -> None:
+    """Apache Kafka checks what it is given, and an older one may be given less; librdkafka and our consumer read it."""
+    topic, records = f"ours-{uuid.uuid4()}", variety(3, int(time.time() * 1000))
+    with semel.Admin(bootstrap_servers=kafka_bootstrap) as admin:
+        admin.create_topics([semel.NewTopic(topic, 3)])
+    with semel.Producer(
+        bootstrap_servers=kafka_bootstrap, compression_type=codec, max_request_size=2_000_000
+    ) as producer:
+        offsets = send(producer, topic, records)
+        producer.send_arrow(topic, as_table(records)).result(60)
+    found: dict[int, list[semel.ConsumerRecord]] = {index: [] for index in range(3)}
+    with semel.Consumer(bootstrap_servers=kafka_bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, index) for index in range(3)])
+        while sum(map(len, found.values())) < 2 * len(records):
+            for one in consumer.poll(60_000):
+                found[one.partition].append(one)
+    for partition, sent in by_partition(records).items():
+        meant = [(r.key, r.value, r.headers, r.timestamp_ms) for r in sent] * 2
+        theirs = ConfluentKafka().read(kafka_bootstrap, topic, partition, 0, len(meant))
+        assert [(r.key, r.value, r.headers, r.timestamp_ms) for r in theirs] == meant
+        ours = found[partition]
+        assert [(r.key, r.value, r.headers, r.timestamp) for r in ours] == meant
+        told = [offset for offset, one in zip(offsets, records, strict=True) if one.partition == partition]
+        assert told == list(range(len(sent)))
 
 
 @pytest.mark.parametrize(
