@@ -104,6 +104,21 @@ def test_three_workers_at_once_count_once(rounds: Rounds) -> None:
 @pytest.mark.parametrize("kind", ["sink", "outbox"])
 def test_the_broker_is_killed(rounds: Rounds, the_world: World, kind: str) -> None:
     """At any moment of a life; it comes back with its data, and the worker goes on by itself."""
+    kill_the_broker(rounds, the_world, kind)
+
+
+@pytest.mark.parametrize(
+    "database_url", ["sqlite"], indirect=True
+)  # What the broker's end does to clients is tried above.
+@pytest.mark.parametrize("kind", ["inbox", "claims", "leases"])
+def test_the_broker_is_killed_under_an_inbox_and_under_claims(
+    rounds: Rounds, the_world: World, kind: str
+) -> None:
+    """Nothing is lost; and since no worker died, no claimed work is repeated."""
+    kill_the_broker(rounds, the_world, kind)
+
+
+def kill_the_broker(rounds: Rounds, the_world: World, kind: str) -> None:
     broker, _, zygote = the_world
     dice = random.Random(kind)
     worker = zygote.start(rounds.life(kind, rounds.names))
