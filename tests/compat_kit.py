@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -190,11 +191,19 @@ class BrokerProcess:
 
 def batches(directory: Path, topic: str, partition: int = 0) -> Iterator[tuple[BatchHeader, list[Record]]]:
     """Every batch of a partition, from its files, checksums tested."""
-    for path in sorted((directory / f"{topic}-{partition}").glob("*.log")):
-        data = path.read_bytes()
+    for data in _segments(directory / f"{topic}-{partition}"):
         for position, header in batch.headers(data):
             batch.check_crc(data, position, header)
             yield header, list(iter_records(data, position, header))
+
+
+def _segments(place: Path) -> list[bytes]:
+    """What the files of a log hold. A cleaner may exchange them meanwhile: then all of them are read again."""
+    for _ in range(100):
+        with suppress(FileNotFoundError):
+            return [path.read_bytes() for path in sorted(place.glob("*.log"))]
+        time.sleep(0.01)
+    raise AssertionError(f"{place} does not come to rest")
 
 
 def stored(directory: Path, topic: str, partition: int = 0) -> list[Record]:
