@@ -30,6 +30,25 @@ def test_the_page_says_how_often_the_broker_was_killed(pids: list[int], said: st
     assert said in long_run.page(proof, environment("the command"), "run.svg")
 
 
+@pytest.mark.parametrize(
+    ("seconds", "megabytes", "handles", "grew", "said"),
+    [
+        (3600.0, [200, 200, 210, 210], [100, 90, 95, 99], [], "memory and handles stayed flat"),
+        (3600.0, [200, 300, 400, 500], [100, 90, 95, 99], ["memory"], "Its memory grew"),
+        (3600.0, [200, 200, 200, 200], [100, 200, 300, 400], ["handles"], "Its handles grew"),
+        (5.0, [20, 300, 400, 500], [10, 90, 95, 99], [], "was not killed in it"),
+    ],
+)
+def test_what_grows_over_a_long_time_is_told(
+    seconds: float, megabytes: list[int], handles: list[int], grew: list[str], said: str
+) -> None:
+    looks = zip(megabytes, handles, strict=True)
+    vitals = [Vitals(float(at), 7, size << 20, open_) for at, (size, open_) in enumerate(looks)]
+    proof = runner.Proof(Options(), [], [], {}, 0, {}, seconds, "here", vitals=vitals)
+    assert long_run.grown(proof) == grew
+    assert said in long_run.page(proof, environment("the command"), "run.svg")
+
+
 def test_a_run_that_did_not_come_to_its_end_is_told_and_not_published(
     written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

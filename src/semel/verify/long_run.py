@@ -20,7 +20,7 @@ from semel.verify.proof.options import Options
 from semel.verify.proof.page import svg
 from semel.verify.proof.programs import Stage
 from semel.verify.proof.progress import Standing
-from semel.verify.proof.report import as_text
+from semel.verify.proof.report import as_text, trends
 from semel.verify.proof.runner import Proof, UnfinishedError, prove
 
 _HOUR_SECONDS: Final = 3600.0
@@ -28,6 +28,9 @@ _FAULT_SECONDS: Final = 3.0
 _LIFE_SHARE: Final = 0.3
 """How much of the run a broker lives before it may be killed: a few lives in all."""
 _SHOWN_SECONDS: Final = 30.0
+_FLAT_AFTER_SECONDS: Final = 600.0
+_GROWTH_MAX: Final = 1.25
+"""The last quarter of the time over the first, where that is still called flat."""
 
 
 def page(proof: Proof, where: Environment, picture: str) -> str:
@@ -40,10 +43,29 @@ def page(proof: Proof, where: Environment, picture: str) -> str:
         "Written by the command below, do not edit.\n\n"
         f"{where.text}\n"
         f"{verdict if not proof.findings else 'Promises were broken: see below.'} "
-        f"{lives_told(proof)}\n\n"
+        f"{growth_told(proof)}{lives_told(proof)}\n\n"
         f"![operations, faults, memory and handles over time]({picture})\n\n"
         "```\n" + "\n".join(told) + "\n```\n"
     )
+
+
+def grown(proof: Proof) -> list[str]:
+    """What the broker held more of at the end than at the beginning; nothing after a short run."""
+    if proof.seconds < _FLAT_AFTER_SECONDS:
+        return []
+    return [
+        name.removesuffix("_bytes")
+        for name, one in trends(proof).items()
+        if one is not None and one.last > one.first * _GROWTH_MAX
+    ]
+
+
+def growth_told(proof: Proof) -> str:
+    """Whether the broker stayed as it was, in words; nothing after a short run."""
+    if proof.seconds < _FLAT_AFTER_SECONDS or not proof.vitals:
+        return ""
+    what = " and ".join(grown(proof))
+    return f"Its {what} grew. " if what else "The broker's memory and handles stayed flat. "
 
 
 def lives_told(proof: Proof) -> str:
@@ -92,7 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         picture = given.write.with_suffix(".svg")
         picture.write_text(svg(proof) + "\n", encoding="utf-8")
         given.write.write_text(page(proof, where, picture.name), encoding="utf-8")
-    return 1 if proof.findings else 0
+    for what in grown(proof):
+        print(f"The broker's {what} grew by more than {_GROWTH_MAX - 1:.0%}.")
+    return 1 if proof.findings or grown(proof) else 0
 
 
 if __name__ == "__main__":

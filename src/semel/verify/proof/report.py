@@ -99,7 +99,7 @@ def as_document(proof: Proof, again: str) -> dict[str, Any]:
         "seconds": round(proof.seconds, 3),
         "rounds": proof.rounds,
         "summary": _numbers(proof.summary),
-        "vitals": {name: None if one is None else asdict(one) for name, one in _trends(proof).items()},
+        "vitals": {name: None if one is None else asdict(one) for name, one in trends(proof).items()},
         "faults": proof.faults,
         "requests_harmed": proof.harmed,
         "troubles": proof.troubles,
@@ -122,7 +122,8 @@ def _numbers(told: Summary) -> dict[str, float]:
     return {**counted, "ack_p50_ms": told.latency_ms(0.5), "ack_p99_ms": told.latency_ms(0.99)}
 
 
-def _trends(proof: Proof) -> dict[str, Trend | None]:
+def trends(proof: Proof) -> dict[str, Trend | None]:
+    """How the broker's memory and handles went, where they were looked at."""
     return {
         "memory_bytes": trend([one.memory_bytes for one in proof.vitals]),
         "handles": trend([one.handles for one in proof.vitals]),
@@ -131,7 +132,7 @@ def _trends(proof: Proof) -> dict[str, Trend | None]:
 
 def _vitals(proof: Proof) -> list[str]:
     """How the broker did, from the first quarter of the time to the last."""
-    memory, handles = _trends(proof).values()
+    memory, handles = trends(proof).values()
     if memory is None or handles is None:
         return []
     in_memory = [f"{one / _MIB:.0f}" for one in (memory.first, memory.last, memory.most)]
