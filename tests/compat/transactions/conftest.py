@@ -1,15 +1,10 @@
-"""Clients that are no Python: Java's transactional producers (4.3 speaks transactions v2, 3.9 speaks v1; one JVM of each for all
-tests) and franz-go's programs."""
+"""Java's transactional producers: 4.3 speaks transactions v2, 3.9 speaks v1; one JVM of each for all tests."""
 
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import franz_go
-from semel.bench.kafka_peer import KafkaHome, PeerMissingError
+from semel.bench.kafka_peer import KafkaHome
 from transaction_java import TransactionShell
 
 JAVA_VERSIONS = ("java_4_3", "java_3_9")
@@ -40,14 +35,3 @@ def shell(request: pytest.FixtureRequest) -> TransactionShell:
     """Each version in turn."""
     found: TransactionShell = request.getfixturevalue(request.param)
     return found
-
-
-@pytest.fixture(scope="session")
-def franz_program() -> Path:
-    """Where Go is installed and peers are required, it must be there."""
-    try:
-        return franz_go.find()
-    except PeerMissingError as missing:
-        if os.environ.get("SEMEL_REQUIRE_PEERS") and shutil.which("go"):
-            raise
-        pytest.skip(str(missing))
