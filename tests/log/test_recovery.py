@@ -47,6 +47,17 @@ def test_stories_with_kills_and_power_cuts(seed: int) -> None:
     log_crash.run(seed)
 
 
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (31292, "a cut to nothing that was not synced was undone by a power cut, under what had come since"),
+        (29511, "an index half rebuilt when the power went was believed, and a time was looked for in vain"),
+    ],
+)
+def test_seeds_that_once_failed(seed: int, what: str) -> None:
+    log_crash.run(seed)
+
+
 @pytest.mark.parametrize("death", ["kill", "power cut"])
 def test_trap_23_an_append_that_dies_at_any_byte_is_there_whole_or_not_at_all(death: str) -> None:
     data = batch_of(b"the last one", producer_id=1, sequence=2)

@@ -22,6 +22,10 @@ PARTITION_METADATA: Final = "partition.metadata"
 ABORTED_COUNTS: Final = "aborted-transactions-checkpoint"
 SYNC_FAILED: Final = "sync-failed"
 """Says that a sync of this log failed: what is read back need not be what the disk holds."""
+BEING_CUT: Final = "being-cut"
+"""Says that this log was being cut back: that it is empty does not mean that nothing was ever in it."""
+REBUILDING: Final = "indexes-rebuilding"
+"""Says that indexes of this log were being rebuilt: those that are there need not be whole."""
 
 
 class SegmentName(NamedTuple):

@@ -460,6 +460,7 @@ class PartitionLog:
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
+        self._begin_truncation()
         # Snapshots first: one above the new end would describe batches that never were.
         self.snapshots.remove_above(offset)
         keep = self.segment_index(offset - 1) + 1  # The first one stays in any case: a log needs one.
@@ -472,6 +473,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Forget everything; the log goes on, empty, at `offset`."""
         self._check_not_swapping()
+        self._begin_truncation()
         self.snapshots.remove_above(self.segments[0].base_offset)
         # The new beginning is there before the old one goes: a crash, or a full disk, never finds a log without either.
         first = next((segment for segment in self.segments if segment.base_offset == offset), None)
@@ -490,11 +492,17 @@ class PartitionLog:
                 f"{self.topic_partition}: compaction is exchanging segments; pause it before the log is cut back"
             )
 
+    def _begin_truncation(self) -> None:
+        """Note that the log is being cut, until that is synced: a process killed before would leave a cut that a power cut undoes,
+        under what was appended since."""
+        self._files.open(join(self.directory, names.BEING_CUT), create=True).close()
+
     def _after_truncation(self, now_ms: int) -> None:
         end = self.log_end_offset
         self.truncations += 1
         write_aborted_counts(self._files, self.directory, self.segments)
         self.active.file.sync()
+        self._files.remove(join(self.directory, names.BEING_CUT))
         self._names_changed = True
         self.log_start_offset = min(self.log_start_offset, end)
         self.recovery_point = min(self.recovery_point, end)

@@ -15,8 +15,11 @@ Rules.  * What was synced below the recovery point is trusted; everything above 
         * Leader epochs that are missing or damaged are read from the batches, which carry them; those of batches that are
           checked are corrected by them: their file is written with a sync, not with an append.
         * Snapshots above the end, and damaged ones, go before anything is appended.
-        * An index that is missing or unfit is rebuilt from the log, with the content it had.
-        * A log into which nothing was ever written is left as it is, without a sync: a broker may have thousands.
+        * An index that is missing or unfit is rebuilt from the log, with the content it had. That this is going on is noted first,
+          for good: after a crash on the way no index of the log is believed, for half of one looks like a whole.
+        * A log into which nothing was ever written is left as it is, without a sync: a broker may have thousands. One that was
+          being cut when its process was killed may look the same, and is synced: else a power cut might bring back what was
+          cut, behind what came since.
 """
 
 import logging
@@ -95,11 +98,17 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
     snapshots.remove_strays(segment.base_offset for segment in log.segments)
     log.leader_epochs.truncate_from_end(log.log_end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
-    has_nothing_to_keep = opened.is_untouched and log.log_end_offset == 0 and not must_rewrite
+    being_cut = join(opening.directory, names.BEING_CUT)
+    was_cut = files.exists(being_cut)
+    has_nothing_to_keep = opened.is_untouched and log.log_end_offset == 0 and not must_rewrite and not was_cut
     if recovered.checked and not has_nothing_to_keep:
         # The next crash may come at once: leave it a snapshot, and synced files, to start from.
         snapshots.save(log.producers, log.log_end_offset)
         log.flush(opening.now_ms)
+    if was_cut:
+        files.remove(being_cut)
+    if opened.was_rebuilding or opened.unindexed:
+        files.remove(join(opening.directory, names.REBUILDING))
     if must_rewrite:
         files.remove(sync_failed)
         files.sync_directory(opening.directory)
@@ -112,8 +121,9 @@ class _Opened:
 
     segments: list[Segment]
     unindexed: set[int]
+    was_rebuilding: bool
     is_untouched: bool
-    """Whether nothing was ever appended: there is nothing then that a sync could keep."""
+    """Whether nothing is there, as in a log into which nothing was ever written."""
 
 
 @dataclass(slots=True)
@@ -133,6 +143,8 @@ def _open_segments(files: Files, opening: Opening) -> _Opened:
     segments: list[Segment] = []
     unindexed: set[int] = set()
     aborted_counts = _aborted_counts(files, opening.directory)
+    note = join(opening.directory, names.REBUILDING)
+    was_rebuilding = files.exists(note)
     for name in files.list_directory(opening.directory):
         parsed = names.parse(name)
         if parsed is None or parsed.kind != names.LOG or parsed.suffix:
@@ -140,6 +152,8 @@ def _open_segments(files: Files, opening: Opening) -> _Opened:
         base_offset = parsed.base_offset
         where = (files, opening.directory, base_offset, opening.config, opening.now_ms)
         try:
+            if was_rebuilding:
+                raise CorruptLogError("indexes of this log were being rebuilt when its process ended")
             segment = Segment.open(*where)
             listed, noted = len(segment.txn_index.entries), aborted_counts.get(base_offset, 0)
             if listed < noted:
@@ -148,11 +162,14 @@ def _open_segments(files: Files, opening: Opening) -> _Opened:
             _logger.warning(
                 "%s: indexes of segment %d are rebuilt: %s", opening.topic_partition, base_offset, error
             )
+            if not unindexed and not was_rebuilding:
+                files.open(note, create=True).close()
+                files.sync_directory(opening.directory)
             segment = Segment.open_without_indexes(*where)
             unindexed.add(base_offset)
         segments.append(segment)
     is_untouched = all(segment.base_offset == 0 and segment.size_bytes == 0 for segment in segments)
-    return _Opened(segments, unindexed, is_untouched)
+    return _Opened(segments, unindexed, was_rebuilding, is_untouched)
 
 
 def _aborted_counts(files: Files, directory: str) -> dict[int, int]:
@@ -353,6 +370,7 @@ class _Recovery:
                 next_offset,
                 flaw,
             )
+            self._files.open(join(self._opening.directory, names.BEING_CUT), create=True).close()
             segment.file.truncate(good_bytes)
             segment.size_bytes = good_bytes
             segment.file.sync()
