@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
+import semel
 from semel.bench import spark_peer
 from semel.exceptions import KafkaException
 from semel.spark.python_path import use_python
@@ -182,8 +183,15 @@ class Query:
         except AssertionError:
             raise WrongError(
                 f"{self.name} waits at {at.step!r} of batch {at.batch}: expected {sorted(expected)} batches, found {seen}\n"
-                + "\n".join(self.story)
+                + "\n".join([*self._open_transactions(), *self.story])
             ) from None
+
+    def _open_transactions(self) -> list[str]:
+        """What may keep readers of committed records from going on."""
+        with semel.Admin(bootstrap_servers=self.bootstrap) as admin:
+            listed = admin.list_transactions(states=["Ongoing", "PrepareCommit", "PrepareAbort"])
+            described = admin.describe_transactions([one.transactional_id for one in listed])
+            return [f"{name}: {one}" for name, one in described.items()]
 
     def is_torn(self, at: Parked) -> bool:
         """Whether a part of the batch at which it waits is seen; a task that has written needs a moment to be."""
