@@ -26,6 +26,7 @@ from semel.core.wire.messages.create_topics import CreatableTopic, CreateTopicsR
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.core.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.core.wire.messages.produce import (
     PartitionProduceData,
@@ -40,6 +41,7 @@ from semel.errors import ErrorCode, SemelError
 PRODUCE_VERSION: Final = 11
 FETCH_VERSION: Final = 12
 _METADATA_VERSION: Final = 9
+_LIST_OFFSETS_VERSION: Final = 5
 _CREATE_VERSION: Final = 5
 _DELETE_VERSION: Final = 4
 _INIT_VERSION: Final = 4
@@ -149,10 +151,17 @@ class Wire:
         while time.monotonic() < deadline:
             (described,) = self.ask(ApiKey.METADATA, request, _METADATA_VERSION).topics
             codes = [described.error_code, *(partition.error_code for partition in described.partitions)]
-            if not any(codes) and described.partitions:
+            if not any(codes) and described.partitions and self._is_led(topic, len(described.partitions)):
                 return
             time.sleep(0.005)
         raise LoadError(f"{topic} has no leader after {_LEADER_TIMEOUT_SECONDS:.0f} s")
+
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        """Whether every leader knows that it is one: Kafka tells who leads a moment before that."""
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+        (answered,) = self.ask(ApiKey.LIST_OFFSETS, request, _LIST_OFFSETS_VERSION).topics
+        return not any(partition.error_code for partition in answered.partitions)
 
     def delete_topic(self, topic: str) -> None:
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
