@@ -57,7 +57,7 @@ def test_no_id_comes_back_after_any_end(seed: int) -> None:
 
     async def story() -> None:
         dice = simulation.network.dice
-        for _ in range(12):
+        for _ in range(24):
             host.start(program)
             await asyncio.sleep(dice.uniform(0.001, 0.1))
             if dice.random() < 0.5:
