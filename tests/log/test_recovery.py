@@ -52,6 +52,7 @@ def test_stories_with_kills_and_power_cuts(seed: int) -> None:
     [
         (31292, "a cut to nothing that was not synced was undone by a power cut, under what had come since"),
         (29511, "an index half rebuilt when the power went was believed, and a time was looked for in vain"),
+        (27898, "the same, after the note of it was lost that a killed process had not synced"),
     ],
 )
 def test_seeds_that_once_failed(seed: int, what: str) -> None:

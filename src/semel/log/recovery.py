@@ -162,7 +162,7 @@ def _open_segments(files: Files, opening: Opening) -> _Opened:
             _logger.warning(
                 "%s: indexes of segment %d are rebuilt: %s", opening.topic_partition, base_offset, error
             )
-            if not unindexed and not was_rebuilding:
+            if not unindexed:  # Also if the note is there: nobody may have synced it.
                 files.open(note, create=True).close()
                 files.sync_directory(opening.directory)
             segment = Segment.open_without_indexes(*where)
