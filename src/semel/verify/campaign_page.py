@@ -25,7 +25,10 @@ FOUND: Final = (
         "`log_crash` 31292: a process killed while it cut its log to nothing left a cut that nobody synced; the next power cut undid it, under "
         "what had been appended since."
     ),
-    "`log_crash` 29511: an index half rebuilt when the power went was believed at the next start, and times were looked for in vain.",
+    (
+        "`log_crash` 29511, 27898 and 20419: an index half rebuilt when the power went was believed at the next start, and times were looked "
+        "for in vain."
+    ),
     (
         "`transactions` 13: after an end of transactions v1, the EndTxn (v5) of a fenced producer was taken for a retry and handed it the "
         "identity of its successor. Apache Kafka 4.3.1 does so; Semel no longer does."
