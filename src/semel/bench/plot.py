@@ -12,8 +12,8 @@ from xml.sax.saxutils import escape
 from semel.bench.broker_figures import Figure
 from semel.bench.report import number_text
 
-_WIDTH: Final = 960
-_LEFT: Final = 400
+_WIDTH: Final = 1020
+_LEFT: Final = 460
 _RIGHT: Final = 90
 _ROW: Final = 22
 _TOP: Final = 58
