@@ -38,7 +38,8 @@ FOUND: Final = (
     "`transactions` 16578: the disk took markers but not the row that notes them; the shard was loaded and refused for ever.",
     "`groups` 18: the last session and the time to join ran out in one millisecond, and the shard broke a rule of its own.",
     (
-        "Of the stories themselves: `groups` 1032 judged a power cut as if it had been a kill; a worker of `transactions` 160641565 offered "
+        "Of the stories themselves: `groups` 1032 judged a power cut as if it had been a kill, 166 and 214 took a frozen member's older answer for "
+        "its last; a worker of `transactions` 160641565 offered "
         "the same batch, too large for its segment, for ever."
     ),
 )

@@ -81,7 +81,7 @@ class Position:
     committed: int
     limit: int = -1
     looked: bool = False
-    """Whether an answer came since the member was told to finish."""
+    """Whether it was asked for, and answered, since the member was told to finish: a frozen one finds older answers when it wakes."""
 
 
 class Host(Protocol):
@@ -224,19 +224,21 @@ class GroupReading(ABC):
             session_epoch=-1,
             topics=list(topics.values()),
         )
-        since = self._world.now()
+        since, is_last = self._world.now(), self._actor.finishing
         response = await self._leader.ask(request, _FETCH_VERSION)
         await self._breathe()
         for topic in response.responses:
             for data in topic.partitions:
                 place = TopicPartition(topic.topic, data.partition_index)
                 if self._positions.get(place) is asked.get(place) and place in self._positions:
-                    self._take_records(place, data, since)
+                    self._take_records(place, data, since, is_last=is_last)
         commits = self._actor.finishing or self._runtime.dice.random() < self._manners.commit_probability
         if commits and self.is_settled:
             await self._commit(dict(self._positions))
 
-    def _take_records(self, place: TopicPartition, data: PartitionData, since: float) -> None:
+    def _take_records(
+        self, place: TopicPartition, data: PartitionData, since: float, *, is_last: bool
+    ) -> None:
         position = self._positions[place]
         if data.error_code:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -250,7 +252,7 @@ class GroupReading(ABC):
             if record.offset >= position.offset
         ]
         position.limit = data.high_watermark
-        position.looked = self._actor.finishing
+        position.looked = is_last
         if records:
             self._world.history.add(
                 Read(
