@@ -4,6 +4,7 @@
 outcome of each marked test goes to `build/mission.json`, which `semel mission` prints.
 """
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -147,3 +148,8 @@ def any_bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker listens: Semel's, Kafka's, an older Kafka's, each in turn."""
     bootstrap: str = request.getfixturevalue(request.param).bootstrap
     return bootstrap
+
+
+def pytest_runtest_teardown() -> None:
+    """What plays seeds switches logging off, for a process of its own; here other tests come after it."""
+    logging.disable(logging.NOTSET)

@@ -205,6 +205,7 @@ def test_connections_are_bounded_at_a_time_and_those_that_ended_are_forgotten(
                 writer.write(request_frame(DescribeClusterRequest(), 1))
                 if await reader.read(1):
                     return writer
+            writer.close()
 
     async def story(_trio: Trio, _cluster: FaultCluster, start: Address) -> None:
         for _ in range(3):  # More in all than at a time.
