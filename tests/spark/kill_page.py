@@ -24,7 +24,8 @@ FOUND: Final = (
     (
         "Once, on a machine whose load was eight, a batch of the drop-in sink on Apache Kafka was not whole for readers of committed records "
         "half a minute after it had been ended, in the batch after the broker's death; when it was looked at again it was. What readers "
-        "waited for was not asked then; a story that fails so says it now."
+        "waited for was not asked then; a story that fails so says it now. That part ended there, after 21 of 40 runs. Played again, it ended after "
+        "32 with a query that stood still, for a look into its ledger had timed out; that part is not counted here."
     ),
 )
 """What the campaign has found so far."""
