@@ -55,12 +55,13 @@ def atomic(count):
 
 
 def dropin(count):
+    from semel.spark.dropin.batch_ledger import Place
     from semel.spark.dropin.settling import BrokerTransactions
     from semel.spark.dropin.sink_options import SinkOptions
     from semel.spark.dropin.task import Attempt, write_rows
 
     options = SinkOptions.of({"topic": topic, **{f"kafka.{key}": value for key, value in settings.items()}})
-    left = write_rows(options, Attempt(name, "run", 0, 0, count), rows(count), may_be_two_phase=False)
+    left = write_rows(options, Attempt(name, Place("query", "run", 0), 0, 0, count), rows(count), may_be_two_phase=False)
     with BrokerTransactions(options.producer_config("any")) as transactions:
         transactions.commit([left])
     return left.rows

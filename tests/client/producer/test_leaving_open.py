@@ -8,6 +8,7 @@ import pytest
 
 from semel import Broker, Producer
 from semel.spark.dropin.batch_ledger import Standing, TaskTransaction, with_starts
+from semel.spark.dropin.names import prefix_of
 from semel.spark.dropin.settling import BrokerTransactions
 from semel.spark.dropin.sink_options import SinkOptions
 from spark_kit import eventually, new_topic, unique, values
@@ -75,13 +76,14 @@ def test_one_that_timed_out_is_lost(semel_broker: Broker) -> None:
 
 
 def test_what_is_left_over_is_swept_by_its_prefix(any_bootstrap: str) -> None:
-    topic, prefix = new_topic(any_bootstrap, "left"), f"semel-sink:{unique('a.b')}:"
+    topic, name = new_topic(any_bootstrap, "left"), unique("a.b")
+    prefix = prefix_of(name)
     with transactions(any_bootstrap) as ending:
         kept = left_open(any_bootstrap, topic, f"{prefix}1:0.0")
         left_open(any_bootstrap, topic, f"{prefix}1:0.1")
         foreign = left_open(any_bootstrap, topic, f"{prefix.replace('.', 'x')}1:0.0")
-        assert ending.sweep(prefix, [kept]) == 1
-        assert ending.sweep(prefix, [kept]) == 0
+        assert ending.sweep(name, "1", [kept]) == 1
+        assert ending.sweep(name, "1", [kept]) == 0
         assert still_open(ending, kept, foreign) == [kept, foreign]
         ending.abort([kept, foreign])
 

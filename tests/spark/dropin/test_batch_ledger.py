@@ -13,6 +13,7 @@ from semel.spark.dropin.batch_ledger import (
     Described,
     LedgerError,
     LedgerRow,
+    Place,
     Refuse,
     Resume,
     Standing,
@@ -39,6 +40,25 @@ def row(batch_id: int, query_id: str = "q1", tasks: int = 2) -> LedgerRow:
 
 def test_a_row_survives_its_bytes() -> None:
     assert LedgerRow.decoded(row(7).encoded()) == row(7)
+
+
+def test_a_row_of_an_earlier_semel_names_no_run() -> None:
+    data = row(7).encoded().replace(b'"run_id":"",', b"")
+    assert b"run_id" not in data
+    assert LedgerRow.decoded(data) == row(7)
+
+
+def test_which_batch_a_note_closes() -> None:
+    note = Place("q1", "r1", 4)
+    assert Place.of_note(note.as_note()) == note
+    for earlier in ("", "remark", "a b", "q1 r1 x"):
+        assert Place.of_note(earlier) is None
+    assert not note.is_closed_by(None)
+    assert note.is_closed_by(note)
+    assert Place("q1", "r1", 3).is_closed_by(note)
+    assert not Place("q1", "r1", 5).is_closed_by(note)
+    assert not Place("q1", "r2", 4).is_closed_by(note), "a later run may write it again"
+    assert not Place("q2", "r1", 4).is_closed_by(note)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"version":1,"query_id":"q"}', b"\xff"])

@@ -16,6 +16,7 @@ from dropin_world import NAME, QUERY, Interruption, KilledError, Life, World
 from semel.exceptions import ProducerFencedException
 from semel.spark.dropin.batch_ledger import LedgerRow, TaskTransaction, with_starts
 from semel.spark.dropin.committing import Committer, SinkIncompleteError, SinkRefusedError, Step
+from semel.spark.dropin.names import prefix_of
 
 BATCHES = 3
 LIVES_MAX = 60
@@ -108,6 +109,37 @@ def test_attempts_that_wake_up_late(seed: int, protocol: int, tasks_count: int) 
     assert all(batch >= 0 for batch, _task, _content in world.seen)
 
 
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 4))
+def test_attempts_that_were_given_up_leave_nothing_open(seed: int, protocol: int, tasks_count: int) -> None:
+    """Spark counts another attempt and does not wait for them. Whenever they come to write, readers never wait for them.
+
+    Unless their driver was killed: then its successor's next sweep finds them, or their timeout.
+    """
+    world = World(random.Random(seed), protocol, straggler_chance=0.6)
+    assert live(world, tasks_count)
+    every_task_once(world, tasks_count)
+    world.let_stragglers_end()
+    runs_of_open = {name.removeprefix(prefix_of(NAME)).partition(":")[0] for name in world.open_ids()}
+    assert runs_of_open <= world.killed
+
+
+@given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), is_job=st.booleans())
+def test_a_job_or_a_batch_that_is_given_up_leaves_nothing_open(
+    seed: int, protocol: int, is_job: bool
+) -> None:
+    """There is no later sweep that would find what an attempt began too late."""
+    world = World(random.Random(seed), protocol, straggler_chance=0.6)
+    life = Life(world)
+    tasks = life.tasks(0, 3)
+    committer = Committer(NAME, life, life, is_write=is_job)
+    if is_job and world.dice.random() < 0.5:
+        committer.commit_batch(LedgerRow("job", 0, tasks, life.run))
+    else:
+        committer.abort_batch(tasks, life.run)
+    world.let_stragglers_end()
+    assert not world.open_ids()
+
+
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 3))
 def test_batches_that_are_empty_when_they_are_repeated(seed: int, protocol: int, tasks_count: int) -> None:
     """What was decided is ended all the same: a batch is there as a whole, or was empty."""
@@ -139,7 +171,7 @@ def test_a_batch_given_up_after_it_was_decided_is_completed() -> None:
     tasks = life.tasks(0, 3)
     life.take()
     life.put(LedgerRow(QUERY, 0, tasks))
-    Committer(NAME, life, life).abort_batch(tasks)
+    Committer(NAME, life, life).abort_batch(tasks, life.run)
     assert len(world.seen) == 3
     assert not world.open_ids()
 
@@ -147,7 +179,7 @@ def test_a_batch_given_up_after_it_was_decided_is_completed() -> None:
 def test_a_batch_given_up_before_is_gone() -> None:
     world = World(random.Random(1))
     life = Life(world)
-    Committer(NAME, life, life).abort_batch(life.tasks(0, 3))
+    Committer(NAME, life, life).abort_batch(life.tasks(0, 3), life.run)
     assert not world.seen
     assert not world.open_ids()
 

@@ -3,7 +3,7 @@
 Role.   Every task writes its rows in a transaction of its own and leaves it open. The driver then writes one row into the
         ledger, which names the transactions that count, and only after that ends them. `decide` says what a commit means
         given the row that is there; `standing` what became of one transaction; `amended` how a batch is completed when a
-        transaction it counted on was lost.
+        transaction it counted on was lost; `Place` which batch of which run a note in the ledger closes.
 Flow.   `committing` asks these in this order and does what they say.
 Rules.  * A batch counts from the moment its row is durable. Before that nothing of it is seen; after that it is only ended,
           by whoever comes, and never written by other transactions.
@@ -12,6 +12,8 @@ Rules.  * A batch counts from the moment its row is durable. Before that nothing
         * A transaction is committed only if its coordinator says so, lost only if the coordinator says that this very one was
           aborted. Anything else is unknown, and nothing is done on a guess.
         * What was lost may be replaced only by the same task's same rows: their digests are compared.
+        * A batch is closed for the run that decided it. An attempt of that run which has not begun by then is one Spark has given
+          up; those of a later run may write it again, for they may have to take the place of what was lost.
         * A row of another query means that a checkpoint was lost, or a name used twice: refused, unless the query that may be
           continued is named. A row of a later batch means an old copy of a checkpoint: refused.
 """
@@ -65,6 +67,29 @@ class TaskTransaction(NamedTuple):
         return self.transactional_id, self.producer_id, self.producer_epoch
 
 
+class Place(NamedTuple):
+    """Where somebody is: at a batch, in a run of a query."""
+
+    query_id: str
+    run_id: str
+    batch_id: int
+
+    def as_note(self) -> str:
+        """As it stands beside the pointer to a row; read back by `of_note`."""
+        return f"{self.query_id} {self.run_id} {self.batch_id}"
+
+    @classmethod
+    def of_note(cls, note: str) -> "Place | None":
+        """What a note says; None for one that says nothing, as earlier versions of Semel left it."""
+        query_id, _space, rest = note.partition(" ")
+        run_id, _space, batch_id = rest.partition(" ")
+        return cls(query_id, run_id, int(batch_id)) if batch_id.isdecimal() else None
+
+    def is_closed_by(self, decided: "Place | None") -> bool:
+        """Whether this batch was decided by the run it belongs to, given the last decision there was."""
+        return decided is not None and decided[:2] == self[:2] and self.batch_id <= decided.batch_id
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
     """A batch that counts: these transactions, and no others."""
@@ -72,6 +97,13 @@ class LedgerRow:
     query_id: str
     batch_id: int
     tasks: tuple[TaskTransaction, ...]
+    run_id: str = ""
+    """Of the driver that decided, or that completed what another had decided."""
+
+    @property
+    def place(self) -> Place:
+        """Which batch of which run it closes."""
+        return Place(self.query_id, self.run_id, self.batch_id)
 
     def encoded(self) -> bytes:
         """As the ledger keeps it."""
@@ -80,6 +112,7 @@ class LedgerRow:
                 "version": FORMAT_VERSION,
                 "query_id": self.query_id,
                 "batch_id": self.batch_id,
+                "run_id": self.run_id,
                 "tasks": [list(one) for one in self.tasks],
             },
             separators=(",", ":"),
@@ -98,7 +131,9 @@ class LedgerRow:
                 TaskTransaction(int(a), str(b), int(c), int(d), int(e), str(f), int(g))
                 for a, b, c, d, e, f, g in found["tasks"]
             )
-            return cls(str(found["query_id"]), int(found["batch_id"]), tasks)
+            return cls(
+                str(found["query_id"]), int(found["batch_id"]), tasks, run_id=str(found.get("run_id", ""))
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerError(f"a row of the ledger cannot be read ({error}): {data[:200]!r}") from error
 
@@ -232,7 +267,7 @@ def amended(row: LedgerRow, lost: Collection[int], now: LedgerRow) -> Amendment 
             )
         replaced.append(new)
         added.append(new)
-    return Amendment(replace(row, tasks=tuple(replaced)), tuple(added))
+    return Amendment(replace(row, tasks=tuple(replaced), run_id=now.run_id), tuple(added))
 
 
 def lost_tasks(standings: Mapping[int, Standing]) -> frozenset[int]:

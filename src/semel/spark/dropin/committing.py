@@ -7,13 +7,16 @@ Flow.   Each task wrote in a transaction of its own and left it open (`task`). T
             CHECKED   every transaction is still open, so that the batch can be decided
             RECORDED  the row is durable: from here on the batch counts, whatever dies
             ENDED     every transaction of the row is committed: readers see the batch
-            SWEPT     what else is open in the sink's name (attempts that failed or came second) is aborted
+            SWEPT     what else is open in the sink's name (attempts that failed or came second) is aborted, and an attempt
+                      that Spark has given up and that has written nothing yet never will
 
 Rules.  * Killed before RECORDED, nothing is seen, and the batch is written again. Killed after it, the next driver finds the row and
           ends what it names: `batch_ledger` has the rules.
         * Once recording has begun nothing of the batch is aborted, not even by `abort_batch`, unless the ledger, taken again, says
           that it does not count.
         * What another job or query decided is ended as well. Where that fails it is said, and not forgotten before it is certain.
+        * The row closes the batch for the run that wrote it. A job, and a batch that is given up, close the whole run instead: there
+          is no other batch in it. Both come before the sweep (`settling` says why).
         * Between RECORDED and ENDED readers may see some tasks' rows and not yet others': atomic per task, not per batch.
 """
 
@@ -76,7 +79,8 @@ class Transactions(Protocol):
     def describe(self, tasks: Sequence[TaskTransaction]) -> Mapping[str, Described]: ...
     def commit(self, tasks: Sequence[TaskTransaction]) -> Mapping[int, Standing]: ...
     def abort(self, tasks: Sequence[TaskTransaction]) -> None: ...
-    def sweep(self, prefix: str, keep: Collection[TaskTransaction]) -> int: ...
+    def end_run(self, name: str, run_id: str) -> None: ...
+    def sweep(self, name: str, run_id: str, keep: Collection[TaskTransaction]) -> int: ...
 
 
 class SinkRefusedError(KafkaException):
@@ -85,11 +89,6 @@ class SinkRefusedError(KafkaException):
 
 class SinkIncompleteError(KafkaException):
     """A batch is not complete: when the query is started again it is completed, or a reason is given."""
-
-
-def prefix_of(name: str) -> str:
-    """How the transactional ids of a sink's tasks begin. Names hold no colon, so no sink's ids begin like another's."""
-    return f"semel-sink:{name}:"
 
 
 class Committer:
@@ -118,6 +117,8 @@ class Committer:
         if now.tasks or self._counts_already(now):
             row = self._ledger.take()
             self._reached(Step.TAKEN)
+            if self._is_write:
+                self._transactions.end_run(self._name, now.run_id)
             # A job never goes on with another's batch, it only has the same name.
             continues = row.query_id if self._is_write and row is not None else self._continues
             match decide(row, now, name=self._name, continues=continues):
@@ -133,7 +134,7 @@ class Committer:
                     self._begin(now)
             if self._is_write:
                 self._forget()
-        swept = self._transactions.sweep(prefix_of(self._name), now.tasks)
+        swept = self._transactions.sweep(self._name, now.run_id, now.tasks)
         if swept:
             logger.info("sink %s: %d attempts that do not count were aborted", self._name, swept)
         self._reached(Step.SWEPT)
@@ -150,9 +151,10 @@ class Committer:
         except KafkaException as error:
             logger.info("write %s is done; its row is left to others to remove: %s", self._name, error)
 
-    def abort_batch(self, tasks: Sequence[TaskTransaction]) -> None:
+    def abort_batch(self, tasks: Sequence[TaskTransaction], run_id: str) -> None:
         """Abort these, unless the batch counts already: Spark calls this after a commit that failed half-way, too."""
         row = self._ledger.take()
+        self._transactions.end_run(self._name, run_id)
         counted = () if row is None else row.tasks
         identities = {one.identity for one in counted}
         if identities & {one.identity for one in tasks}:
@@ -160,7 +162,7 @@ class Committer:
             if set(self._transactions.commit(counted).values()) == {Standing.COMMITTED} and self._is_write:
                 self._forget()
         self._transactions.abort([one for one in tasks if one.identity not in identities])
-        self._transactions.sweep(prefix_of(self._name), counted)
+        self._transactions.sweep(self._name, run_id, counted)
 
     def finish(self) -> None:
         """End what a job decided whose driver then died. Its row stays while nobody can tell whether all of it is committed."""
@@ -218,6 +220,8 @@ class Committer:
             self._ledger.put(amendment.row)
             self._reached(Step.RECORDED)
             self._check(amendment.row, self._transactions.commit(added))
+        else:
+            self._ledger.put(replace(row, run_id=now.run_id))  # Closed for this run, too.
         self._reached(Step.ENDED)
         counted = {one.identity for one in (*row.tasks, *added)}
         self._transactions.abort([one for one in now.tasks if one.identity not in counted])

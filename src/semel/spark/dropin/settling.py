@@ -1,12 +1,14 @@
 """Ending the transactions of tasks from the driver: what is open, what is committed, what is left over.
 
-Role.   `BrokerTransactions`: `is_in_use` before a task writes, `describe` before a batch is decided, `commit` after it, `abort` and
-        `sweep` for what does not count.
+Role.   `BrokerTransactions`: `is_in_use` and `is_over` before a task writes, `describe` before a batch is decided, `commit` after it,
+        `abort`, `end_run` and `sweep` for what does not count.
 Flow.   `committing` calls these; they run on a client's own loop. A task's transaction is named by its id, producer id and epoch; whoever knows
         them may end it, which is how Kafka's own two-phase commit works too.
 Rules.  * Ending again what is ended is harmless: a coordinator answers a repeated commit as the first.
-        * Nothing is fenced here. An abort names the epoch it means, so it cannot touch what came later, and a transaction that
-          was committed stays recognizable.
+        * An abort and a fence name the epoch they mean, so they cannot touch what came later. Nothing that counts is fenced: a
+          transaction that was committed stays recognizable.
+        * No attempt can begin behind the driver's back. It takes its epoch first and asks afterwards whether its batch is over; the
+          driver says that it is and sweeps afterwards. So either the attempt hears it, or the sweep finds its epoch and fences it.
         * Requests to one coordinator are pipelined; how many wait at a time is bounded.
 """
 
@@ -15,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
 
-from semel.client import admin_transactions
+from semel.client import admin_offsets, admin_transactions
 from semel.client.blocking import BlockingCluster
 from semel.client.cluster import Cluster, error_code, refused
 from semel.client.settings import ProducerConfig
@@ -23,16 +25,20 @@ from semel.core.transactions.producer import END_TXN_V1_MAX, PRODUCE_V1_MAX
 from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.core.wire.messages.end_txn import EndTxnRequest
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
 from semel.spark.dropin.batch_ledger import (
     Described,
+    Place,
     Standing,
     TaskTransaction,
     is_passing,
     standing,
 )
+from semel.spark.dropin.names import ledger_id, over_id, prefix_of, run_prefix
 from semel.spark.first_contact import reach
+from semel.types import TopicPartition
 
 _TRANSACTION: Final = 1
 _ONE_KEY_VERSION: Final = 3
@@ -41,7 +47,12 @@ _PATTERN_VERSION: Final = 2
 _AT_ONCE_MAX: Final = 64
 _V2: Final = 2
 _TWO_PHASE_INIT: Final = 6
-_ONGOING: Final = "Ongoing"
+_ONGOING, _EMPTY = "Ongoing", "Empty"
+_UNUSED_MS: Final = 1_000
+"""The timeout of transactions that nobody will begin; brokers have an upper bound for it."""
+_MOVED_ON: Final = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
 _KEYS_MAX: Final = 1000
 _LOOKS_MAX: Final = 100
 _LOOK_SECONDS: Final = 0.1
@@ -96,12 +107,20 @@ class BrokerTransactions:
         """Abort each that is still open. One that is not is somebody else's affair."""
         self._cluster.run(abort_all, tasks, protocol=self.able.protocol)
 
-    def sweep(self, prefix: str, keep: Collection[TaskTransaction]) -> int:
-        """Abort what is open under ids that begin so and is not to be kept; how many there were.
+    def is_over(self, name: str, place: Place, ledger: TopicPartition) -> bool:
+        """Whether this sink needs nothing more of an attempt at this place: its run is over, or its batch decided."""
+        return self._cluster.run(is_over, name, place, ledger)
+
+    def end_run(self, name: str, run_id: str) -> None:
+        """From now on no attempt of this run begins to write."""
+        self._cluster.run(move_on, TaskTransaction(-1, over_id(name, run_id), -1, -1, 0, ""))
+
+    def sweep(self, name: str, run_id: str, keep: Collection[TaskTransaction]) -> int:
+        """Abort what is open in a sink's name and is not to be kept; how many there were. What a run has ready is fenced.
 
         These are attempts that Spark did not count: of tasks that failed or came second, of drivers that died.
         """
-        return self._cluster.run(sweep, prefix, keep, protocol=self.able.protocol)
+        return self._cluster.run(sweep, name, run_id, keep, protocol=self.able.protocol)
 
     def close(self) -> None:
         """End the connections. Closing twice is harmless."""
@@ -190,22 +209,63 @@ async def abort_all(cluster: Cluster, tasks: Sequence[TaskTransaction], *, proto
     await _bounded(lambda one: _end(cluster, one, commit=False, protocol=protocol), tasks)
 
 
-async def sweep(cluster: Cluster, prefix: str, keep: Collection[TaskTransaction], *, protocol: int) -> int:
-    """Abort what is open under ids that begin so and is not to be kept; how many there were."""
-    kept = {one.identity for one in keep}
+async def is_over(cluster: Cluster, name: str, place: Place, ledger: TopicPartition) -> bool:
+    """Whether this sink needs nothing more of an attempt at this place."""
+    writer, over = ledger_id(name), over_id(name, place.run_id)
+    described = await describe(cluster, [writer, over])
+    if over in described:
+        return True
+    # While the row is being written the sweep is still to come. Whoever would wait here for the end of it would wait for a
+    # driver that died there, too.
+    if writer not in described or described[writer].state == _ONGOING:
+        return False
+    notes = await admin_offsets.committed_offsets(cluster, writer, [ledger], require_stable=True)
+    return ledger in notes and place.is_closed_by(Place.of_note(notes[ledger].metadata))
+
+
+async def sweep(
+    cluster: Cluster, name: str, run_id: str, keep: Collection[TaskTransaction], *, protocol: int
+) -> int:
+    """Abort what is open in a sink's name and is not to be kept; how many there were. What a run has ready is fenced."""
+    prefix, kept = prefix_of(name), {one.identity for one in keep}
     listed = await admin_transactions.list_transactions(
-        cluster, states=[_ONGOING], pattern=await _pattern(cluster, prefix)
+        cluster, states=[_ONGOING, _EMPTY], pattern=await _pattern(cluster, prefix)
     )
-    ids = [one.transactional_id for one in listed if one.transactional_id.startswith(prefix)]
+    ids = [
+        one.transactional_id
+        for one in listed
+        if one.transactional_id.startswith(prefix if one.state == _ONGOING else run_prefix(name, run_id))
+    ]
     if not ids:
         return 0
-    left = [
-        TaskTransaction(-1, name, one.producer_id, one.producer_epoch, 0, "")
-        for name, one in (await describe(cluster, ids)).items()
-        if one.state == _ONGOING and (name, one.producer_id, one.producer_epoch) not in kept
+    found = [
+        (TaskTransaction(-1, each, one.producer_id, one.producer_epoch, 0, ""), one.state)
+        for each, one in (await describe(cluster, ids)).items()
     ]
+    left = [one for one, state in found if state == _ONGOING and one.identity not in kept]
     await abort_all(cluster, left, protocol=protocol)
+    ready = [one for one, state in found if state == _EMPTY]
+    # An abort of the second protocol moves the epoch; one of the first leaves it to a writer that is late, which could begin again.
+    await _bounded(lambda one: move_on(cluster, one), ready if protocol == _V2 else [*ready, *left])
     return len(left)
+
+
+async def move_on(cluster: Cluster, task: TaskTransaction) -> None:
+    """Take the next epoch of an id, unless somebody has gone on from this one. Without an epoch: the next, whichever that is."""
+    request = InitProducerIdRequest(
+        transactional_id=task.transactional_id,
+        transaction_timeout_ms=_UNUSED_MS,
+        producer_id=task.producer_id,
+        producer_epoch=task.producer_epoch,
+    )
+
+    async def order() -> None:
+        (node_id,) = await _coordinators(cluster, [task.transactional_id])
+        answer = await cluster.send(request, node_id=node_id)
+        if answer.error_code and error_code(answer.error_code) not in _MOVED_ON:
+            raise refused(answer.error_code, f"to fence {task.transactional_id}", by=cluster.where)
+
+    await cluster.patiently(order)
 
 
 async def _pattern(cluster: Cluster, prefix: str) -> str | None:

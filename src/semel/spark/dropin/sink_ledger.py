@@ -5,7 +5,8 @@ Flow.   `committing` takes the ledger for every batch it commits or aborts.
 Rules.  * Taking it fences whoever had it, and settles what that one was writing; so what is read afterwards is the last word, and a
           driver that was replaced can write no more. That is the transactional id `semel-ledger:NAME`.
         * Row and pointer to it (an offset of the group `semel-ledger:NAME`) are one transaction: reading is one fetch, however many
-          sinks share the topic. Brokers forget the offsets of idle groups; then the topic is read from its beginning.
+          sinks share the topic. Brokers forget the offsets of idle groups; then the topic is read from its beginning. Beside the
+          pointer stands which batch of which run is closed: a task that is late looks there (`settling`).
         * The topic is made compacted when it is missing, never by a broker's defaults: those would delete rows after a week.
 """
 
@@ -16,18 +17,17 @@ from types import TracebackType
 from typing import Final, Self
 
 from semel.client.admin_client.values import NewTopic
+from semel.client.consumer.values import OffsetAndMetadata
 from semel.client.producer.producer import Offsets
 from semel.client.sync.admin import Admin
 from semel.client.sync.consumer import Consumer
 from semel.client.sync.producer import Producer
 from semel.exceptions import OffsetOutOfRangeException, TopicExistsException, UnknownTopicOrPartitionException
 from semel.spark.dropin.batch_ledger import LedgerError, LedgerRow
+from semel.spark.dropin.names import ledger_id
 from semel.spark.dropin.sink_options import SinkOptions
-from semel.types import TopicPartition
 
-_PREFIX: Final = "semel-ledger:"
 _STREAM, _WRITE = b"stream:", b"write:"
-_PARTITION: Final = 0
 _TIMEOUT_MS: Final = 20_000
 """Of the ledger's own transactions, which take milliseconds: a driver that dies in one holds others back no longer."""
 _PATIENCE_SECONDS: Final = 60.0
@@ -45,12 +45,12 @@ class SinkLedger:
 
     def __init__(self, options: SinkOptions, name: str, *, is_write: bool = False) -> None:
         self._options = options
-        self._id = f"{_PREFIX}{name}"
+        self._id = ledger_id(name)
         self._key = (_WRITE if is_write else _STREAM) + name.encode()
         self._is_pointed = (
             not is_write
         )  # A job's row lives for moments: it needs no pointer that outlives it.
-        self._where = TopicPartition(options.ledger_topic, _PARTITION)
+        self._where = options.ledger
         self._producer: Producer | None = None
 
     def look(self) -> LedgerRow | None:
@@ -80,11 +80,12 @@ class SinkLedger:
                 self._where.topic,
                 key=self._key,
                 value=None if row is None else row.encoded(),
-                partition=_PARTITION,
+                partition=self._where.partition,
             )
             self._producer.flush()
-            if self._is_pointed:
-                pointer: Offsets = {self._where: stored.result(_PATIENCE_SECONDS).offset}
+            if self._is_pointed and row is not None:
+                at = stored.result(_PATIENCE_SECONDS).offset
+                pointer: Offsets = {self._where: OffsetAndMetadata(at, row.place.as_note())}
                 self._producer.send_offsets_to_transaction(pointer, self._id)
 
     def _read(self) -> LedgerRow | None:
@@ -147,7 +148,7 @@ def unfinished_writes(options: SinkOptions) -> dict[str, LedgerRow]:
 
 def _rows(options: SinkOptions) -> Iterator[tuple[bytes, LedgerRow]]:
     """Every key with its last row, of all that was committed before this was asked."""
-    where = TopicPartition(options.ledger_topic, _PARTITION)
+    where = options.ledger
     with _consumer(options, "read_uncommitted") as consumer:
         end = consumer.end_offsets([where])[where]
     last = dict[bytes, bytes | None]()

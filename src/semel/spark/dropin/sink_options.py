@@ -17,6 +17,7 @@ from semel.client.config_keys import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
 from semel.client.settings import ProducerConfig
 from semel.core.metadata.configs import nearest
 from semel.exceptions import IllegalArgumentException
+from semel.types import TopicPartition
 
 WRITE_OPTIONS: Final = ("topic", "includeHeaders", "sinkName", "ledgerTopic", "continues")
 """Everything a writer takes beside `kafka.*`. `includeHeaders` is accepted as by Spark's connector: headers go by their column."""
@@ -89,6 +90,11 @@ class SinkOptions:
         )
         found.producer_config("checked")
         return found
+
+    @property
+    def ledger(self) -> TopicPartition:
+        """Where the sink's row is."""
+        return TopicPartition(self.ledger_topic, 0)
 
     def producer_settings(self, transactional_id: str, **more: str) -> dict[str, str]:
         """The settings of a producer with this transactional id."""

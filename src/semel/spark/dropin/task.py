@@ -10,6 +10,8 @@ Rules.  * Every attempt of every task has a transactional id of its own: an atte
           was replaced cannot fence the tasks of the next.
         * An attempt that fails aborts what it wrote; one that is killed leaves that to the driver's sweep or to the timeout.
         * A task without rows begins no transaction.
+        * Spark gives attempts up before they have ended. One that comes to write when its batch is over begins nothing: nobody would
+          end it, and readers would wait for it. It asks after it has taken its epoch; `settling` says why that is enough.
 """
 
 import contextlib
@@ -19,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from semel.client.sync.producer import Producer
 from semel.exceptions import InvalidTxnTimeoutException, KafkaException
-from semel.spark.dropin.batch_ledger import TaskTransaction
-from semel.spark.dropin.committing import prefix_of
+from semel.spark.dropin.batch_ledger import Place, TaskTransaction
+from semel.spark.dropin.names import run_prefix
 from semel.spark.dropin.rows import Digest, by_topic
 from semel.spark.dropin.settling import Abilities, BrokerTransactions
 from semel.spark.dropin.sink_options import SinkOptions
@@ -33,12 +35,16 @@ _ABILITIES_MAX: Final = 16
 _ABORT_SECONDS: Final = 10.0
 
 
+class LateAttemptError(KafkaException):
+    """Spark has given this attempt up, and its batch is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """Which attempt of which task writes, for which run of which sink."""
 
     name: str
-    run_id: str
+    place: Place
     task: int
     number: int
     serial: int
@@ -47,7 +53,7 @@ class Attempt:
     @property
     def usual_id(self) -> str:
         """The transactional id of this attempt in every batch of the run."""
-        return f"{prefix_of(self.name)}{self.run_id}:{self.task}.{self.number}"
+        return f"{run_prefix(self.name, self.place.run_id)}{self.task}.{self.number}"
 
     @property
     def only_id(self) -> str:
@@ -67,9 +73,7 @@ def write_rows(
             if not batch.num_rows:
                 continue
             if producer is None:
-                transactional_id = _free_id(options, attempt)
-                producer = _producer(options, transactional_id, may_be_two_phase=may_be_two_phase)
-                producer.begin_transaction()
+                transactional_id, producer = _begun(options, attempt, may_be_two_phase=may_be_two_phase)
             digest.add(batch)
             for topic, rows in by_topic(batch, options.topic):
                 producer.send_arrow(topic, rows)
@@ -87,16 +91,30 @@ def write_rows(
     )
 
 
-def _free_id(options: SinkOptions, attempt: Attempt) -> str:
-    """The attempt's id, or another if somebody writes under it."""
+def _begun(options: SinkOptions, attempt: Attempt, *, may_be_two_phase: bool) -> tuple[str, Producer]:
+    """The attempt's transactional id, or another if somebody writes under it, and a producer that has begun to write."""
     with BrokerTransactions(options.producer_config("any")) as transactions:
-        return attempt.only_id if transactions.is_in_use(attempt.usual_id) else attempt.usual_id
+        in_use = transactions.is_in_use(attempt.usual_id)
+        transactional_id = attempt.only_id if in_use else attempt.usual_id
+        two_phase = may_be_two_phase and _abilities(options, transactions).two_phase
+        producer = _producer(options, transactional_id, two_phase=two_phase)
+        try:
+            if transactions.is_over(attempt.name, attempt.place, options.ledger):
+                raise LateAttemptError(
+                    f"sink {attempt.name}: batch {attempt.place.batch_id} of query {attempt.place.query_id} is over; attempt "
+                    f"{attempt.number} of task {attempt.task}, which Spark has given up, writes nothing any more"
+                )
+            producer.begin_transaction()
+        except BaseException:
+            producer.close()
+            raise
+    return transactional_id, producer
 
 
-def _producer(options: SinkOptions, transactional_id: str, *, may_be_two_phase: bool) -> Producer:
+def _producer(options: SinkOptions, transactional_id: str, *, two_phase: bool) -> Producer:
     settings = options.producer_settings(transactional_id)
-    if _TWO_PHASE not in settings and may_be_two_phase and _abilities(options).two_phase:
-        settings[_TWO_PHASE] = "true"
+    if two_phase:
+        settings.setdefault(_TWO_PHASE, "true")
     if settings.get(_TWO_PHASE) == "true":
         settings.pop("transaction.timeout.ms", None)  # It never times out.
     producer = Producer(settings)
@@ -117,13 +135,12 @@ def _producer(options: SinkOptions, transactional_id: str, *, may_be_two_phase: 
 _known_abilities: Final = dict[str, Abilities]()
 
 
-def _abilities(options: SinkOptions) -> Abilities:
+def _abilities(options: SinkOptions, transactions: BrokerTransactions) -> Abilities:
     """What the cluster can do; asked once per process."""
     bootstrap = options.client["bootstrap.servers"]
     known = _known_abilities.get(bootstrap)
     if known is None:
-        with BrokerTransactions(options.producer_config("any")) as transactions:
-            known = transactions.able
+        known = transactions.able
         if len(_known_abilities) >= _ABILITIES_MAX:
             _known_abilities.clear()
         _known_abilities[bootstrap] = known

@@ -8,7 +8,6 @@ Rules.  * A writer keeps nothing between calls: what `commit` needs comes with t
 """
 
 import re
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from semel.errors import InvariantError
 from semel.exceptions import IllegalArgumentException
-from semel.spark.dropin.batch_ledger import LedgerRow, TaskTransaction
+from semel.spark.dropin.batch_ledger import LedgerRow, Place, TaskTransaction
 from semel.spark.dropin.committing import Committer, OnStep, committer, finish_writes
 from semel.spark.dropin.rows import check_columns
 from semel.spark.dropin.sink_options import SinkOptions
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
 _QUERY_ID: Final = "sql.streaming.queryId"
 _RUN_ID: Final = "spark.jobGroup.id"
 """Structured Streaming runs every job of a query in a group named after the run."""
+_BATCH_ID: Final = "streaming.sql.batchId"
 _RUN_ID_LENGTH: Final = 12
 _JOB_BATCH_ID: Final = 0
-_LATE_SECONDS: Final = (1.0, 2.5)
-"""Spark gives a task up before it has ended: its Python worker has two seconds to do so, and may leave a transaction open in them."""
 
 
 @dataclass
@@ -44,6 +42,7 @@ class TaskMessage(WriterCommitMessage):
     """What a task tells the driver."""
 
     query_id: str
+    run_id: str
     written: TaskTransaction | None
 
 
@@ -69,26 +68,24 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """In a task."""
         context = _context()
-        query_id = context.getLocalProperty(_QUERY_ID)
-        run_id = context.getLocalProperty(_RUN_ID)
-        if query_id is None or run_id is None:
-            raise InvariantError(f"Spark gave a task of a stream no {_QUERY_ID} or {_RUN_ID}")
-        attempt = _attempt(context, self._options.sink_name or query_id, run_id)
-        return TaskMessage(query_id, write_rows(self._options, attempt, iterator, may_be_two_phase=True))
+        query_id, run_id, batch_id = map(context.getLocalProperty, (_QUERY_ID, _RUN_ID, _BATCH_ID))
+        if query_id is None or run_id is None or batch_id is None:
+            raise InvariantError(f"Spark gave a task of a stream no {_QUERY_ID}, {_RUN_ID} or {_BATCH_ID}")
+        place = Place(query_id, _short(run_id), int(batch_id))
+        attempt = _attempt(context, self._options.sink_name or query_id, place)
+        return _message(attempt, write_rows(self._options, attempt, iterator, may_be_two_phase=True))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
         """On the driver, when all tasks have written."""
-        query_id, tasks = _told(messages)
-        if query_id is not None:
-            with self._committer(query_id) as committing:
-                committing.commit_batch(LedgerRow(query_id, batchId, tasks))
+        if (told := _told(messages)) is not None:
+            with self._committer(told.query_id) as committing:
+                committing.commit_batch(LedgerRow(told.query_id, batchId, _written(messages), told.run_id))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """On the driver, when a task has failed for good, or `commit` has."""
-        query_id, tasks = _told(messages)
-        if query_id is not None:
-            with self._committer(query_id) as committing:
-                committing.abort_batch(tasks)
+        if (told := _told(messages)) is not None:
+            with self._committer(told.query_id) as committing:
+                committing.abort_batch(_written(messages), told.run_id)
 
     def _committer(self, query_id: str) -> AbstractContextManager[Committer]:
         name = self._options.sink_name or query_id
@@ -120,26 +117,22 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """In a task."""
-        attempt = _attempt(_context(), self._name, self._job)
+        attempt = _attempt(_context(), self._name, Place(self._job, _short(self._job), _JOB_BATCH_ID))
         # A name that is used once has nobody who would find what a dead driver left: it must time out.
         lasts = self._options.sink_name is not None
-        return TaskMessage(self._job, write_rows(self._options, attempt, iterator, may_be_two_phase=lasts))
+        return _message(attempt, write_rows(self._options, attempt, iterator, may_be_two_phase=lasts))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks have written."""
-        _query_id, tasks = _told(messages)
         finish_writes(self._options, but=self._name)
         with self._committer() as committing:
-            committing.commit_batch(LedgerRow(self._job, _JOB_BATCH_ID, tasks))
+            row = LedgerRow(self._job, _JOB_BATCH_ID, _written(messages), _short(self._job))
+            committing.commit_batch(row)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, when a task has failed for good, or `commit` has."""
-        _query_id, tasks = _told(messages)
         with self._committer() as committing:
-            committing.abort_batch(tasks)
-            for seconds in _LATE_SECONDS:  # No later batch would find what a task left meanwhile.
-                time.sleep(seconds)
-                committing.abort_batch(tasks)
+            committing.abort_batch(_written(messages), _short(self._job))
 
     def _committer(self) -> AbstractContextManager[Committer]:
         return committer(self._options, self._name, is_write=True, on_step=self._on_step)
@@ -152,15 +145,25 @@ def _context() -> TaskContext:
     return context
 
 
-def _attempt(context: TaskContext, name: str, run_id: str) -> Attempt:
-    run = re.sub(r"[^A-Za-z0-9]", "", run_id)[:_RUN_ID_LENGTH]
-    return Attempt(name, run, context.partitionId(), context.attemptNumber(), context.taskAttemptId())
+def _attempt(context: TaskContext, name: str, place: Place) -> Attempt:
+    return Attempt(name, place, context.partitionId(), context.attemptNumber(), context.taskAttemptId())
 
 
-def _told(
-    messages: Sequence[WriterCommitMessage | None],
-) -> tuple[str | None, tuple[TaskTransaction, ...]]:
-    """The query, as far as any task told, and what the tasks wrote."""
-    told = [one for one in messages if isinstance(one, TaskMessage)]
-    written = sorted(one.written for one in told if one.written is not None)
-    return (told[0].query_id if told else None), tuple(written)
+def _short(run_id: str) -> str:
+    """As much of a run's id as tells it from the sink's other runs."""
+    return re.sub(r"[^A-Za-z0-9]", "", run_id)[:_RUN_ID_LENGTH]
+
+
+def _message(attempt: Attempt, written: TaskTransaction | None) -> TaskMessage:
+    return TaskMessage(attempt.place.query_id, attempt.place.run_id, written)
+
+
+def _told(messages: Sequence[WriterCommitMessage | None]) -> TaskMessage | None:
+    """What any task told of the query."""
+    return next((one for one in messages if isinstance(one, TaskMessage)), None)
+
+
+def _written(messages: Sequence[WriterCommitMessage | None]) -> tuple[TaskTransaction, ...]:
+    """What the tasks wrote."""
+    written = [one.written for one in messages if isinstance(one, TaskMessage)]
+    return tuple(sorted(one for one in written if one is not None))
