@@ -53,6 +53,8 @@ _RANDOM_BATCHES: Final = 4
 _RANDOM_SECONDS: Final = 1.2
 _FAR: Final = 1_000_000
 DAEMON: Final = "spark.kill_daemon"
+_POSITIONS: Final = ("__consumer_offsets", "__semel_sink_ledger")
+"""Where sinks keep how far they are."""
 _DRIVER: Final = Path(__file__).with_name("kill_driver.py")
 _TESTS: Final = Path(__file__).parents[1]
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -112,6 +114,10 @@ class Parked(NamedTuple):
 
 class WrongError(AssertionError):
     """A promise was broken; the text tells the story."""
+
+
+class HangingError(WrongError):
+    """Readers wait for transactions that their coordinator calls complete and that have no marker: the broker's doing, not a sink's."""
 
 
 @dataclass
@@ -181,10 +187,26 @@ class Query:
         try:
             eventually(is_as_expected, "", seconds=_JUDGE_SECONDS)
         except AssertionError:
-            raise WrongError(
+            hanging = self.hanging()
+            raise (HangingError if hanging else WrongError)(
                 f"{self.name} waits at {at.step!r} of batch {at.batch}: expected {sorted(expected)} batches, found {seen}\n"
-                + "\n".join([*self._open_transactions(), *self.story])
+                + "\n".join([*hanging, *self._open_transactions(), *self.story])
             ) from None
+
+    def hanging(self) -> list[str]:
+        """Transactions that hold readers of this query's topics or positions back, and that nobody will ever end."""
+        with semel.Admin(bootstrap_servers=self.bootstrap) as admin:
+            there = {one.name for one in admin.list_topics(list_internal=True)}
+            topics = [one for one in (*self.topics, *_POSITIONS) if one in there]
+            found = admin.find_hanging_transactions(topics, older_than_ms=0)
+            states = admin.describe_transactions(
+                {one.transactional_id for one in found if one.transactional_id}
+            )
+        return [
+            f"{one.transactional_id} is {states[one.transactional_id].state if one.transactional_id else 'unknown'} for its "
+            f"coordinator, and open in {one.topic}-{one.partition} from offset {one.start_offset}"
+            for one in found
+        ]
 
     def _open_transactions(self) -> list[str]:
         """What may keep readers of committed records from going on."""
@@ -291,12 +313,14 @@ class Lives:
                 self._aim(query, _step_of(turn, self.sink))
         return [turn[0] for turn in turns if turn]
 
-    def verdict(self) -> Verdict:
+    def verdict(self, *, but_hanging: bool = False) -> Verdict:
         """What is committed now, of all queries; what is under way does not count as torn."""
         verdicts = [
-            query.verdict(open_batch=None if self.sink == "atomic" else query.batch) for query in self.queries
+            query.verdict(open_batch=None if self.sink == "atomic" else query.batch)
+            for query in self.queries
+            if not (but_hanging and query.hanging())
         ]
-        return Verdict(*map(sum, zip(*verdicts, strict=True)))
+        return Verdict(*map(sum, zip(*verdicts, strict=True))) if verdicts else Verdict(0, 0, 0, 0)
 
     # A life
 
@@ -374,9 +398,11 @@ class Lives:
             self._check_driver()
             if time.monotonic() > deadline:
                 waiting = {query.name: query.parked() for query in self.queries}
-                raise WrongError(
-                    f"a query does not come to its step: {waiting}\n" + self._text() + self._stories()
+                hanging = sorted({line for query in self.queries for line in query.hanging()})
+                text = (
+                    f"a query does not come to its step: {waiting}\n" + "\n".join(hanging) + self._stories()
                 )
+                raise HangingError(text) if hanging else WrongError(f"{text}\n{self._text()}")
             time.sleep(0.02)
 
     def _check_driver(self) -> None:
@@ -397,6 +423,8 @@ class Lives:
         else:
             try:
                 query.judge(at)
+            except HangingError:
+                raise
             except WrongError as wrong:
                 raise WrongError(f"{wrong}\n{self._text()}") from None
         for kill in query.owed:

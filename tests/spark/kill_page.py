@@ -22,10 +22,16 @@ FOUND: Final = (
         "had never answered was taken for a wrong one. Both sinks wait for `max.block.ms` now (49d7d6c). Nothing was lost or repeated by it."
     ),
     (
-        "Once, on a machine whose load was eight, a batch of the drop-in sink on Apache Kafka was not whole for readers of committed records "
-        "half a minute after it had been ended, in the batch after the broker's death; when it was looked at again it was. What readers "
-        "waited for was not asked then; a story that fails so says it now. That part ended there, after 21 of 40 runs. Played again, it ended after "
-        "32 with a query that stood still, for a look into its ledger had timed out; that part is not counted here."
+        "On a busy machine a batch of the drop-in sink on Apache Kafka was not whole for readers of committed records half a minute after it had "
+        "been ended, in the batch after the broker's death, and later it was. What readers waited for was not asked then. Played again with "
+        "the question, the same seed ended with a query that stood still, and the answer: killed while it commits, Kafka's only broker can call "
+        "a transaction complete of which no partition has a marker (docs/transactions.md; `tests/markers_story.py` plays it without Spark). "
+        "A story now looks for such transactions before it calls anything a sink's doing, and its part ends there; what was judged before, "
+        "and other queries, count."
+    ),
+    (
+        "Looking for that, a flaw of ours was found and mended: an attempt that Spark had given up could begin its transaction after its batch "
+        "had ended, and readers waited for it until the next batch or its timeout."
     ),
 )
 """What the campaign has found so far."""
@@ -57,10 +63,12 @@ class Part:
     machine: str
     story: str = ""
     """What went wrong."""
+    is_theirs: bool = False
+    """It went wrong because the broker left transactions without a marker; what it did to others is judged all the same."""
 
     @property
     def is_right(self) -> bool:
-        return (self.lost, self.duplicated, self.torn, self.story) == (0, 0, 0, "")
+        return (self.lost, self.duplicated, self.torn) == (0, 0, 0) and (not self.story or self.is_theirs)
 
 
 @dataclass(slots=True)
@@ -127,7 +135,7 @@ def as_markdown(parts: Sequence[Part]) -> str:
     lines += ["", "## Who was killed when", "", *_matrix(rows), "", "## Parts", ""]
     lines += [
         f"- {part.date}, commit {part.commit}: {NAMES[part.sink]}, {BROKERS[part.broker]}, {part.where}, seed {part.seed}: "
-        f"{sum(part.runs.values())} runs in {part.seconds:.0f} s"
+        f"{sum(part.runs.values())} runs in {part.seconds:.0f} s{_early(part)}"
         for part in parts
     ]
     lines += ["", "Played on " + "; ".join(sorted({part.machine for part in parts})) + "."]
@@ -136,6 +144,10 @@ def as_markdown(parts: Sequence[Part]) -> str:
             lines += ["", f"## {NAMES[part.sink]}, {BROKERS[part.broker]}, {part.where}, seed {part.seed}"]
             lines += ["", "```", part.story, "```"]
     return "\n".join(lines) + "\n"
+
+
+def _early(part: Part) -> str:
+    return ", then transactions without a marker" if part.is_theirs else ""
 
 
 def _matrix(rows: dict[tuple[str, str, str], _Row]) -> list[str]:
