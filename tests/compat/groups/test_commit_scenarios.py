@@ -46,7 +46,10 @@ def kind(request: pytest.FixtureRequest) -> type[Reader]:
 
 @pytest.fixture
 def topic(broker: ThreadBroker) -> str:
-    """A new topic of one partition with twelve records."""
+    """A new topic of one partition with twelve records.
+
+    Each test names its group after it: a reader that ends while it joins is a member until its session is over.
+    """
     name = f"orders-{next(_numbers)}"
     PYTHON_CLIENTS[0].produce(broker.bootstrap, name, [Sent(0, None, b"%d" % n) for n in range(RECORDS)])
     return name
@@ -56,10 +59,10 @@ def topic(broker: ThreadBroker) -> str:
 def test_committed_less_than_processed_is_processed_again(
     broker: ThreadBroker, topic: str, kind: type[Reader]
 ) -> None:
-    with kind(broker.bootstrap, "less", topic) as first:
+    with kind(broker.bootstrap, f"less-{topic}", topic) as first:
         processed = first.offsets(10)
         first.commit(6)
-    with kind(broker.bootstrap, "less", topic) as second:
+    with kind(broker.bootstrap, f"less-{topic}", topic) as second:
         again = second.offsets(RECORDS - 6)
     assert sorted(set(processed) & set(again)) == [6, 7, 8, 9]
     assert sorted(set(processed) | set(again)) == list(range(RECORDS))
@@ -67,10 +70,10 @@ def test_committed_less_than_processed_is_processed_again(
 
 @pytest.mark.mission("OFF-07")
 def test_committed_more_than_processed_is_lost(broker: ThreadBroker, topic: str, kind: type[Reader]) -> None:
-    with kind(broker.bootstrap, "more", topic) as first:
+    with kind(broker.bootstrap, f"more-{topic}", topic) as first:
         processed = first.offsets(5)
         first.commit(8)
-    with kind(broker.bootstrap, "more", topic) as second:
+    with kind(broker.bootstrap, f"more-{topic}", topic) as second:
         later = second.offsets(RECORDS - 8)
     assert sorted(set(range(RECORDS)) - set(processed) - set(later)) == [5, 6, 7]
     assert not set(processed) & set(later)
@@ -100,12 +103,12 @@ def test_a_running_consumer_ignores_what_others_commit(
     broker: ThreadBroker, topic: str, kind: type[ConfluentReader] | type[SemelReader]
 ) -> None:
     """Somebody commits for its partition, in its name and generation: it goes on; only the next owner begins there."""
-    with kind(broker.bootstrap, "outside", topic) as reader:
+    with kind(broker.bootstrap, f"outside-{topic}", topic) as reader:
         assert reader.offsets(5) == [0, 1, 2, 3, 4]
-        assert commit_from_outside(broker, "outside", topic, 2, *reader.member()) == 0
+        assert commit_from_outside(broker, reader.group, topic, 2, *reader.member()) == 0
         assert reader.committed() == 2
         assert reader.offsets(3) == [5, 6, 7]
-    with kind(broker.bootstrap, "outside", topic) as reader:
+    with kind(broker.bootstrap, f"outside-{topic}", topic) as reader:
         assert reader.offsets(2) == [2, 3]
 
 
@@ -185,7 +188,7 @@ def commit_from_outside(
 
 def test_seeks(broker: ThreadBroker, topic: str, kind: type[Reader]) -> None:
     """To the beginning, to an offset, to the end: the next poll begins there, and commits do not care."""
-    with kind(broker.bootstrap, "seeks", topic) as reader:
+    with kind(broker.bootstrap, f"seeks-{topic}", topic) as reader:
         assert reader.offsets(4) == [0, 1, 2, 3]
         reader.commit(4)
         reader.seek(9)
@@ -201,26 +204,26 @@ def test_seeks(broker: ThreadBroker, topic: str, kind: type[Reader]) -> None:
 
 def test_automatic_commits(broker: ThreadBroker, topic: str, kind: type[Reader]) -> None:
     """What was processed is committed by polling on, after the interval; a clean end leaves nothing to read again."""
-    with kind(broker.bootstrap, "auto", topic, auto_commit_ms=100) as first:
+    with kind(broker.bootstrap, f"auto-{topic}", topic, auto_commit_ms=100) as first:
         assert first.offsets(RECORDS) == list(range(RECORDS))
         eventually(
             lambda: (first.poll(), first.committed())[1] == RECORDS, "everything is committed by itself"
         )
         PYTHON_CLIENTS[0].produce(broker.bootstrap, topic, [Sent(0, None, b"last")])
         assert first.read(1) == [(RECORDS, b"last")]
-    with kind(broker.bootstrap, "auto", topic) as second:
+    with kind(broker.bootstrap, f"auto-{topic}", topic) as second:
         assert second.committed() == RECORDS + 1
 
 
 def test_commits_that_do_not_wait(broker: ThreadBroker, topic: str, kind: type[Reader]) -> None:
-    with kind(broker.bootstrap, "async", topic) as reader:
+    with kind(broker.bootstrap, f"async-{topic}", topic) as reader:
         assert reader.offsets(3) == [0, 1, 2]
         told = reader.commit_async(3)
         eventually(lambda: (reader.poll(), reader.committed())[1] == 3, "it is committed in the end")
         if kind is not ConfluentReader:
             eventually(lambda: (reader.poll(), len(told))[1] == 1, "the callback is called")
             assert not isinstance(told[0], Exception)
-    with kind(broker.bootstrap, "async", topic) as reader:
+    with kind(broker.bootstrap, f"async-{topic}", topic) as reader:
         assert reader.offsets(1) == [3]
 
 
@@ -236,7 +239,7 @@ def test_the_next_owner_of_one_that_was_killed_reads_again(broker: ThreadBroker,
         os.kill(process.pid, signal.SIGKILL)
     finally:
         process.join()
-    with ConfluentReader(broker.bootstrap, "killed", topic) as reader:
+    with ConfluentReader(broker.bootstrap, f"killed-{topic}", topic) as reader:
         again = reader.offsets(RECORDS - 4)
     assert processed == list(range(9))
     assert sorted(set(processed) & set(again)) == [4, 5, 6, 7, 8]
@@ -244,7 +247,7 @@ def test_the_next_owner_of_one_that_was_killed_reads_again(broker: ThreadBroker,
 
 
 def read_and_hang(bootstrap: str, topic: str, pipe: Connection) -> None:
-    reader = ConfluentReader(bootstrap, "killed", topic)
+    reader = ConfluentReader(bootstrap, f"killed-{topic}", topic)
     offsets = reader.offsets(9)
     reader.commit(4)
     pipe.send(offsets)
