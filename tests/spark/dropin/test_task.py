@@ -5,6 +5,7 @@ numbers; the second begins while the first one's transaction is open. Attempts t
 the driver ends the batch: before their epoch, before their first row, in the middle of their rows.
 """
 
+import contextlib
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from semel.spark.dropin.committing import committer
 from semel.spark.dropin.settling import BrokerTransactions
 from semel.spark.dropin.sink_options import SinkOptions
 from semel.spark.dropin.task import Attempt, LateAttemptError, write_rows
-from spark_kit import left_open, new_topic, unique, values
+from spark_kit import eventually, left_open, new_topic, unique, values
 
 PLACE = Place("query", "run", 0)
 
@@ -98,7 +99,8 @@ def test_an_attempt_that_is_late_leaves_nothing_open(any_bootstrap: str, how: st
         yield rows("much too late")
 
     if has_begun == "to write":
-        with pytest.raises(KafkaException):
+        # Until the abort's marker is there, the partition may take more of what it is about to abort: then nothing fails.
+        with contextlib.suppress(KafkaException):
             write_rows(options, late, two_batches(), may_be_two_phase=False)
     elif has_begun == "to take an epoch":
         with Producer(options.producer_settings(late.usual_id)) as producer:
@@ -112,7 +114,7 @@ def test_an_attempt_that_is_late_leaves_nothing_open(any_bootstrap: str, how: st
         seen.extend(end_batch(options, name, PLACE, how))
         with pytest.raises(LateAttemptError, match=r"batch 0 of query query is over; attempt 1 of task 0"):
             write_rows(options, late, iter([rows("too late")]), may_be_two_phase=False)
-    assert not left_open(any_bootstrap, topic)
+    eventually(lambda: not left_open(any_bootstrap, topic), "every marker is written")
     assert values(any_bootstrap, topic) == seen
 
 
