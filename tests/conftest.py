@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _installed(version: str) -> kafka_peer.KafkaHome:
     """Kafka's jars; skips with a reason where Java or the jars are missing, fails in CI."""
     try:
-        return kafka_peer.find(version)
+        return replace(kafka_peer.find(version), jvm=kafka_peer.QUICK_JVM)
     except kafka_peer.PeerMissingError as missing:
         if os.environ.get("SEMEL_REQUIRE_PEERS"):
             raise

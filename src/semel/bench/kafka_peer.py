@@ -58,6 +58,9 @@ _JVM: Final = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+"""As Kafka's own scripts start a JVM: what benchmarks measure."""
+QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+"""For JVMs that live for seconds: little is compiled, and one thread collects."""
 
 
 class PeerMissingError(SemelError):
@@ -70,6 +73,7 @@ class KafkaHome:
 
     version: str
     path: Path
+    jvm: tuple[str, ...] = _JVM
 
     @property
     def classpath(self) -> str:
@@ -77,7 +81,7 @@ class KafkaHome:
 
     def java(self, *arguments: str, heap: str = "512M") -> list[str]:
         """The command line of a JVM with Kafka's jars and quiet logging."""
-        return [java(), f"-Xmx{heap}", *_JVM, self._logging("tool"), "-cp", self.classpath, *arguments]
+        return [java(), f"-Xmx{heap}", *self.jvm, self._logging("tool"), "-cp", self.classpath, *arguments]
 
     def run(self, *arguments: str, stdin: str | None = None, timeout: float = 240) -> str:
         """Run a class (or a Java source file) to its end; its standard output. Raises if it fails."""
@@ -154,7 +158,7 @@ class KafkaBroker:
                 java(),
                 f"-Xmx{self.heap}",
                 f"-Xms{self.heap}",
-                *_JVM,
+                *self.home.jvm,
                 self.home._logging("server"),
                 "-cp",
                 self.home.classpath,
