@@ -124,7 +124,7 @@ def new_topic(bootstrap: str, word: str = "topic", partitions: int = 2, **config
 
 def read_all(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> pa.Table:
     """Every record of a topic up to its end as it is now: topic, partition, offset, timestamp, key, value, headers."""
-    _markers_written(bootstrap)
+    markers_written(bootstrap)
     with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
         partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
         consumer.assign(partitions)
@@ -141,7 +141,7 @@ def read_all(bootstrap: str, topic: str, *, isolation: str = "read_committed") -
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def _markers_written(bootstrap: str) -> None:
+def markers_written(bootstrap: str) -> None:
     """A commit is answered when it is decided; Kafka writes its markers afterwards. Wait for those decided until now."""
     with Admin(bootstrap_servers=bootstrap) as admin:
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from compat_kit import eventually
 from semel.bench.kafka_peer import KafkaBroker, KafkaHome
 from semel.cli.main import cli
 from semel.log.verification import verify
@@ -53,8 +54,12 @@ def test_every_command_works_against_apache_kafka(kafka: KafkaBroker) -> None:
     states = as_json("producers", "describe", "orders")
     assert sum(one["last_sequence"] + 1 for one in states) == 500
     semel(kafka, "configs", "set", "retention.ms=7200000", "--topic", "orders")
-    settings = {one["name"]: one["value"] for one in as_json("configs", "describe", "--topic", "orders")}
-    assert settings["retention.ms"] == "7200000"
+
+    def retention() -> str:
+        settings = {one["name"]: one["value"] for one in as_json("configs", "describe", "--topic", "orders")}
+        return str(settings["retention.ms"])
+
+    eventually(lambda: retention() == "7200000", "Kafka's broker hears of it from its controller")
     semel(kafka, "configs", "unset", "retention.ms", "--topic", "orders")
     assert as_json("configs", "describe", "--broker", "1")
     said = as_json("doctor")

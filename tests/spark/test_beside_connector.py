@@ -25,7 +25,7 @@ from semel.spark.offsets import BEGAN
 from semel.spark.options import SourceOptions
 from semel.spark.ranges import OffsetRange, divided
 from semel.types import TopicPartition
-from spark_kit import drained, new_topic
+from spark_kit import drained, markers_written, new_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,6 +133,7 @@ class Topic:
                     producer.commit_transaction()
                 else:
                     producer.abort_transaction()
+        markers_written(bootstrap)
 
     def offsets(self, first: int, second: int) -> str:
         return json.dumps({self.name: {"0": first, "1": second}})

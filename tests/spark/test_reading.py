@@ -25,7 +25,7 @@ from semel.spark.options import SourceOptions
 from semel.spark.ranges import DataLossException, OffsetRange
 from semel.spark.reading import read_ranges
 from semel.spark.tasks import RangePartition
-from spark_kit import new_topic, read_all
+from spark_kit import markers_written, new_topic, read_all
 
 QUICK = {"fetchOffset.retryIntervalMs": "20"}
 
@@ -120,6 +120,7 @@ def test_only_what_is_committed_is_read(either_bootstrap: str) -> None:
         other.begin_transaction()
         other.send(topic, b"open", partition=0).result()
         produce(either_bootstrap, topic, [b"behind"])
+        markers_written(either_bootstrap)
         committed = [
             content
             for index in range(10)
@@ -133,6 +134,7 @@ def test_only_what_is_committed_is_read(either_bootstrap: str) -> None:
         pieces = options(either_bootstrap, topic, maxRecordsPerPartition=7)
         assert values(pieces) == committed
         other.abort_transaction()
+    markers_written(either_bootstrap)
     assert values(options(either_bootstrap, topic)) == [*committed, b"behind"]
 
 

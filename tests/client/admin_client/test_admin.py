@@ -188,6 +188,8 @@ def test_a_broker_answers_for_its_own_settings(admin: Admin) -> None:
 def test_offsets_of_a_partition_and_records_deleted_before_one(
     admin: Admin, any_bootstrap: str, topic: str
 ) -> None:
+    # Its records are of 1970.
+    admin.incremental_alter_configs({ConfigResource(ConfigResourceType.TOPIC, topic): {"retention.ms": "-1"}})
     fill(any_bootstrap, topic, 10)
     first = TopicPartition(topic, 0)
     shown = {

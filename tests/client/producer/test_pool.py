@@ -76,7 +76,9 @@ def test_producers_are_numbered_used_again_and_replaced_when_fenced(any_bootstra
             assert f"{topic}-2" in list(threads.map(work, [b"6", b"7"])), (
                 "the number of the fenced one is not used again"
             )
-    assert visible(any_bootstrap, topic) == [b"%d" % n for n in range(1, 8)]
+    eventually(
+        lambda: visible(any_bootstrap, topic) == [b"%d" % n for n in range(1, 8)], "all that was committed"
+    )
     with pytest.raises(semel.IllegalStateException, match="closed"), pool.transaction():
         pass
 
