@@ -19,6 +19,7 @@ from broker_process import running_broker
 from semel import Admin, Producer, TopicPartition
 from semel.errors import ErrorCode, RefusedError
 from semel.exceptions import TimeoutException
+from semel.spark import reading
 from semel.spark.batch_reader import BatchReader
 from semel.spark.broker_client import BrokerClient, Fetched, client_for, close_clients
 from semel.spark.options import SourceOptions
@@ -202,6 +203,29 @@ def test_batches_are_bounded(spark_bootstrap: str) -> None:
         assert [value for batch in found for value in batch.column("value").to_pylist()] == numbers(0, 20_000)
 
 
+@pytest.mark.parametrize(
+    ("rows_each", "sizes"), [(60, [60, 60, 60]), (40, [80, 40]), (30, [90]), (100, [100] * 3)]
+)
+def test_nothing_is_held_that_has_no_room_beside_it(
+    monkeypatch: pytest.MonkeyPatch, rows_each: int, sizes: list[int]
+) -> None:
+    """A batch that the next rows would not fit into goes on before these are fetched and decoded."""
+    piece = pa.RecordBatch.from_pydict({"value": pa.array([b"x"] * rows_each)})
+    made = list[int]()
+
+    def pieces(*_asked: object) -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            made.append(number)
+            yield piece
+
+    monkeypatch.setattr(reading, "_rows_of", pieces)
+    found = [
+        (batch.num_rows, len(made)) for batch in read_ranges([], options("nowhere:1", "t", batchRows=100))
+    ]
+    assert [size for size, _made in found] == sizes
+    assert found[0][1] == sizes[0] // rows_each
+
+
 def test_rows_larger_than_every_bound_are_read(spark_bootstrap: str) -> None:
     """A record of 5 MB, with fetches of 64 KiB and batches of rows of 1 MiB."""
     topic = new_topic(spark_bootstrap, partitions=1, max_message_bytes="8000000")
@@ -377,6 +401,7 @@ def test_what_was_read_is_what_a_consumer_reads(either_bootstrap: str) -> None:
 MEMORY_PROGRAM = """
 import sys
 from pathlib import Path
+from semel.spark import reading
 from semel.spark import reading
 from semel.spark.batch_reader import BatchReader
 from semel.spark.options import SourceOptions

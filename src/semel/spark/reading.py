@@ -45,14 +45,26 @@ def read_ranges(ranges: Sequence[OffsetRange], options: SourceOptions) -> Iterat
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in _rows_of(ranges, options):
-        if held and (rows + batch.num_rows > options.batch_rows or size + batch.nbytes > options.batch_bytes):
-            yield combined(held)
-            held, rows, size = [], 0, 0
+        more_rows, more_bytes = batch.num_rows, batch.nbytes
+        if held and (rows + more_rows > options.batch_rows or size + more_bytes > options.batch_bytes):
+            yield _taken(held)
+            rows = size = 0
         held.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
+        rows += more_rows
+        size += more_bytes
+        # The next one is likely to be as large: where it would not fit, nothing is held while it is fetched and decoded.
+        if rows + more_rows > options.batch_rows or size + more_bytes > options.batch_bytes:
+            yield _taken(held)
+            rows = size = 0
     if held:
-        yield combined(held)
+        yield _taken(held)
+
+
+def _taken(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """What was held as one batch; nothing is held any more while that one is on its way."""
+    whole = combined(held)
+    held.clear()
+    return whole
 
 
 def _rows_of(ranges: Sequence[OffsetRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
