@@ -8,6 +8,7 @@ import pytest
 from semel.errors import ErrorCode
 from semel.spark.dropin.batch_ledger import (
     TASKS_MAX,
+    UNUSED_MS,
     Amendment,
     Begin,
     Described,
@@ -23,6 +24,7 @@ from semel.spark.dropin.batch_ledger import (
     decide,
     is_open,
     is_passing,
+    is_ready,
     standing,
     with_starts,
 )
@@ -46,6 +48,22 @@ def test_a_row_of_an_earlier_semel_names_no_run() -> None:
     data = row(7).encoded().replace(b'"run_id":"",', b"")
     assert b"run_id" not in data
     assert LedgerRow.decoded(data) == row(7)
+
+
+@pytest.mark.parametrize(
+    ("described", "ready"),
+    [
+        (Described("Empty", 1001, 0, -1, 900_000), True),
+        (Described("Empty", 1001, 7, -1, 900_000), True),
+        (Described("Empty", 1001, -1, -1, 900_000), False),
+        (Described("Empty", 1001, 7, -1, UNUSED_MS), False),
+        (Described("CompleteCommit", 1001, 7, -1, 900_000), False),
+        (Described("Ongoing", 1001, 7, START_MS, 900_000), False),
+    ],
+)
+def test_who_has_an_epoch_and_has_written_nothing(described: Described, ready: bool) -> None:
+    """Kafka shows an id with epoch -1 while it stores the first one, and refuses to fence that."""
+    assert is_ready(described) is ready
 
 
 def test_which_batch_a_note_closes() -> None:

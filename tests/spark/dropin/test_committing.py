@@ -5,14 +5,17 @@ time out, attempts of tasks are left open, and a second driver does the same bat
 each batch that Spark has noted must be seen exactly once; at no time may one be seen twice.
 """
 
+import logging
 import random
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dropin_world import NAME, QUERY, Interruption, KilledError, Life, World
+from semel.errors import ErrorCode, RefusedError
 from semel.exceptions import ProducerFencedException
 from semel.spark.dropin.batch_ledger import LedgerRow, TaskTransaction, with_starts
 from semel.spark.dropin.committing import Committer, SinkIncompleteError, SinkRefusedError, Step
@@ -138,6 +141,26 @@ def test_a_job_or_a_batch_that_is_given_up_leaves_nothing_open(
         committer.abort_batch(tasks, life.run)
     world.let_stragglers_end()
     assert not world.open_ids()
+
+
+@pytest.mark.parametrize("is_job", [False, True])
+def test_a_batch_counts_although_what_does_not_could_not_be_swept(
+    is_job: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever hears that a job failed runs it again: its rows would be there twice."""
+
+    class Unlucky(Life):
+        def sweep(self, name: str, run_id: str, keep: Collection[TaskTransaction]) -> int:
+            raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody coordinates")
+
+    world = World(random.Random(1), 2)
+    life = Unlucky(world)
+    row = LedgerRow(QUERY, 0, life.tasks(0, 3), life.run)
+    with caplog.at_level(logging.WARNING):
+        Committer(NAME, life, life, is_write=is_job).commit_batch(row)
+    assert sorted(task for _batch, task, _content in world.seen) == [0, 1, 2]
+    assert "batch 0 counts, but attempts that do not may be open" in caplog.text
+    assert "nobody coordinates" in caplog.text
 
 
 @given(seed=st.integers(0, 2**32), protocol=st.sampled_from([1, 2]), tasks_count=st.integers(1, 3))

@@ -118,6 +118,37 @@ def test_an_attempt_that_is_late_leaves_nothing_open(any_bootstrap: str, how: st
     assert values(any_bootstrap, topic) == seen
 
 
+def test_what_is_fenced_is_not_fenced_again_with_every_batch(any_bootstrap: str) -> None:
+    options, name = options_of(any_bootstrap), unique("sink")
+    late = Attempt(name, PLACE, 0, 1, serial=2).usual_id
+    with (
+        Producer(options.producer_settings(late)) as producer,
+        BrokerTransactions(options.producer_config("any")) as transactions,
+    ):
+        producer.init_transactions()
+        epochs = list[int]()
+        for _batch in range(3):
+            transactions.sweep(name, PLACE.run_id, [])
+            asked = TaskTransaction(-1, late, -1, -1, 0, "")
+            epochs.append(transactions.describe([asked])[late].producer_epoch)
+    assert epochs[0] == epochs[1] == epochs[2] > 0
+
+
+def test_who_is_late_leaves_what_counts_recognizable(
+    options: SinkOptions, transactions: BrokerTransactions
+) -> None:
+    """A stage that was repeated has an attempt of the same number: it takes no epoch of the id that has just been committed."""
+    name = unique("sink")
+    counted = written(options, Attempt(name, PLACE, 0, 0, serial=1), "counts")
+    with committer(options, name, is_write=False) as driver:
+        driver.commit_batch(LedgerRow(PLACE.query_id, 0, (counted,), PLACE.run_id))
+    before = transactions.describe([counted])[counted.transactional_id]
+    with pytest.raises(LateAttemptError):
+        written(options, Attempt(name, PLACE, 0, 0, serial=2), "too late")
+    assert transactions.describe([counted])[counted.transactional_id] == before
+    assert transactions.commit([counted]) == {0: Standing.COMMITTED}
+
+
 def test_what_is_over_for_one_is_not_for_the_next(options: SinkOptions, either_bootstrap: str) -> None:
     """The next batch of the run, and the same batch in the next run, which may have to replace what was lost."""
     name = unique("sink")

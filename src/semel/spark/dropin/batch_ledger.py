@@ -203,6 +203,11 @@ class Described(NamedTuple):
     producer_id: int
     producer_epoch: int
     start_ms: int
+    timeout_ms: int = -1
+
+
+UNUSED_MS: Final = 1_013
+"""The timeout of an id that nobody is to use any more: a number nobody chooses, by which it is known."""
 
 
 def standing(task: TaskTransaction, end_code: ErrorCode, described: Described | None) -> Standing:
@@ -224,6 +229,15 @@ def standing(task: TaskTransaction, end_code: ErrorCode, described: Described | 
 def is_passing(described: Described | None) -> bool:
     """Whether a coordinator is about to say more: it fences, or waits for partitions."""
     return described is not None and described.state in _PASSING_STATES
+
+
+def is_ready(described: Described) -> bool:
+    """Whether somebody has an epoch under which nothing is written yet.
+
+    Not where it was taken to fence others, and not yet where a coordinator is still storing the first one (-1): who asked for that has
+    no answer, and will hear whether its batch is over.
+    """
+    return described.state == "Empty" and described.producer_epoch >= 0 and described.timeout_ms != UNUSED_MS
 
 
 def is_open(task: TaskTransaction, described: Described | None) -> bool:

@@ -14,6 +14,7 @@ Rules.  * Killed before RECORDED, nothing is seen, and the batch is written agai
           ends what it names: `batch_ledger` has the rules.
         * Once recording has begun nothing of the batch is aborted, not even by `abort_batch`, unless the ledger, taken again, says
           that it does not count.
+        * What fails after ENDED is said and not raised: a job that is told of a failure is run again, and its rows are there already.
         * What another job or query decided is ended as well. Where that fails it is said, and not forgotten before it is certain.
         * The row closes the batch for the run that wrote it. A job, and a batch that is given up, close the whole run instead: there
           is no other batch in it. Both come before the sweep (`settling` says why).
@@ -27,6 +28,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
+from semel.errors import SemelError
 from semel.exceptions import KafkaException
 from semel.spark.dropin.batch_ledger import (
     Begin,
@@ -134,10 +136,23 @@ class Committer:
                     self._begin(now)
             if self._is_write:
                 self._forget()
-        swept = self._transactions.sweep(self._name, now.run_id, now.tasks)
+        self._sweep(now)
+        self._reached(Step.SWEPT)
+
+    def _sweep(self, now: LedgerRow) -> None:
+        """Abort what does not count. Where that fails the batch counts all the same, and nobody may write it again."""
+        try:
+            swept = self._transactions.sweep(self._name, now.run_id, now.tasks)
+        except SemelError as error:
+            logger.warning(
+                "sink %s: batch %d counts, but attempts that do not may be open until the next batch, or until they time out: %s",
+                self._name,
+                now.batch_id,
+                error,
+            )
+            return
         if swept:
             logger.info("sink %s: %d attempts that do not count were aborted", self._name, swept)
-        self._reached(Step.SWEPT)
 
     def _counts_already(self, now: LedgerRow) -> bool:
         """Whether a batch that has no rows this time had some before: then those are to be ended."""
@@ -154,7 +169,6 @@ class Committer:
     def abort_batch(self, tasks: Sequence[TaskTransaction], run_id: str) -> None:
         """Abort these, unless the batch counts already: Spark calls this after a commit that failed half-way, too."""
         row = self._ledger.take()
-        self._transactions.end_run(self._name, run_id)
         counted = () if row is None else row.tasks
         identities = {one.identity for one in counted}
         if identities & {one.identity for one in tasks}:
@@ -162,6 +176,7 @@ class Committer:
             if set(self._transactions.commit(counted).values()) == {Standing.COMMITTED} and self._is_write:
                 self._forget()
         self._transactions.abort([one for one in tasks if one.identity not in identities])
+        self._transactions.end_run(self._name, run_id)
         self._transactions.sweep(self._name, run_id, counted)
 
     def finish(self) -> None:

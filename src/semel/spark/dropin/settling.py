@@ -5,7 +5,8 @@ Role.   `BrokerTransactions`: `is_in_use` and `is_over` before a task writes, `d
 Flow.   `committing` calls these; they run on a client's own loop. A task's transaction is named by its id, producer id and epoch; whoever knows
         them may end it, which is how Kafka's own two-phase commit works too.
 Rules.  * Ending again what is ended is harmless: a coordinator answers a repeated commit as the first.
-        * An abort and a fence name the epoch they mean, so they cannot touch what came later. Nothing that counts is fenced: a
+        * An abort names the epoch it means, so it cannot touch what came later; a fence names it too, but ends what is open under the id,
+          whatever its epoch: it is for ids that have nothing open, or nothing that counts. Nothing that counts is fenced: a
           transaction that was committed stays recognizable.
         * No attempt can begin behind the driver's back. It takes its epoch first and asks afterwards whether its batch is over; the
           driver says that it is and sweeps afterwards. So either the attempt hears it, or the sweep finds its epoch and fences it.
@@ -29,11 +30,13 @@ from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
 from semel.spark.dropin.batch_ledger import (
+    UNUSED_MS,
     Described,
     Place,
     Standing,
     TaskTransaction,
     is_passing,
+    is_ready,
     standing,
 )
 from semel.spark.dropin.names import ledger_id, over_id, prefix_of, run_prefix
@@ -48,8 +51,6 @@ _AT_ONCE_MAX: Final = 64
 _V2: Final = 2
 _TWO_PHASE_INIT: Final = 6
 _ONGOING, _EMPTY = "Ongoing", "Empty"
-_UNUSED_MS: Final = 1_000
-"""The timeout of transactions that nobody will begin; brokers have an upper bound for it."""
 _MOVED_ON: Final = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
@@ -172,6 +173,7 @@ async def describe(cluster: Cluster, transactional_ids: Sequence[str]) -> dict[s
                         one.producer_id,
                         one.producer_epoch,
                         one.transaction_start_time_ms,
+                        one.transaction_timeout_ms,
                     )
         return found
 
@@ -239,12 +241,12 @@ async def sweep(
     if not ids:
         return 0
     found = [
-        (TaskTransaction(-1, each, one.producer_id, one.producer_epoch, 0, ""), one.state)
+        (TaskTransaction(-1, each, one.producer_id, one.producer_epoch, 0, ""), one)
         for each, one in (await describe(cluster, ids)).items()
     ]
-    left = [one for one, state in found if state == _ONGOING and one.identity not in kept]
+    left = [one for one, now in found if now.state == _ONGOING and one.identity not in kept]
     await abort_all(cluster, left, protocol=protocol)
-    ready = [one for one, state in found if state == _EMPTY]
+    ready = [one for one, now in found if is_ready(now)]
     # An abort of the second protocol moves the epoch; one of the first leaves it to a writer that is late, which could begin again.
     await _bounded(lambda one: move_on(cluster, one), ready if protocol == _V2 else [*ready, *left])
     return len(left)
@@ -254,7 +256,7 @@ async def move_on(cluster: Cluster, task: TaskTransaction) -> None:
     """Take the next epoch of an id, unless somebody has gone on from this one. Without an epoch: the next, whichever that is."""
     request = InitProducerIdRequest(
         transactional_id=task.transactional_id,
-        transaction_timeout_ms=_UNUSED_MS,
+        transaction_timeout_ms=UNUSED_MS,
         producer_id=task.producer_id,
         producer_epoch=task.producer_epoch,
     )

@@ -11,7 +11,9 @@ Rules.  * Every attempt of every task has a transactional id of its own: an atte
         * An attempt that fails aborts what it wrote; one that is killed leaves that to the driver's sweep or to the timeout.
         * A task without rows begins no transaction.
         * Spark gives attempts up before they have ended. One that comes to write when its batch is over begins nothing: nobody would
-          end it, and readers would wait for it. It asks after it has taken its epoch; `settling` says why that is enough.
+          end it, and readers would wait for it. It asks after it has taken its epoch; `settling` says why that is enough. It asks before,
+          too: the id may be one whose transaction has just been committed (of the same attempt in a stage that was repeated), and
+          the next epoch would make that one unrecognizable.
 """
 
 import contextlib
@@ -96,19 +98,24 @@ def _begun(options: SinkOptions, attempt: Attempt, *, may_be_two_phase: bool) ->
     with BrokerTransactions(options.producer_config("any")) as transactions:
         in_use = transactions.is_in_use(attempt.usual_id)
         transactional_id = attempt.only_id if in_use else attempt.usual_id
+        _check_in_time(transactions, options, attempt)
         two_phase = may_be_two_phase and _abilities(options, transactions).two_phase
         producer = _producer(options, transactional_id, two_phase=two_phase)
         try:
-            if transactions.is_over(attempt.name, attempt.place, options.ledger):
-                raise LateAttemptError(
-                    f"sink {attempt.name}: batch {attempt.place.batch_id} of query {attempt.place.query_id} is over; attempt "
-                    f"{attempt.number} of task {attempt.task}, which Spark has given up, writes nothing any more"
-                )
+            _check_in_time(transactions, options, attempt)
             producer.begin_transaction()
         except BaseException:
             producer.close()
             raise
     return transactional_id, producer
+
+
+def _check_in_time(transactions: BrokerTransactions, options: SinkOptions, attempt: Attempt) -> None:
+    if transactions.is_over(attempt.name, attempt.place, options.ledger):
+        raise LateAttemptError(
+            f"sink {attempt.name}: batch {attempt.place.batch_id} of query {attempt.place.query_id} is over; attempt "
+            f"{attempt.number} of task {attempt.task}, which Spark has given up, writes nothing any more"
+        )
 
 
 def _producer(options: SinkOptions, transactional_id: str, *, two_phase: bool) -> Producer:
