@@ -1,7 +1,8 @@
 """The Python worker of a sink needs no more memory for many rows than for few.
 
 Method: the task writers of both sinks, each in a process of its own, on a broker. A first write fills every buffer
-there is; the second is five times as long, 70 times what the producer holds. The peak of the process may grow by a little, and no more.
+there is; the second is five times as long, 70 times what the producer holds. The peak of the process may grow by a little, and no more:
+how many pieces of rows are alive at once depends on who is quicker, and the first write may have had one or two fewer.
 """
 
 import subprocess
@@ -13,9 +14,11 @@ import pytest
 from spark_kit import PATIENCE_SECONDS, new_topic, unique
 
 BUFFER_BYTES = 4 << 20
+PIECE_BYTES = 16 << 20
+"""What rows are put together to before they are encoded (`client.producer.arrow`)."""
 CALL_BYTES = 2_000_000
 CALLS_FIRST = 30
-"""Enough for the largest piece that small batches are put together to."""
+"""Enough for several of the largest pieces that small batches are put together to."""
 CALLS = 150
 
 PROGRAM = """
@@ -96,4 +99,4 @@ def test_memory_does_not_grow_with_what_is_written(spark_bootstrap: str, kind: s
     rows, growth = map(int, done.stdout.split())
     assert rows == CALLS * (CALL_BYTES // 700)
     print(f"{kind}: {CALLS * CALL_BYTES} bytes written, the peak grew by {growth}")
-    assert growth < 5 * BUFFER_BYTES
+    assert growth < 2 * PIECE_BYTES + 5 * BUFFER_BYTES
