@@ -402,7 +402,6 @@ MEMORY_PROGRAM = """
 import sys
 from pathlib import Path
 from semel.spark import reading
-from semel.spark import reading
 from semel.spark.batch_reader import BatchReader
 from semel.spark.options import SourceOptions
 
