@@ -27,7 +27,7 @@ FOUND: Final = (
         "the question, the same seed ended with a query that stood still, and the answer: killed while it commits, Kafka's only broker can call "
         "a transaction complete of which no partition has a marker (docs/transactions.md; `tests/markers_story.py` plays it without Spark). "
         "A story now looks for such transactions before it calls anything a sink's doing, and its part ends there; what was judged before, "
-        "and other queries, count."
+        "and other queries, count. A third time the seed came to its end."
     ),
     (
         "Looking for that, a flaw of ours was found and mended: an attempt that Spark had given up could begin its transaction after its batch "
