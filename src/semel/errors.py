@@ -5,7 +5,8 @@ Role.   One table of the codes a response may carry, and the exceptions of the l
     SemelError                      everything raised on purpose
     ├── ConfigError                 a setting that cannot be: names the key, the value and the way out
     ├── WireError                   bytes that are no message of the protocol
-    │   └── FrameTooLargeError      a frame above socket.request.max.bytes
+    │   ├── FrameTooLargeError      a frame above socket.request.max.bytes
+    │   └── TooManyRowsError        a message with more rows than its reader allows
     ├── DisconnectedError           a connection that ended before the answer came
     │   ├── UnreachableError        no broker of a cluster answered, not even once
     │   └── RequestTimedOutError    an answer that did not come in time; its connection is closed
@@ -246,6 +247,10 @@ class WireError(SemelError):
 
 class FrameTooLargeError(WireError):
     """A frame longer than `socket.request.max.bytes`, refused before a byte of it is buffered."""
+
+
+class TooManyRowsError(WireError):
+    """A message with more elements of arrays and tagged fields than its reader allows, not read to its end."""
 
 
 class DisconnectedError(SemelError):

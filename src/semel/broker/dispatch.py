@@ -6,24 +6,27 @@ Rules.  * A handler is imported, and its messages compiled, when its API is firs
         * ApiVersions of a version nobody knows is answered in version 0; any other API or version that is not served
           closes the connection, as Kafka does: there is no answer a client could read.
         * An answer that is ready is framed at once, without a task: that is the hot path.
+        * A request of more than `ROWS_AT_ONCE` rows is decoded and framed on a thread and handled in portions, so that
+          others have their turns. One of more than `ROWS_MAX` closes the connection.
 """
 
 import importlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.metrics import Metrics, RequestCounts
 from semel.broker.metrics_errors import error_counter
 from semel.broker.produce_shortcut import ProduceShortcut
-from semel.core.wire import framing
+from semel.broker.turns import Turns
+from semel.core.wire import framing, portions
 from semel.core.wire.api_versions import ServedApi, advertised, api_versions_response
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.produce import ProduceResponse
 from semel.core.wire.registry import BY_KEY, Api, ApiKey
-from semel.errors import WireError
+from semel.errors import TooManyRowsError, WireError
 from semel.net.inbound import InboundConnection
-from semel.net.reply import Reply
+from semel.net.reply import Exclusive, Reply
 
 _HANDLERS: Final = "semel.broker.handlers."
 _SHARDS: Final = ("semel.core.groups.shard", "semel.core.transactions.coordinator.shard")
@@ -81,7 +84,12 @@ SERVED: Final[dict[ApiKey, str]] = {
     ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
 }
-_Handle = Callable[..., Response | Awaitable[Response | None] | None]
+ROWS_AT_ONCE: Final = 1000
+"""Elements of arrays that a request may have and still be handled within a turn: some ten milliseconds of work."""
+ROWS_MAX: Final = 100_000
+"""Elements of arrays that a request may have at all: ten times the partitions one broker is made for."""
+_Answer: TypeAlias = Response | Awaitable[Response | None] | Exclusive[Response | None] | None
+_Handle = Callable[..., _Answer]
 
 
 def import_handlers() -> None:
@@ -93,7 +101,7 @@ def import_handlers() -> None:
 class _Route(RequestCounts):
     """A version of an API that is served: how to read its requests, who answers them, and how many there were."""
 
-    __slots__ = ("count_codes", "handle", "has_records", "is_api_versions", "is_produce", "request")
+    __slots__ = ("count_codes", "handle", "has_records", "is_api_versions", "is_produce", "request", "rows")
 
     def __init__(self, api: Api, version: int, module: str, metrics: Metrics) -> None:
         super().__init__(api.name, version, metrics)
@@ -103,6 +111,7 @@ class _Route(RequestCounts):
         self.has_records = api.key is ApiKey.FETCH
         self.is_api_versions = api.key is ApiKey.API_VERSIONS
         self.is_produce = api.key is ApiKey.PRODUCE
+        self.rows = portions.rows_of(api.key, version)
 
 
 class Dispatch:
@@ -118,7 +127,9 @@ class Dispatch:
             (BY_KEY[key] for key in SERVED), unstable=[ApiKey.INIT_PRODUCER_ID] if two_phase_commit else []
         )
 
-    def __call__(self, frame: bytearray, connection: InboundConnection) -> Reply | Awaitable[Reply]:
+    def __call__(
+        self, frame: bytearray, connection: InboundConnection
+    ) -> Reply | Awaitable[Reply] | Exclusive[Reply]:
         key, version, correlation_id, client_id, position = self._read_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
@@ -129,8 +140,11 @@ class Dispatch:
             if known is not None:
                 return known
         route.taken_apart += 1
-        request = route.request.decode(frame, version, position)
         context = RequestContext(version, client_id, connection)
+        try:
+            request = route.request.decode(frame, version, position, rows_max=ROWS_AT_ONCE)
+        except TooManyRowsError:
+            return Exclusive(self._in_turns(frame, route, context, correlation_id, position))
         if route.is_api_versions:
             answer = route.handle(self._broker, request, context, self.served)
         else:
@@ -139,10 +153,46 @@ class Dispatch:
             if route.is_produce and isinstance(answer, ProduceResponse):
                 self._shortcut.learn(frame, version, position, answer)
             return _framed(answer, route, correlation_id)
-        return self._later(answer, route, correlation_id)
+        if isinstance(answer, Exclusive):
+            return Exclusive(_framed_later(answer.answer, route, correlation_id))
+        return _framed_later(answer, route, correlation_id)
 
-    async def _later(self, answer: Awaitable[Response | None], route: _Route, correlation_id: int) -> Reply:
-        return _framed(await answer, route, correlation_id)
+    async def _in_turns(
+        self,
+        frame: bytearray,
+        route: _Route,
+        context: RequestContext,
+        correlation_id: int,
+        position: int,
+    ) -> Reply:
+        """The reply to a request of many rows."""
+        turns = Turns(self._broker.runtime, context.connection.peer)
+        request = await turns.heavy(_decoded, frame, route, position)
+        if route.rows is None:
+            answer = await _awaited(route.handle(self._broker, request, context))
+        else:
+            answer = await self._in_portions(request, route, route.rows, context, turns)
+        if answer is not None and route.count_codes is not None:
+            route.count_codes(answer, route.codes)
+        return await turns.heavy(_frame_of, answer, route, correlation_id)
+
+    async def _in_portions(
+        self,
+        request: Request[Any],
+        route: _Route,
+        rows: portions.Rows,
+        context: RequestContext,
+        turns: Turns,
+    ) -> Response | None:
+        whole: Response | None = None
+        for portion in portions.portions(request, rows, ROWS_AT_ONCE):
+            await turns.breathe()
+            answer = await _awaited(route.handle(self._broker, portion.request, context))
+            if whole is None:
+                whole = answer
+            elif answer is not None:
+                portions.join(whole, answer, rows, portion.joint)
+        return whole
 
     def _route(self, key: int, version: int) -> _Route | None:
         """The way of an API's version, or None if this version is not served."""
@@ -163,11 +213,32 @@ class Dispatch:
         return framing.response_frame(correlation_id, response, answered)
 
 
+def _decoded(frame: bytearray, route: _Route, position: int) -> Request[Any]:
+    try:
+        return route.request.decode(frame, route.version, position, rows_max=ROWS_MAX)
+    except TooManyRowsError as error:
+        raise WireError(f"{error}, the most a broker takes: ask in several requests") from None
+
+
+async def _awaited(answer: _Answer) -> Response | None:
+    if isinstance(answer, Exclusive):
+        answer = answer.answer
+    return answer if answer is None or isinstance(answer, Response) else await answer
+
+
+async def _framed_later(answer: Awaitable[Response | None], route: _Route, correlation_id: int) -> Reply:
+    return _framed(await answer, route, correlation_id)
+
+
 def _framed(answer: Response | None, route: _Route, correlation_id: int) -> Reply:
+    if answer is not None and route.count_codes is not None:
+        route.count_codes(answer, route.codes)
+    return _frame_of(answer, route, correlation_id)
+
+
+def _frame_of(answer: Response | None, route: _Route, correlation_id: int) -> Reply:
     if answer is None:
         return None
-    if route.count_codes is not None:
-        route.count_codes(answer, route.codes)
     if route.has_records:
         return framing.response_frame_parts(correlation_id, answer, route.version)
     return framing.response_frame(correlation_id, answer, route.version)

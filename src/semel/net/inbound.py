@@ -9,6 +9,7 @@ Rules.  * Handlers start in the order of requests. A reply waits until all earli
           that, and while the client does not read its replies, nothing more is read from it.
         * One turn of the loop handles requests of one client for at most about `TURN_SECONDS_MAX`; what it has sent beyond
           that waits until others have had theirs.
+        * While an `Exclusive` answer is awaited, no later request of its connection begins.
         * Bytes that are no frame, and a handler that raises, close this connection and no other: earlier replies
           are still sent, later requests are dropped, and one line in the log says why.
         * A client that has closed its half still gets the replies it is owed.
@@ -25,14 +26,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from semel.core.wire.framing import FrameReader
 from semel.errors import UnsupportedVersionError, WireError
 from semel.net.outbox import HIGH_WATER_BYTES, Outbox
-from semel.net.reply import Reply
+from semel.net.reply import Exclusive, Reply
 
 if TYPE_CHECKING:
     from semel.net.listener import Listener
 
 _log: Final = logging.getLogger(__name__)
 
-Handler: TypeAlias = Callable[[bytearray, "InboundConnection"], Reply | Awaitable[Reply]]
+Handler: TypeAlias = Callable[
+    [bytearray, "InboundConnection"], Reply | Awaitable[Reply] | Exclusive[Reply]
+]
 TURN_SECONDS_MAX: Final = 0.01
 _AT_ONCE: Final = (bytes, list, type(None), bytearray, memoryview)
 
@@ -62,6 +65,7 @@ class InboundConnection(asyncio.BufferedProtocol):
         self._waiting: deque[bytearray] = deque()  # Frames that were read with others and exceed the bounds.
         self._turns: deque[_Turn] = deque()
         self._turns_bytes = 0
+        self._exclusive: _Turn | None = None
         self._reading = True
         self._ending = False  # No more requests; close once what is owed has been sent.
         self._flush_scheduled = False
@@ -157,7 +161,7 @@ class InboundConnection(asyncio.BufferedProtocol):
         until = monotonic() + TURN_SECONDS_MAX
         is_cut_short = False
         while waiting and not self._ending and not outbox.paused:
-            if turns and self._is_full():
+            if turns and (self._exclusive is not None or self._is_full()):
                 break
             frame = waiting.popleft()
             handled += 1
@@ -170,6 +174,8 @@ class InboundConnection(asyncio.BufferedProtocol):
                 break
             if not isinstance(answer, _AT_ONCE):
                 turn = self._take_turn(len(frame))
+                if isinstance(answer, Exclusive):
+                    self._exclusive, answer = turn, answer.answer
                 self._listener.runtime.tasks.spawn(self._await(turn, answer), name=f"request of {self.peer}")
             elif turns:
                 self._take_turn(0, reply=answer, is_done=True)
@@ -221,6 +227,8 @@ class InboundConnection(asyncio.BufferedProtocol):
 
     def _finish(self, turn: _Turn) -> None:
         turn.is_done = True
+        if turn is self._exclusive:
+            self._exclusive = None
         self.last_active = (
             self._monotonic()
         )  # Idle time begins when the answer leaves, not when its request came.
@@ -272,7 +280,13 @@ class InboundConnection(asyncio.BufferedProtocol):
             self._close_if_done()
 
     def _set_reading(self) -> None:
-        wanted = not (self._waiting or self._ending or self._outbox.paused or self._is_full())
+        wanted = not (
+            self._waiting
+            or self._ending
+            or self._outbox.paused
+            or self._exclusive is not None
+            or self._is_full()
+        )
         if wanted != self._reading and not self._transport.is_closing():
             self._reading = wanted
             if wanted:

@@ -7,13 +7,16 @@ Rules.  * The function raises on everything `plain.read` refuses, but not with a
           `plain` what is wrong. So a check here may be late (an overrun shows in the next read, or at the
           end, because positions only grow) but never missing.
         * Lengths below null, counts beyond the bytes left, bad booleans and broken UTF-8 are checked on the spot.
+        * The elements of all arrays and the tagged fields of all sections are rows. A message with more rows than its
+          caller allows is not read to its end: `TooManyRowsError`.
         * Messages with record bytes are read in place; all others from `bytes`. Reading a memoryview takes its own
           code (`view`), because text comes out of bytes in a faster way that a memoryview does not have.
         * Tags rise, and a tagged field takes exactly its size.
 
-What it makes, for Heartbeat v4 (`b` bytes, `p` position, `k` a compact length; numbered by nesting and use):
+What it makes, for Heartbeat v4 (`b` bytes, `p` position, `n` rows left, `k` a compact length; numbered by nesting and
+use):
 
-    def read(b, p):
+    def read(b, p, n):
         o0 = new(C0)
         o0.unknown_tags = ()
         k1 = b[p]; p += 1
@@ -44,9 +47,10 @@ from semel.core.wire.schema import (
     fields_of,
     size_min,
 )
+from semel.errors import TooManyRowsError
 from semel.types import BytesLike
 
-ReadFunction: TypeAlias = Callable[[BytesLike, int], Value]  # An instance of the class it was made from.
+ReadFunction: TypeAlias = Callable[[BytesLike, int, int], Value]  # An instance of the class it was made from.
 
 
 def has_records(cls: type[Struct]) -> bool:
@@ -79,7 +83,7 @@ def reader_source(
 ) -> tuple[str, dict[str, Value]]:
     """The source and the names it uses; apart from `compile_reader` for whoever wants to look at it."""
     maker = _ReaderSource(version, flexible, view=view)
-    maker.line("def read(b, p):")
+    maker.line("def read(b, p, n):")
     maker.depth = 1
     maker.line("end = len(b)")
     if has_records(cls):
@@ -170,6 +174,7 @@ class _ReaderSource:
         self.names: dict[str, Value] = {
             "BOOLEANS": (False, True),
             "MalformedError": MalformedError,
+            "TooManyRowsError": TooManyRowsError,
             "more": _more,
             "more_string": _more_string,
             "new": object.__new__,
@@ -235,6 +240,7 @@ class _ReaderSource:
         self.line(f"if {count}:")
         self.depth += 1
         self.line(f"if {count} > 127: {count}, p = more(b, p, {count})")
+        self.spend(count)
         if known:
             self.known_tags(target, known, count)
         else:
@@ -262,6 +268,11 @@ class _ReaderSource:
         self.line(f"if p != {stop}: raise MalformedError")
         self.depth -= 1
         self.line(f"if {unknown}: {target}.unknown_tags = tuple({unknown})")
+
+    def spend(self, count: str) -> None:
+        """Take rows from those the caller allows, before any of them is read."""
+        self.line(f"n -= {count}")
+        self.line("if n < 0: raise TooManyRowsError")
 
     def default(self, field: Field, target: str) -> None:
         default = field.new_default()
@@ -344,6 +355,7 @@ class _ReaderSource:
         if excess:
             self.line(f"{length} -= {excess}")
         self.line(f"if {length} < 0 or {length} * {least} > end - p: raise MalformedError")
+        self.spend(length)
         if field.kind is not None and field.kind.format in ("b", "h", "i", "q"):
             quick = f"list({self.bind('A', _ARRAYS[field.kind.format])}[{length}](b, p)) if {length} < {_ARRAYS_KEPT}"
             self.line(f"{target} = {quick} else numbers(b, p, {length}, {field.kind.format!r})")

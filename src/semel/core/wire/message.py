@@ -16,11 +16,12 @@ from semel.core.wire import plain
 from semel.core.wire.compile_read import ReadFunction, compile_reader, has_records
 from semel.core.wire.compile_write import RareError, WriteFunction, compile_writer
 from semel.core.wire.schema import Struct, Versions
-from semel.errors import InvariantError, UnsupportedVersionError, WireError
+from semel.errors import InvariantError, TooManyRowsError, UnsupportedVersionError, WireError
 from semel.types import BytesLike
 
 R_co = TypeVar("R_co", bound="Response", covariant=True)
 NO_API_KEY: Final = -1
+ROWS_UNBOUNDED: Final = 1 << 62
 SMALL_PART_BYTES: Final = 4096  # Joined with its neighbours: cheaper than one more buffer to send.
 
 
@@ -89,8 +90,11 @@ class Message(Struct):
         cls.schema = Schema(cls, key, versions, flexible)
 
     @classmethod
-    def decode(cls, data: BytesLike, version: int, position: int = 0) -> Self:
-        """The message in `data` from `position` on. Raises `WireError` if that is not one."""
+    def decode(cls, data: BytesLike, version: int, position: int = 0, *, rows_max: int = ROWS_UNBOUNDED) -> Self:
+        """The message in `data` from `position` on. Raises `WireError` if that is not one.
+
+        A message with more than `rows_max` elements of arrays and tagged fields raises `TooManyRowsError`.
+        """
         schema = cls.schema
         reader = schema.readers.get(version) or schema.reader(version)
         if type(data) is not bytes:
@@ -99,8 +103,10 @@ class Message(Struct):
             elif type(data) is memoryview:
                 reader = schema.view_reader(version)
         try:
-            message: Self = reader(data, position)
+            message: Self = reader(data, position, rows_max)
             return message
+        except TooManyRowsError:
+            raise TooManyRowsError(f"{cls.__name__} v{version} has more than {rows_max} rows") from None
         except Exception as fault:
             refused = fault
         flexible = version in schema.flexible

@@ -34,6 +34,8 @@ from semel.errors import InvariantError, UnsupportedVersionError
 from semel.types import BytesLike
 
 S = TypeVar("S", bound=Struct)
+HEADER_TAGS_MAX: Final = 1000
+"""Tagged fields in a header. Kafka defines two; a header is read before anybody knows how many rows its API may have."""
 
 _READ: Final[dict[Kind, Callable[[Reader], Value]]] = {
     INT8: Reader.int8,
@@ -104,6 +106,8 @@ def read_tag_section(reader: Reader) -> tuple[tuple[int, bytes], ...]:
     reader.path.append(".tags")
     count = reader.unsigned_varint()
     reader.path.pop()
+    if count > HEADER_TAGS_MAX:
+        reader.fail(f"{count} tagged fields in a header, at most {HEADER_TAGS_MAX} are read")
     nothing = _NoFields()
     _read_tags(reader, nothing, count, 0)
     return nothing.unknown_tags

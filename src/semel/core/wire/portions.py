@@ -1,0 +1,120 @@
+"""A request of many rows taken in portions, and the answers of the portions put together again.
+
+Role.   For APIs whose rows are answered one by one: the answer of a whole request equals the answers of its portions.
+Flow.   `broker.dispatch` cuts a request that has too many rows for one turn of the loop, hands each portion to the handler,
+        and joins what comes back.
+Rules.  * A portion is a request of the same API with some of the rows, in their order. Nothing else differs.
+        * An array that is cut in the middle of an element (a topic with many partitions) continues in the next portion, and
+          `joint` counts on how many levels. Joining makes one element of both parts.
+        * APIs that decide about all rows together have no portions: offsets in one commit, partitions joining a transaction.
+"""
+
+import copy
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final, NamedTuple
+
+from semel.core.wire.message import Request, Response
+from semel.core.wire.registry import ApiKey
+
+
+class Rows(NamedTuple):
+    """Where an API's rows are: the arrays from the outermost to the innermost, in the request and in its response."""
+
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    identity: Callable[[Any], Hashable] | None = None
+    """By which rows that are asked for twice are answered once."""
+
+
+class Portion(NamedTuple):
+    """A part of a request."""
+
+    request: Request[Any]
+    joint: int
+    """On how many levels it continues the portion before: 0 for the first, 1 for the request, 2 with its first element, …"""
+
+
+_NAMED: Final = ("topics", "partitions")
+_ROWS: Final[dict[ApiKey, Rows]] = {
+    ApiKey.METADATA: Rows(("topics",), ("topics",), lambda topic: (topic.topic_id, topic.name)),
+    ApiKey.LIST_OFFSETS: Rows(_NAMED, _NAMED),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Rows(_NAMED, _NAMED),
+    ApiKey.DELETE_RECORDS: Rows(_NAMED, _NAMED),
+    ApiKey.DESCRIBE_PRODUCERS: Rows(("topics", "partition_indexes"), _NAMED),
+    ApiKey.DESCRIBE_GROUPS: Rows(("groups",), ("groups",)),
+    ApiKey.DELETE_GROUPS: Rows(("groups_names",), ("results",)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Rows(("group_ids",), ("groups",)),
+    ApiKey.DESCRIBE_TRANSACTIONS: Rows(("transactional_ids",), ("transaction_states",)),
+    ApiKey.FIND_COORDINATOR: Rows(("coordinator_keys",), ("coordinators",)),
+    ApiKey.DESCRIBE_CONFIGS: Rows(("resources",), ("results",)),
+}
+_OFFSET_FETCH: Final = Rows(("topics", "partition_indexes"), _NAMED)
+_OFFSET_FETCH_GROUPS: Final = Rows(("groups", "topics", "partition_indexes"), ("groups", *_NAMED))
+_OFFSET_FETCH_GROUPS_SINCE: Final = 8
+
+
+def rows_of(key: ApiKey, version: int) -> Rows | None:
+    """Where the rows of an API are that may be answered in portions."""
+    if key is ApiKey.OFFSET_FETCH:
+        return _OFFSET_FETCH_GROUPS if version >= _OFFSET_FETCH_GROUPS_SINCE else _OFFSET_FETCH
+    return _ROWS.get(key)
+
+
+def portions(request: Request[Any], rows: Rows, rows_max: int) -> Iterator[Portion]:
+    """The request in parts of at most so many rows; an element without rows of its own counts as one."""
+    if rows.identity is not None:
+        name = rows.asked[0]
+        asked = {rows.identity(row): row for row in getattr(request, name) or ()}
+        if asked:
+            request = _with(request, name, list(asked.values()))
+    for part, joint, _count in _cut(request, rows.asked, rows_max):
+        yield Portion(part, joint)
+
+
+def _cut(node: Any, path: tuple[str, ...], rows_max: int) -> Iterator[tuple[Any, int, int]]:
+    """Parts of a node: each with its joint to the part before, and how many rows it has."""
+    name, *inner = path
+    children = getattr(node, name)
+    if not children:
+        yield node, 0, 1
+        return
+    if not inner and len(children) <= rows_max:
+        yield node, 0, len(children)
+        return
+    if not inner:
+        for first in range(0, len(children), rows_max):
+            some = children[first : first + rows_max]
+            yield _with(node, name, some), min(first, 1), len(some)
+        return
+    held: list[Any] = []
+    held_rows = held_joint = parts = 0
+    for child in children:
+        for piece, joint, count in _cut(child, tuple(inner), rows_max):
+            if held and (held_rows + count > rows_max or joint):
+                yield _with(node, name, held), held_joint + (1 if parts else 0), held_rows
+                parts += 1
+                held, held_rows = [], 0
+                held_joint = joint
+            held.append(piece)
+            held_rows += count
+    yield _with(node, name, held), held_joint + (1 if parts else 0), held_rows
+
+
+def _with(node: Any, name: str, children: list[Any]) -> Any:
+    part = copy.copy(node)
+    setattr(part, name, children)
+    return part
+
+
+def join(whole: Response, part: Response, rows: Rows, joint: int) -> None:
+    """Put the answer of the next portion behind the answer of those before it."""
+    _join(whole, part, rows.answered, joint)
+
+
+def _join(whole: Any, part: Any, path: tuple[str, ...], joint: int) -> None:
+    name, *inner = path
+    ours, theirs = getattr(whole, name), getattr(part, name)
+    if joint > 1 and inner and ours and theirs:
+        _join(ours[-1], theirs[0], tuple(inner), joint - 1)
+        theirs = theirs[1:]
+    ours.extend(theirs)
