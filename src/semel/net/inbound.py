@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-Handler: TypeAlias = Callable[
-    [bytearray, "InboundConnection"], Reply | Awaitable[Reply] | Exclusive[Reply]
-]
+Handler: TypeAlias = Callable[[bytearray, "InboundConnection"], Reply | Awaitable[Reply] | Exclusive[Reply]]
 TURN_SECONDS_MAX: Final = 0.01
 _AT_ONCE: Final = (bytes, list, type(None), bytearray, memoryview)
 

@@ -90,7 +90,9 @@ class Message(Struct):
         cls.schema = Schema(cls, key, versions, flexible)
 
     @classmethod
-    def decode(cls, data: BytesLike, version: int, position: int = 0, *, rows_max: int = ROWS_UNBOUNDED) -> Self:
+    def decode(
+        cls, data: BytesLike, version: int, position: int = 0, *, rows_max: int = ROWS_UNBOUNDED
+    ) -> Self:
         """The message in `data` from `position` on. Raises `WireError` if that is not one.
 
         A message with more than `rows_max` elements of arrays and tagged fields raises `TooManyRowsError`.
