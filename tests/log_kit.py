@@ -70,7 +70,7 @@ def batch_of(
 
 
 def send(
-    log: PartitionLog, data: bytearray, *, now_ms: int = NOW, leader_epoch: int = 0, **more: bool
+    log: PartitionLog, data: bytearray, *, now_ms: int = NOW, leader_epoch: int = 0, **more: Any
 ) -> Appended | Duplicate | Refuse:
     """Append a copy and let every reader see it."""
     result = log.append(bytearray(data), leader_epoch=leader_epoch, now_ms=now_ms, **more)

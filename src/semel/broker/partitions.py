@@ -24,6 +24,7 @@ from semel.broker.waiting import Waiters
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import TopicRow
 from semel.core.metadata.topic_names import INTERNAL, METADATA_TOPIC
+from semel.core.records.validation import Inspection
 from semel.errors import CorruptBatchError, ErrorCode, LogError, Refuse
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
@@ -63,6 +64,7 @@ class Partition:
         transactions_v2: bool = False,
         from_client: bool = True,
         verification_token: int | None = None,
+        inspection: Inspection | None = None,
     ) -> AppendResult:
         """Take a client's batch, or a coordinator's. Where `settled` says so, `settle` must follow before the answer."""
         log = self.log
@@ -74,6 +76,7 @@ class Partition:
             from_client=from_client,
             transactions_v2=transactions_v2,
             verification_token=verification_token,
+            inspection=inspection,
         )
         if type(result) is Appended:
             counts = self.counts

@@ -23,7 +23,7 @@ from semel.core.idempotence.producer_window import Append, Duplicate
 from semel.core.records import batch, control
 from semel.core.records.batch import BatchHeader, TimestampType
 from semel.core.records.control import EndTxnMarker
-from semel.core.records.validation import BatchRules, validate
+from semel.core.records.validation import BatchRules, Inspection, finish, validate
 from semel.errors import ErrorCode, LogError, OffsetOutOfRangeError, Refuse
 from semel.log import names
 from semel.log.aborted_counts import write_aborted_counts
@@ -84,6 +84,8 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.duplicates_dropped = 0
         self.offline: str | None = None
+        self.is_released = False
+        """Its files are closed: nothing of it can be read any more."""
         self.swapping = False
         """Compaction is exchanging segments: nobody else may remove any."""
         self._names_changed = True  # New files whose names no sync has made durable yet.
@@ -93,14 +95,14 @@ class PartitionLog:
         """How often the log was cut back: what was appended before a cut may be gone after it."""
         self._deleted: list[tuple[int, list[str]]] = []
         self.config = config
-        self._rules: BatchRules = config.batch_rules()
-        self._is_stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self.rules: BatchRules = config.batch_rules()
+        self._is_stamped = self.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def reconfigure(self, config: LogConfig) -> None:
         """Use other settings from now on."""
         self.config = config
-        self._rules = config.batch_rules()
-        self._is_stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self.rules = config.batch_rules()
+        self._is_stamped = self.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         self.producers.producer_id_expiration_ms = config.producer_id_expiration_ms
         for segment in self.segments:
             segment.config = config
@@ -132,15 +134,21 @@ class PartitionLog:
         from_client: bool = True,
         transactions_v2: bool = False,
         verification_token: int | None = None,
+        inspection: Inspection | None = None,
     ) -> AppendResult:
         """Take one batch as the leader: number it and write it, or answer why not.
 
-        The buffer is patched in place with the offset it got, and is as it was where the disk refuses it. `from_client` is False for what the broker's own
-        coordinators write.
+        The buffer is patched in place with the offset it got, and is as it was where the disk refuses it. `from_client`
+        is False for what the broker's own coordinators write. An `inspection` made with the rules of today is not repeated.
         """
         if self.offline is not None:
             return Refuse(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
-        valid = validate(data, self._rules, now_ms, from_client=from_client)
+        if inspection is None or inspection.rules is not self.rules:
+            valid = validate(data, self.rules, now_ms, from_client=from_client)
+        elif isinstance(inspection.outcome, Refuse):
+            return inspection.outcome
+        else:
+            valid = finish(inspection.outcome, self.rules, now_ms)
         if isinstance(valid, Refuse):
             return valid
         data, header = valid
@@ -404,6 +412,7 @@ class PartitionLog:
 
     def release(self) -> None:
         """Close the files as they are."""
+        self.is_released = True
         for segment in self.segments:
             segment.close()
 

@@ -32,7 +32,7 @@ def use_kernel_cache(directory: Path | None = None) -> bool:
 def warm() -> None:
     """Compile every kernel that is not in the cache yet."""
     from semel.core.client import partition_kernels
-    from semel.core.records import compact_kernels, kernels, write_kernels
+    from semel.core.records import compact_kernels, kernels, search_kernels, write_kernels
 
     kernels.scan_kernel()
     kernels.survey_kernel()
@@ -43,6 +43,8 @@ def warm() -> None:
     compact_kernels.note_kernel()
     compact_kernels.sieve_kernel()
     compact_kernels.entries_kernel()
+    search_kernels.first_kernel()
+    search_kernels.outlaws_kernel()
 
 
 def _writable(directory: Path) -> bool:

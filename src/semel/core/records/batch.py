@@ -38,6 +38,7 @@ _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _TIMESTAMP: Final = Struct(">q")
 _MAX_TIMESTAMP_POSITION: Final = 35
+RECORDS_COUNT_POSITION: Final = 57
 
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08

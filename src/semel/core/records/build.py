@@ -269,6 +269,11 @@ def survey_records(
     return _survey(records_section(buffer, position, header), header, gaps)
 
 
+def survey_section(section: BytesLike, header: BatchHeader) -> RecordFacts:
+    """As `survey_records`, of a producer's records that are plain already."""
+    return _survey(section, header, False)
+
+
 def survey_in_python(data: BytesLike, header: BatchHeader, gaps: bool) -> RecordFacts:
     """The survey of plain records without kernels."""
     largest = smallest = first_without_key = -1
@@ -292,9 +297,10 @@ def load_kernels() -> None:
     Takes from half a second to many; safe to call on a thread, and more than once.
     """
     global _survey  # noqa: PLW0603  # One process, one set of kernels: the switch is the module's.
-    from semel.core.records import kernels
+    from semel.core.records import kernels, search
 
     kernels.survey_kernel()
+    search.load_kernels()
     _survey = kernels.survey
 
 

@@ -2,8 +2,9 @@
 
 Role.   `compress` and `decompress` for the records section of a batch, in the framings Kafka's clients read.
 Flow.   `build` and `arrow` compress what they encode; every reader of records decompresses here first.
-Rules.  * A reader never produces more than `size_max` bytes: gzip is asked for at most that many, the other
-          formats say in their block headers how large they can become, and that is added up first.
+Rules.  * A reader never produces more than `size_max` bytes: block headers, or the length of a gzip stream, say how large
+          the records can become, and more than the limit has no room.
+        * Much is decompressed without the interpreter's lock into pages that count only once they are written to.
         * Java's lz4 reader refuses blocks that refer to earlier blocks, the default of most libraries, so
           ours are independent. Blocks that refer back are read all the same.
         * Snappy is written in the framing of snappy-java (xerial), which Java expects; bare blocks, as
@@ -13,6 +14,7 @@ Rules.  * A reader never produces more than `size_max` bytes: gzip is asked for 
 
 import zlib
 from enum import IntEnum
+from mmap import mmap
 from struct import Struct
 from typing import Final
 
@@ -21,11 +23,16 @@ import cramjam
 from semel.errors import CorruptBatchError, UnsupportedCompressionError
 from semel.types import BytesLike
 
-DECOMPRESSED_SIZE_MAX: Final = (
-    1 << 28
-)  # 256 MiB: more than twice the largest request a broker takes by default.
+DECOMPRESSED_SIZE_MAX: Final = 1 << 27
+"""128 MiB: more than the largest request a broker takes by default, so more than a producer can have meant by one batch."""
 
 _GZIP_WINDOW: Final = 31  # zlib's way to say: 32 KiB window, gzip header.
+# What a byte can become at most: a deflate block repeats 258 bytes with two bits, snappy 64 bytes with three, lz4 255 with one.
+_GZIP_RATIO_MAX: Final = 1032
+_GZIP_TRUSTED_BYTES: Final = 1 << 14
+_SMALL_BYTES: Final = 1 << 20
+_SNAPPY_RATIO_MAX: Final = 22
+_LZ4_RATIO_MAX: Final = 256
 _SNAPPY_HEADER: Final = (
     b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"  # Magic, version 1, readable by version 1.
 )
@@ -93,7 +100,7 @@ def decompress(
     try:
         match kind:
             case Compression.GZIP:
-                return _decompress_gzip(data, size_max)
+                return _decompress_gzip(memoryview(data), size_max)
             case Compression.SNAPPY:
                 return _decompress_snappy(memoryview(data), size_max)
             case Compression.LZ4:
@@ -102,29 +109,42 @@ def decompress(
             case Compression.ZSTD:
                 bound = _zstd_bound(memoryview(data), size_max)
                 return _decompress_bounded(cramjam.zstd, data, bound, size_max)
-    except (_DamagedError, cramjam.DecompressionError, zlib.error) as damage:
+    except (_DamagedError, cramjam.DecompressionError) as damage:
         raise CorruptBatchError(f"{kind.name.lower()} records: {damage}", base_offset=base_offset) from None
+
+
+def unpacked_bound(codec: int, data: memoryview, size_max: int) -> int:
+    """How many bytes the records can become; any number above `size_max` may stand for more. Damaged bytes are 0."""
+    try:
+        match codec:
+            case Compression.GZIP:
+                return _gzip_bound(data)
+            case Compression.SNAPPY:
+                return len(data) * _SNAPPY_RATIO_MAX
+            case Compression.LZ4:
+                return min(_lz4_bound(data, size_max), len(data) * _LZ4_RATIO_MAX)
+            case Compression.ZSTD:
+                return _zstd_bound(data, size_max)
+            case _:
+                return len(data)
+    except _DamagedError:
+        return 0
 
 
 def _too_large(size_max: int) -> _DamagedError:
     return _DamagedError(f"they decompress to more than the limit of {size_max} bytes")
 
 
-def _decompress_gzip(data: BytesLike, size_max: int) -> BytesLike:
-    parts: list[bytes] = []
-    size = 0
-    while True:  # A gzip stream may be several members, one after the other.
-        member = zlib.decompressobj(_GZIP_WINDOW)
-        part = member.decompress(data, size_max - size + 1)
-        size += len(part)
-        if size > size_max:
-            raise _too_large(size_max)
-        if not member.eof:
-            raise _DamagedError("cut off before the end of the stream")
-        parts.append(part)
-        data = member.unused_data
-        if not data:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+def _decompress_gzip(data: memoryview, size_max: int) -> memoryview:
+    """A gzip stream may be several members, one after the other."""
+    return _decompress_bounded(cramjam.gzip, data, _gzip_bound(data), size_max)
+
+
+def _gzip_bound(data: memoryview) -> int:
+    """How many bytes come of a stream; of a short one, how many it claims: a lie there costs 16 MB."""
+    if len(data) > _GZIP_TRUSTED_BYTES:
+        return len(data) * _GZIP_RATIO_MAX
+    return _u32(data, max(0, len(data) - _U32_LE.size))
 
 
 def _compress_snappy(data: memoryview) -> bytearray:
@@ -138,8 +158,8 @@ def _compress_snappy(data: memoryview) -> bytearray:
 
 def _decompress_snappy(data: memoryview, size_max: int) -> BytesLike:
     if data[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
-        return _snappy_block(data, 0, size_max)
-    parts: list[memoryview] = []
+        return _snappy_block(data, size_max)
+    blocks: list[memoryview] = []
     size = 0
     position = 0
     while position < len(data):
@@ -152,31 +172,49 @@ def _decompress_snappy(data: memoryview, size_max: int) -> BytesLike:
         position += _U32_BE.size
         if length > len(data) - position:
             raise _DamagedError(f"a block of {length} bytes, {len(data) - position} are left")
-        part = _snappy_block(data[position : position + length], size, size_max)
-        parts.append(part)
-        size += len(part)
+        block = data[position : position + length]
+        size += cramjam.snappy.decompress_raw_len(block)
+        if size > size_max:
+            raise _too_large(size_max)
+        blocks.append(block)
         position += length
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    if len(blocks) == 1:
+        return memoryview(cramjam.snappy.decompress_raw(blocks[0]))
+    out = memoryview(_room(size))
+    filled = 0
+    for block in blocks:
+        filled += cramjam.snappy.decompress_raw_into(block, out[filled:])
+    return out[:filled]
 
 
-def _snappy_block(block: memoryview, size_before: int, size_max: int) -> memoryview:
-    if size_before + cramjam.snappy.decompress_raw_len(block) > size_max:
+def _snappy_block(block: memoryview, size_max: int) -> memoryview:
+    if cramjam.snappy.decompress_raw_len(block) > size_max:
         raise _too_large(size_max)
     return memoryview(cramjam.snappy.decompress_raw(block))
 
 
+def _room(size: int) -> bytearray | mmap:
+    """Memory for so many bytes; of much, only those pages count that are written to."""
+    return bytearray(size) if size <= _SMALL_BYTES else mmap(-1, size)
+
+
 def _decompress_bounded(module: object, data: BytesLike, bound: int, size_max: int) -> memoryview:
-    """Decompress freely what cannot exceed the limit, and the rest into a buffer of exactly that limit."""
-    if bound <= size_max:
-        return memoryview(module.decompress(data))  # type: ignore[attr-defined]  # cramjam has no types
-    out = bytearray(size_max)  # Pages of it that are not written to cost nothing.
+    """Decompress freely where little can come of it, else into as much memory as may come of it."""
+    if bound <= min(_SMALL_BYTES, size_max):
+        made = memoryview(module.decompress(data))  # type: ignore[attr-defined]  # cramjam has no types
+        if len(made) > size_max:  # The bound was a claim.
+            raise _too_large(size_max)
+        return made
+    out = memoryview(_room(min(bound, size_max)))
     try:
         size = module.decompress_into(data, out)  # type: ignore[attr-defined]  # as above
     except cramjam.DecompressionError as error:
+        if bound <= size_max:
+            raise
         raise _DamagedError(
             f"damaged, or more than the limit of {size_max} bytes when decompressed ({error})"
         ) from None
-    return memoryview(out)[:size]
+    return out[:size]
 
 
 def _lz4_bound(data: memoryview, size_max: int) -> int:

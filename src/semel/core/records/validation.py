@@ -10,12 +10,15 @@ Rules.  * A client sends exactly one batch, magic 2, numbered from 0, without co
         * The largest timestamp in the header is corrected if the records say otherwise.
         * Where the topic stores another codec than the producer used, the records are recompressed and the
           size limit is applied to the result too.
+        * `inspect` needs the batch and the topic's rules alone, so a thread may run it. `finish` is quick: the broker's
+          time is stamped when the batch is appended, in the order of the log.
+        * A refusal names at most `RECORD_ERRORS_MAX` records: a producer with a wrong clock has a million of them.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from semel.core.records import batch, build, compression
+from semel.core.records import batch, build, compression, search
 from semel.core.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -28,7 +31,11 @@ from semel.core.records.batch import (
 )
 from semel.core.records.build import RecordFacts
 from semel.errors import CorruptBatchError, ErrorCode, Refuse, UnsupportedCompressionError
-from semel.types import NO_PRODUCER_ID, NO_TIMESTAMP
+from semel.types import NO_PRODUCER_ID, NO_TIMESTAMP, BytesLike
+
+RECORD_ERRORS_MAX: Final = 10
+_LONG_MIN: Final = -(1 << 63)
+_LONG_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +60,33 @@ class ValidBatch(NamedTuple):
     header: BatchHeader
 
 
+class Inspected(NamedTuple):
+    """A batch whose bytes and records are in order, not stamped yet."""
+
+    data: bytearray | memoryview
+    header: BatchHeader
+    largest_timestamp: int
+
+
+class Inspection(NamedTuple):
+    """What came of `inspect` with these rules, done before the batch is appended."""
+
+    rules: BatchRules
+    outcome: Inspected | Refuse
+
+
 def validate(
     data: bytearray | memoryview, rules: BatchRules, now_ms: int, *, from_client: bool = True
 ) -> ValidBatch | Refuse:
     """Check one batch for appending; `from_client` is False for what the broker itself writes."""
+    inspected = inspect(data, rules, now_ms, from_client=from_client)
+    return inspected if isinstance(inspected, Refuse) else finish(inspected, rules, now_ms)
+
+
+def inspect(
+    data: bytearray | memoryview, rules: BatchRules, now_ms: int, *, from_client: bool = True
+) -> Inspected | Refuse:
+    """Look at every byte of a batch, and recompress its records where the topic asks for another codec."""
     if len(data) < HEADER_SIZE:
         return _invalid(f"{len(data)} bytes hold no batch: its header alone has {HEADER_SIZE}")
     try:
@@ -70,13 +100,14 @@ def validate(
     largest_timestamp = header.max_timestamp
     if from_client:  # What the broker writes it has just built: its checksum and its records are right.
         try:
-            facts = build.survey_records(data, 0, header)
+            section = build.records_section(data, 0, header)
+            facts = build.survey_section(section, header)
         except CorruptBatchError as error:
             return Refuse(ErrorCode.INVALID_RECORD, str(error))
         except UnsupportedCompressionError as error:
             return Refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error))
         if not _are_acceptable(facts, rules, now_ms):
-            return _why_unacceptable(data, header, rules, now_ms)
+            return _why_unacceptable(section, header, rules, now_ms)
         largest_timestamp = facts.largest_timestamp
     codec = rules.compression_type
     if codec is not None and not header.is_control and codec != header.compression:
@@ -88,6 +119,12 @@ def validate(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the batch has {header.size_bytes} bytes, a segment holds {rules.segment_bytes} (segment.bytes)",
         )
+    return tuple.__new__(Inspected, (data, header, largest_timestamp))
+
+
+def finish(inspected: Inspected, rules: BatchRules, now_ms: int) -> ValidBatch:
+    """Set the times of an inspected batch: the broker's, or the largest of its records."""
+    data, header, largest_timestamp = inspected
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         batch.set_log_append_time(data, 0, header, now_ms)
         header = batch.read_header(data)
@@ -178,40 +215,41 @@ def _are_acceptable(facts: RecordFacts, rules: BatchRules, now_ms: int) -> bool:
     )
 
 
-def _why_unacceptable(
-    data: bytearray | memoryview, header: BatchHeader, rules: BatchRules, now_ms: int
-) -> Refuse:
-    """What `_are_acceptable` found wrong, record by record: a client may send the others again."""
-    code = ErrorCode.INVALID_RECORD
-    errors: list[tuple[int, str]] = []
-    for index, record in enumerate(build.iter_records(data, 0, header)):
-        why = _flaw_of_time(record.timestamp_ms, rules, now_ms)
-        if rules.keys_required and record.key is None:
-            errors.append((index, "has no key: a compacted topic needs one"))
-        elif why is not None:
-            errors.append((index, why))
-            code = ErrorCode.INVALID_TIMESTAMP  # As Kafka: one such record decides for all.
+def _why_unacceptable(section: BytesLike, header: BatchHeader, rules: BatchRules, now_ms: int) -> Refuse:
+    """What `_are_acceptable` found wrong, with the first records it is about: a client may send the others again."""
+    by_clock = rules.timestamp_type is TimestampType.CREATE_TIME
+    listed, total, out_of_time = search.outlaws(
+        section,
+        header,
+        keys_required=rules.keys_required,
+        timestamp_min=max(_LONG_MIN, now_ms - rules.timestamp_before_max_ms) if by_clock else _LONG_MIN,
+        timestamp_max=min(_LONG_MAX, now_ms + rules.timestamp_after_max_ms) if by_clock else _LONG_MAX,
+        count_max=RECORD_ERRORS_MAX,
+    )
+    errors = [
+        (index, "has no key: a compacted topic needs one" if keyless else _flaw_of_time(time, rules, now_ms))
+        for index, time, keyless in listed
+    ]
     first, why = errors[0]
-    more = f"; {len(errors) - 1} more are refused" if len(errors) > 1 else ""
+    more = f"; {total - 1} more are refused" if total > 1 else ""
     return Refuse(
-        code, f"record {first} {why}{more}", tuple((index, f"the record {why}") for index, why in errors)
+        # As Kafka: one record out of time decides for all.
+        ErrorCode.INVALID_TIMESTAMP if out_of_time else ErrorCode.INVALID_RECORD,
+        f"record {first} {why}{more}",
+        tuple((index, f"the record {why}") for index, why in errors),
     )
 
 
-def _flaw_of_time(timestamp_ms: int, rules: BatchRules, now_ms: int) -> str | None:
-    if rules.timestamp_type is not TimestampType.CREATE_TIME or timestamp_ms == NO_TIMESTAMP:
-        return None
-    if timestamp_ms - now_ms > rules.timestamp_after_max_ms:
+def _flaw_of_time(timestamp_ms: int, rules: BatchRules, now_ms: int) -> str:
+    if timestamp_ms > now_ms:
         return (
             f"has timestamp {timestamp_ms}, more than {rules.timestamp_after_max_ms} ms ahead of the broker's clock "
             f"{now_ms} (message.timestamp.after.max.ms)"
         )
-    if now_ms - timestamp_ms > rules.timestamp_before_max_ms:
-        return (
-            f"has timestamp {timestamp_ms}, more than {rules.timestamp_before_max_ms} ms before the broker's clock "
-            f"{now_ms} (message.timestamp.before.max.ms)"
-        )
-    return None
+    return (
+        f"has timestamp {timestamp_ms}, more than {rules.timestamp_before_max_ms} ms before the broker's clock "
+        f"{now_ms} (message.timestamp.before.max.ms)"
+    )
 
 
 def _recompress(

@@ -38,7 +38,7 @@ def _answers_before_the_sync(patch: Patch) -> None:
 def _drops_a_batch_it_acknowledged(patch: Patch) -> None:
     append = Partition.append
 
-    def forgetful(self: Partition, data: bytearray, **more: bool) -> AppendResult:
+    def forgetful(self: Partition, data: bytearray, **more: Any) -> AppendResult:
         result = append(self, data, **more)
         if isinstance(result, Appended) and result.base_offset % 5 == 4:
             self.log.truncate_to(result.base_offset, 0)
@@ -131,7 +131,7 @@ def _shows_everything_at_once(patch: Patch) -> None:
     advance = PartitionLog.advance_high_watermark
     append = Partition.append
 
-    def hasty(self: Partition, data: bytearray, **more: bool) -> AppendResult:
+    def hasty(self: Partition, data: bytearray, **more: Any) -> AppendResult:
         result = append(self, data, **more)
         advance(self.log, self.log.log_end_offset)
         return result
