@@ -241,10 +241,10 @@ class Story:
             r.timestamp_ms + n for r in self.dice.sample(records, min(5, len(records))) for n in (0, 1)
         ]:
             later = [r.offset for r in records if r.timestamp_ms >= wanted]
-            found = reading.offset_for_timestamp(self.log, wanted)
+            found = reading.searched(reading.offset_for_timestamp(self.log, wanted))
             assert (found.offset if found else None) == (later[0] if later else None)
         newest = max(r.timestamp_ms for r in records)
-        found = reading.offset_of_max_timestamp(self.log)
+        found = reading.searched(reading.offset_of_max_timestamp(self.log))
         assert found is not None
         assert (found.timestamp_ms, found.offset) == (
             newest,

@@ -86,7 +86,7 @@ def test_a_read_from_a_gap_begins_with_the_next_record() -> None:
     piece = reading.read(log, 0, max_bytes=1 << 20, upper_bound=6)
     assert piece is not None
     assert piece.base_offset == 3
-    found = reading.offset_for_timestamp(log, NOW)
+    found = reading.searched(reading.offset_for_timestamp(log, NOW))
     assert found is not None
     assert found.offset == 3
 

@@ -102,15 +102,15 @@ def test_a_search_by_time_finds_the_first_record_at_or_after_it() -> None:
     ]
     for wanted in range(NOW - 12, NOW + 135):
         expected = next((r for r in every if r.timestamp_ms >= wanted), None)
-        found = reading.offset_for_timestamp(log, wanted)
+        found = reading.searched(reading.offset_for_timestamp(log, wanted))
         assert (found and (found.offset, found.timestamp_ms)) == (
             expected and (expected.offset, expected.timestamp_ms)
         )
     largest = max(r.timestamp_ms for r in every)
-    newest = reading.offset_of_max_timestamp(log)
+    newest = reading.searched(reading.offset_of_max_timestamp(log))
     assert newest is not None
     assert newest.offset == next(r.offset for r in every if r.timestamp_ms == largest)
-    assert reading.offset_of_max_timestamp(open_at(disk())) is None
+    assert reading.searched(reading.offset_of_max_timestamp(open_at(disk()))) is None
 
 
 def test_a_segment_never_grows_beyond_its_limit() -> None:

@@ -6,11 +6,14 @@ Rules.  * A read returns a place in a file, not bytes: the network sends it from
           limit, in the middle of a batch if need be, but the first batch is whole, however large.
         * Nothing at or above `upper_bound` is in a slice: the high watermark, the last stable offset, or the log
           end for a replica.
+        * A search by time may meet a batch that is much work, or many headers: it is a generator with pauses.
 """
 
-from typing import NamedTuple
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
-from semel.core.records import build
+from semel.core.records import search
 from semel.core.records.batch import BatchHeader, TimestampType
 from semel.errors import OffsetOutOfRangeError
 from semel.log.partition_log import PartitionLog
@@ -18,6 +21,8 @@ from semel.log.segment import Segment
 from semel.log.txn_index import AbortedTxn
 from semel.runtime.files import File
 from semel.types import NO_TIMESTAMP
+
+_HEADERS_AT_ONCE: Final = 1000
 
 
 class LogSlice(NamedTuple):
@@ -100,25 +105,67 @@ def _slice(
 
 def aborted_transactions(log: PartitionLog, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
     """The aborted transactions with records in [fetch_offset, upper_bound), those begun before it included."""
-    aborted: list[AbortedTxn] = []
+    return list(_aborted(log, fetch_offset, upper_bound))
+
+
+def _aborted(log: PartitionLog, fetch_offset: int, upper_bound: int) -> Iterator[AbortedTxn]:
     for segment in log.segments[log.segment_index(fetch_offset) :]:
         for entry in segment.txn_index.collect(fetch_offset, upper_bound):
             if entry is None:
-                return aborted
-            aborted.append(entry)
-    return aborted
+                return
+            yield entry
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampOffset | None:
+def committed_bound(log: PartitionLog, fetch_offset: int, upper_bound: int, aborted_max: int) -> int:
+    """How far a slice may reach so that about `aborted_max` aborted transactions end in it; at most `upper_bound`."""
+    for entry in islice(_aborted(log, fetch_offset, upper_bound), aborted_max, None):
+        return min(upper_bound, entry.last_offset + 1)
+    return upper_bound
+
+
+class BatchSearch(NamedTuple):
+    """A batch in which the first record of a time is to be looked for: by `find`, here or on a thread."""
+
+    batch: bytes
+    header: BatchHeader
+    timestamp_ms: int
+    offset_min: int
+
+    def find(self) -> tuple[int, int] | None:
+        """Timestamp and offset of that record."""
+        return search.first_at_or_after(self.batch, self.header, self.timestamp_ms, self.offset_min)
+
+
+TimeSearch: TypeAlias = Generator[BatchSearch | None, tuple[int, int] | None, TimestampOffset | None]
+"""Yields a batch to get what its `find` returns, or None after many headers: for a pause, if the caller wants one."""
+
+
+def searched(steps: TimeSearch) -> TimestampOffset | None:
+    """What a search finds, without pauses."""
+    found = None
+    while True:
+        try:
+            wanted = steps.send(found)
+        except StopIteration as done:
+            result: TimestampOffset | None = done.value
+            return result
+        found = None if wanted is None else wanted.find()
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimeSearch:
     """The first record at or after a time, by offset; None if every record is older."""
-    for segment in log.segments:
+    passed = 0
+    for segment in list(log.segments):
         if segment.max_timestamp < timestamp_ms:
             continue
         start = segment.offset_index.position_before(segment.time_index.offset_before(timestamp_ms - 1))
         for position, header in segment.walk(start):
+            passed += 1
+            if passed % _HEADERS_AT_ONCE == 0:
+                yield None
             if header.max_timestamp < timestamp_ms or header.last_offset < log.log_start_offset:
                 continue
-            found = _first_record(segment, position, header, timestamp_ms, log.log_start_offset)
+            found = yield from _first_record(segment, position, header, timestamp_ms, log.log_start_offset)
             if found is not None:
                 return found
     return None
@@ -126,30 +173,31 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampOffse
 
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, log_start_offset: int
-) -> TimestampOffset | None:
+) -> TimeSearch:
     is_whole = header.records_count == header.last_offset_delta + 1  # Compaction has not been here.
     if is_whole and header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         offset = max(header.base_offset, log_start_offset)
         return TimestampOffset(header.max_timestamp, offset, header.partition_leader_epoch)
-    for record in build.iter_records(segment.read_batch(position, header), 0, header):
-        if record.timestamp_ms >= timestamp_ms and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch)
-    return None
+    found = yield BatchSearch(segment.read_batch(position, header), header, timestamp_ms, log_start_offset)
+    return None if found is None else TimestampOffset(*found, header.partition_leader_epoch)
 
 
-def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
+def offset_of_max_timestamp(log: PartitionLog) -> TimeSearch:
     """The first record with the log's largest timestamp; None if no record has one."""
     newest = max(log.segments, key=lambda segment: segment.max_timestamp)
     if newest.max_timestamp < 0:
         return None
-    found = offset_for_timestamp(log, newest.max_timestamp)
+    found = yield from offset_for_timestamp(log, newest.max_timestamp)
     if found is not None:
         return found
     # A batch that compaction has emptied keeps its timestamp: look for the largest of those that have records.
-    filled = (
-        header.max_timestamp
-        for segment in log.segments
-        for _position, header in segment.walk()
-        if header.records_count and header.last_offset >= log.log_start_offset
-    )
-    return offset_for_timestamp(log, max(filled, default=NO_TIMESTAMP))
+    largest = NO_TIMESTAMP
+    passed = 0
+    for segment in list(log.segments):
+        for _position, header in segment.walk():
+            passed += 1
+            if passed % _HEADERS_AT_ONCE == 0:
+                yield None
+            if header.records_count and header.last_offset >= log.log_start_offset:
+                largest = max(largest, header.max_timestamp)
+    return (yield from offset_for_timestamp(log, largest))

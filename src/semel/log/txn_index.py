@@ -9,7 +9,9 @@ Rules.  * An entry's last stable offset is what the partition's was right after 
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -21,6 +23,7 @@ _logger = logging.getLogger(__name__)
 _ENTRY: Final = Struct(">hqqqq")
 ENTRY_SIZE: Final = _ENTRY.size  # 34 bytes
 _VERSION: Final = 0
+_marker_offset: Final = attrgetter("last_offset")
 
 
 class AbortedTxn(NamedTuple):
@@ -92,9 +95,14 @@ class TxnIndex:
         self._flushed = len(self.entries)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> Iterator[AbortedTxn | None]:
-        """The entries that void records in [fetch_offset, upper_bound); a last None says no later segment can."""
-        for entry in self.entries:
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+        """The entries that void records in [fetch_offset, upper_bound); a last None says no later segment can.
+
+        Markers are in the order of their offsets, so the first one that matters is searched for.
+        """
+        first = bisect_left(self.entries, fetch_offset, key=_marker_offset)
+        for index in range(first, len(self.entries)):
+            entry = self.entries[index]
+            if entry.first_offset < upper_bound:
                 yield entry
             if entry.last_stable_offset >= upper_bound:
                 yield None

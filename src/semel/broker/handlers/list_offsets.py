@@ -11,6 +11,8 @@ from typing import Final
 
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.partitions import Partition
+from semel.broker.turns import Heavy, Steps, Turn, in_turns
+from semel.core.records.effort import is_heavy
 from semel.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -20,6 +22,7 @@ from semel.core.wire.messages.list_offsets import (
 )
 from semel.errors import ErrorCode
 from semel.log import reading
+from semel.net.reply import Exclusive
 from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET
 
 _LATEST: Final = -1
@@ -35,30 +38,32 @@ _LEADER_EPOCH_SINCE: Final = 4
 
 def handle(
     broker: BrokerContext, request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse:
+) -> ListOffsetsResponse | Exclusive[ListOffsetsResponse]:
     """Answer every partition that was named."""
+    return in_turns(_answer_all(broker, request, context), broker.runtime, context.connection.peer)
+
+
+def _answer_all(
+    broker: BrokerContext, request: ListOffsetsRequest, context: RequestContext
+) -> Steps[ListOffsetsResponse]:
     committed = request.isolation_level == _READ_COMMITTED
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _at_version(
-                        _answer(
-                            broker.partitions.get(topic.name, asked.partition_index)
-                            or broker.partitions.missing(topic.name, asked.partition_index),
-                            asked,
-                            context.version,
-                            committed,
-                        ),
-                        context.version,
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    turn = Turn(broker.runtime.clock)
+    topics: list[ListOffsetsTopicResponse] = []
+    for topic in request.topics:
+        answers: list[ListOffsetsPartitionResponse] = []
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        for asked in topic.partitions:
+            found = broker.partitions.get(topic.name, asked.partition_index)
+            if found is None:
+                code = broker.partitions.missing(topic.name, asked.partition_index)
+                answers.append(_error(asked, code))
+                continue
+            answer = yield from _answer(found, asked, context.version, committed, turn)
+            if broker.partitions.get(topic.name, asked.partition_index) is not found:
+                # It was deleted in a pause: its files may be closed, and its offsets mean nothing any more.
+                answer = _error(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answers.append(_at_version(answer, context.version))
+    return ListOffsetsResponse(topics=topics)
 
 
 def _at_version(answer: ListOffsetsPartitionResponse, version: int) -> ListOffsetsPartitionResponse:
@@ -68,10 +73,8 @@ def _at_version(answer: ListOffsetsPartitionResponse, version: int) -> ListOffse
 
 
 def _answer(
-    partition: Partition | ErrorCode, asked: ListOffsetsPartition, version: int, committed: bool
-) -> ListOffsetsPartitionResponse:
-    if isinstance(partition, ErrorCode):
-        return _error(asked, partition)
+    partition: Partition, asked: ListOffsetsPartition, version: int, committed: bool, turn: Turn
+) -> Steps[ListOffsetsPartitionResponse]:
     code = partition.check_leader_epoch(asked.current_leader_epoch)
     if code:
         return _error(asked, code)
@@ -89,12 +92,39 @@ def _answer(
         case -5 | -6:
             return _found(asked, NO_TIMESTAMP, UNKNOWN_OFFSET, -1)
         case -3:
-            found = reading.offset_of_max_timestamp(log)
+            found = yield from _search(partition, reading.offset_of_max_timestamp(log), turn)
         case timestamp:
-            found = reading.offset_for_timestamp(log, timestamp)
+            found = yield from _search(partition, reading.offset_for_timestamp(log, timestamp), turn)
     if found is None or found.offset >= visible:
         return _found(asked, NO_TIMESTAMP, UNKNOWN_OFFSET, -1)
     return _found(asked, found.timestamp_ms, found.offset, found.leader_epoch)
+
+
+def _search(
+    partition: Partition, search: reading.TimeSearch, turn: Turn
+) -> Steps[reading.TimestampOffset | None]:
+    """Look for a record by its time: in a large batch on a thread, and in few batches at a time."""
+    found: tuple[int, int] | None = None
+    while True:
+        if turn.is_over:
+            yield None
+            turn.begin()
+            if partition.log.is_released:
+                return None
+        try:
+            wanted = search.send(found)
+        except StopIteration as done:
+            result: reading.TimestampOffset | None = done.value
+            return result
+        if wanted is None:
+            found = None
+        elif is_heavy(wanted.batch):
+            found = yield Heavy(wanted.find, ())
+            turn.begin()
+            if partition.log.is_released:
+                return None
+        else:
+            found = wanted.find()
 
 
 def _found(

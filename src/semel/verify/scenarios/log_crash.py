@@ -462,7 +462,7 @@ class Story(DiskStory):
         records = [r for stored in visible for r in iter_records(stored.data, 0, stored.header)]
         wanted = self.dice.choice(records).timestamp_ms + self.dice.randrange(-2, 3)
         later = [r for r in records if r.timestamp_ms >= wanted and r.offset >= self.log.log_start_offset]
-        found = reading.offset_for_timestamp(self.log, wanted)
+        found = reading.searched(reading.offset_for_timestamp(self.log, wanted))
         if (found.offset if found else None) != (later[0].offset if later else None):
             raise self._broken(f"timestamp {wanted} was found at {found}, expected {later[:1]}")
 
