@@ -566,7 +566,7 @@ def test_closing_lets_requests_finish_within_the_grace(world: World) -> None:
             return frame(bytes(request))
 
         def handler(request: bytearray, connection: InboundConnection) -> Awaitable[Reply]:
-            connection.on_lost(lambda: gone.append(bytes(request).decode()))
+            connection.on_end(lambda: gone.append(bytes(request).decode()))
             return wait(request)
 
         listener, address = await listening(runtime, handler)

@@ -13,7 +13,8 @@ Rules.  * Handlers start in the order of requests. A reply waits until all earli
         * Bytes that are no frame, and a handler that raises, close this connection and no other: earlier replies
           are still sent, later requests are dropped, and one line in the log says why.
         * A client that has closed its half still gets the replies it is owed.
-        * Handlers go on when their client leaves; they may ask `is_lost` and register `on_lost`.
+        * Handlers go on when their client leaves; they may ask `is_lost` and `is_ending`, and be told by `on_end`. A client
+          that is not read from because of what it is owed may leave, too: the listener looks for that.
 Elsewhere. Limits, idle connections, start and stop: `listener`.
 """
 
@@ -66,8 +67,9 @@ class InboundConnection(asyncio.BufferedProtocol):
         self._exclusive: _Turn | None = None
         self._reading = True
         self._ending = False  # No more requests; close once what is owed has been sent.
+        self._has_hung_up = False
         self._flush_scheduled = False
-        self._lost_callbacks: list[Callable[[], None]] = []
+        self._end_callbacks: dict[Callable[[], None], None] = {}  # A dict keeps the order, a set would not.
         self.is_lost = False
         self.last_active = self._monotonic()
         self.peer = "an unknown peer"
@@ -117,13 +119,13 @@ class InboundConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
         self._reader.forget()
+        self._listener.reads(self)
         self._waiting.clear()
         self._outbox.clear()
         self._listener.closed(self)
         if exc is not None:
             _log.info("connection of %s broke: %s", self.peer, exc)
-        for callback in self._lost_callbacks:
-            callback()
+        self._tell_of_the_end()
 
     # From the listener and the handlers.
 
@@ -132,17 +134,41 @@ class InboundConnection(asyncio.BufferedProtocol):
         self._ending = True
         self._waiting.clear()
         self._set_reading()
+        self._tell_of_the_end()
         self._close_if_done()
 
     def abort(self) -> None:
         self._transport.abort()
 
-    def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call back when the client is gone; at once if it is."""
-        if self.is_lost:
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call back once no more requests are taken, or the client is gone; at once if that is so."""
+        if self.is_ending:
             callback()
         else:
-            self._lost_callbacks.append(callback)
+            self._end_callbacks[callback] = None
+
+    def not_on_end(self, callback: Callable[[], None]) -> None:
+        """Do not call back any more."""
+        self._end_callbacks.pop(callback, None)
+
+    def hung_up(self) -> None:
+        """The client has closed at least its half, behind requests that are not read yet: these are still answered."""
+        self._has_hung_up = True
+        self._tell_of_the_end()
+
+    def _tell_of_the_end(self) -> None:
+        callbacks, self._end_callbacks = self._end_callbacks, {}
+        for callback in callbacks:
+            callback()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nobody waits for more than the answers that are owed, or not even for these."""
+        return self._ending or self.is_lost or self._has_hung_up
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        return self._transport
 
     @property
     def is_busy(self) -> bool:
@@ -289,8 +315,10 @@ class InboundConnection(asyncio.BufferedProtocol):
             self._reading = wanted
             if wanted:
                 self._transport.resume_reading()
+                self._listener.reads(self)
             else:
                 self._transport.pause_reading()
+                self._listener.reads_not(self)
 
     # The end.
 

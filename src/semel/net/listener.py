@@ -6,6 +6,8 @@ Flow.   The broker gives it a handler of frames and starts it; `close` stops acc
 Rules.  * It runs unchanged on asyncio, on uvloop and in a simulation.
         * A client beyond `max.connections`, or beyond what its address may have, is turned away with a line in the log.
         * A connection on which nothing moves for `connections.max.idle.ms`, and for which nobody works, is closed.
+        * A connection that is not read from, because of what is being handled for it, is asked each second whether its
+          client has hung up.
 """
 
 import asyncio
@@ -22,6 +24,8 @@ from semel.runtime.bundle import Runtime
 from semel.runtime.network import Server
 
 _log: Final = logging.getLogger(__name__)
+HANG_UP_SECONDS: Final = 1.0
+"""How often those are asked that nobody reads from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class Listener:
         self._per_host: Counter[str] = Counter()
         self._server: Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._unread: dict[int, InboundConnection] = {}
+        self._hang_up_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -91,8 +97,9 @@ class Listener:
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         """Accept no more, finish what is being handled within `grace_seconds`, and end every connection."""
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        for timer in (self._sweep_timer, self._hang_up_timer):
+            if timer is not None:
+                timer.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections.values()):
@@ -141,6 +148,27 @@ class Listener:
                 del self._per_host[host]
         if not self._connections:
             self._empty.set()
+
+    def reads_not(self, connection: InboundConnection) -> None:
+        """Nothing is read from this client for now."""
+        self._unread[id(connection)] = connection
+        if self._hang_up_timer is None:
+            self._hang_up_timer = self.runtime.tasks.call_later(HANG_UP_SECONDS, self._look_for_hang_ups)
+
+    def reads(self, connection: InboundConnection) -> None:
+        """Its end will be read like everything else."""
+        self._unread.pop(id(connection), None)
+
+    def _look_for_hang_ups(self) -> None:
+        self._hang_up_timer = None
+        waiting = [one for one in self._unread.values() if not one.is_ending]
+        if not waiting:
+            return
+        gone = self.runtime.network.hung_up([connection.transport for connection in waiting])
+        for connection, has_hung_up in zip(waiting, gone, strict=True):
+            if has_hung_up:
+                connection.hung_up()
+        self._hang_up_timer = self.runtime.tasks.call_later(HANG_UP_SECONDS, self._look_for_hang_ups)
 
     async def _until_empty(self) -> None:
         while self._connections:

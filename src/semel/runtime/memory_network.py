@@ -17,7 +17,7 @@ import contextvars
 import errno
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -312,6 +312,9 @@ class HostNetwork:
     ) -> int:
         del on_writable  # Memory takes every write; who sends more than fits is paused by the transport.
         return send_through_memory(transport, file, position, size)
+
+    def hung_up(self, transports: Sequence[asyncio.Transport]) -> list[bool]:
+        return [isinstance(one, MemoryTransport) and one.has_hung_up for one in transports]
 
     async def _reach(self, target: str) -> None:
         """Knock, and knock again with growing pauses, until the way is free or it is too late."""

@@ -232,6 +232,11 @@ class MemoryTransport(asyncio.Transport):
             self.lose(None)  # It wanted to flush and close; there is nobody left to flush to.
         self._schedule_delivery()
 
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end has closed, or its half, also where its last bytes are not read yet."""
+        return self._lost or bool(self._signals)
+
     def lose(self, error: Exception | None) -> None:
         """The connection is no more; the protocol hears of it once."""
         if self._lost:

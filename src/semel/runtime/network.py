@@ -14,15 +14,18 @@ Rules.  * `send_file` puts bytes of a file into the stream behind what was writt
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from semel.runtime.files import File
 
 FILE_CHUNK_BYTES: Final = 256 * 1024
 _SENDFILE_MAX_BYTES: Final = 8 * 1024 * 1024  # One client must not keep the loop from the others.
+
+_HANG_UP: Final = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere only a connection that broke is noticed.
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -76,6 +79,9 @@ class Network(Protocol):
 
         If the socket is full, none; then `on_writable` is called once, when it no longer is.
         """
+
+    def hung_up(self, transports: Sequence[asyncio.Transport]) -> list[bool]:
+        """Of each connection, whether its other end has closed it, or its half of it: also where nobody reads."""
 
 
 class RealServer:
@@ -155,6 +161,15 @@ class RealNetwork:
             if sent:
                 return sent
         return send_through_memory(transport, file, position, size)
+
+    def hung_up(self, transports: Sequence[asyncio.Transport]) -> list[bool]:
+        descriptors = [transport.get_extra_info("socket").fileno() for transport in transports]
+        poll = select.poll()
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                poll.register(descriptor, _HANG_UP)
+        found = {descriptor for descriptor, _events in poll.poll(0)}
+        return [descriptor < 0 or descriptor in found for descriptor in descriptors]
 
 
 class FullSocket:
