@@ -43,6 +43,8 @@ _ANSWER_START = 9  # Behind length, correlation id and tags.
 class Peer:
     """A connection as far as handlers look at it."""
 
+    peer = "a tester"
+
     def __init__(self) -> None:
         self.ended = 0
 
@@ -217,5 +219,29 @@ def test_what_was_learned_is_forgotten_when_its_topic_goes() -> None:
         await client.create("orders")
         assert [produce() for _ in range(2)] == [(ErrorCode.NONE, None)] * 2
         assert client.partition("orders").log.log_end_offset == 2
+
+    told(tell)
+
+
+def test_another_client_id_does_not_inherit_what_an_admin_client_may() -> None:
+    """Internal topics take batches of Kafka's own tools, known by their client id; nobody else's, whatever came before."""
+
+    async def tell(client: Client) -> None:
+        dispatch, peer = Dispatch(client.broker.context), Peer()
+        await client.create("__transaction_state")
+        data = build_batch([RecordInput(b"k", b"v", 1)])
+        wanted = TopicProduceData(
+            name="__transaction_state", partition_data=[PartitionProduceData(index=0, records=data)]
+        )
+        request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[wanted])
+        codes = []
+        for number, client_id in enumerate(["__admin_client", "__admin_client", "tester", None, ""]):
+            header = RequestHeader(ApiKey.PRODUCE, 11, number, client_id)
+            frame = bytearray(framing.request_frame(header, request)[4:])
+            answer = dispatch(frame, peer)  # type: ignore[arg-type]
+            assert isinstance(answer, bytes)
+            (found,) = ProduceResponse.decode(answer, 11, _ANSWER_START).responses[0].partition_responses
+            codes.append(ErrorCode(found.error_code))
+        assert codes == [ErrorCode.NONE] * 2 + [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
 
     told(tell)

@@ -9,6 +9,9 @@ Rules.  * Only what would be a plain success is answered here. A refusal has lef
         * Only partitions whose appends are visible at once: who asks for syncs goes the long way and waits there.
           And only those that keep the producer's timestamps: a batch that was stamped before it was refused is
           another batch.
+        * A request is known by all its bytes but its correlation id and its records: whatever a decision depends on, the
+          client id among it, is part of the key.
+        * A batch that is much work to look at goes the long way, where a thread looks at it.
         * The answer's bytes are the codec's own, with the three numbers that change cut out.
         * What was learned is forgotten when partitions come or go or change their settings, and when there is too much
           of it.
@@ -21,6 +24,7 @@ from semel.broker.metrics import Metrics
 from semel.broker.partitions import Partition, Partitions
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT, TimestampType
+from semel.core.records.effort import is_heavy
 from semel.core.wire import framing
 from semel.core.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from semel.core.wire.produce_shape import BY_ID_SINCE, FIRST_VERSION, NO_TAGS_BYTES, plain_records
@@ -29,7 +33,8 @@ from semel.log.partition_log import Appended
 
 _LEARNED_MAX: Final = 4096
 _CORRELATION: Final = slice(4, 8)
-_ACKS: Final = slice(1, 3)  # Of a plain request's body: behind the null that stands for the transactional id.
+_KEY_POSITION: Final = 8  # Of a request's frame: behind API, version and correlation id.
+_ACKS_POSITION: Final = 1  # Of a plain request's body: behind the null that stands for the transactional id.
 _ACKS_ALL: Final = b"\xff\xff"
 _NUMBERS: Final = Struct(">qqq")
 _UNLIKELY: Final = (0x5E3E10FF5E7, 0x5E3E157A3B, 0x5E3E157A27)
@@ -52,7 +57,7 @@ class _Known:
 
 
 class ProduceShortcut:
-    """Requests that came before, by the bytes before their records."""
+    """Requests that came before, by version and the bytes between correlation id and records."""
 
     def __init__(self, partitions: Partitions, metrics: Metrics) -> None:
         self._partitions = partitions
@@ -68,13 +73,16 @@ class ProduceShortcut:
             self._known.clear()
             self._changes = self._partitions.changes
         length_at, records_at = found
-        known = self._known.get((version, bytes(frame[position:length_at])))
+        known = self._known.get((version, bytes(frame[_KEY_POSITION:length_at])))
         if known is None or len(frame) - records_at < HEADER_SIZE + NO_TAGS_BYTES:
             return None
         if frame[records_at + ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT:
             return None
         partition = known.partition
-        result = partition.append(memoryview(frame)[records_at:-NO_TAGS_BYTES])
+        records = memoryview(frame)[records_at:-NO_TAGS_BYTES]
+        if is_heavy(records, partition.log.rules.compression_type):
+            return None
+        result = partition.append(records)
         if type(result) is Appended:
             stamp = result.log_append_time_ms
         elif type(result) is Duplicate:
@@ -116,6 +124,8 @@ class ProduceShortcut:
             name=topic.name, topic_id=topic.topic_id, partition_responses=[pattern]
         )
         bytes_of_it = framing.response_frame(0, ProduceResponse(responses=[answered]), version)
-        request = bytes(frame[position : found[0]])
-        has_weak_acks = request[_ACKS] != _ACKS_ALL
-        self._known[version, request] = _Known(partition, bytes_of_it, has_weak_acks=has_weak_acks)
+        acks_at = position + _ACKS_POSITION
+        has_weak_acks = frame[acks_at : acks_at + len(_ACKS_ALL)] != _ACKS_ALL
+        self._known[version, bytes(frame[_KEY_POSITION : found[0]])] = _Known(
+            partition, bytes_of_it, has_weak_acks=has_weak_acks
+        )
