@@ -84,10 +84,16 @@ SERVED: Final[dict[ApiKey, str]] = {
     ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
 }
-ROWS_AT_ONCE: Final = 1000
-"""Elements of arrays that a request may have and still be handled within a turn: some ten milliseconds of work."""
-ROWS_MAX: Final = 100_000
-"""Elements of arrays that a request may have at all: ten times the partitions one broker is made for."""
+ROWS_AT_ONCE: Final = 250
+"""Elements of arrays that a request may have and still be handled within a turn: a few milliseconds of work."""
+ROWS_MAX: Final = 50_000
+"""Elements of arrays that a request may have at all: five times the partitions one broker is made for."""
+ROWS_WHOLE_MAX: Final = 10_000
+"""The same for APIs that decide about all rows together, and so in one turn."""
+BYTES_AT_ONCE: Final = 1 << 20
+"""Bytes of a request without records that are decoded on the loop."""
+_WITH_TURNS: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
+"""APIs whose handlers pause by themselves."""
 _Answer: TypeAlias = Response | Awaitable[Response | None] | Exclusive[Response | None] | None
 _Handle = Callable[..., _Answer]
 
@@ -101,7 +107,16 @@ def import_handlers() -> None:
 class _Route(RequestCounts):
     """A version of an API that is served: how to read its requests, who answers them, and how many there were."""
 
-    __slots__ = ("count_codes", "handle", "has_records", "is_api_versions", "is_produce", "request", "rows")
+    __slots__ = (
+        "count_codes",
+        "handle",
+        "has_records",
+        "has_turns",
+        "is_api_versions",
+        "is_produce",
+        "request",
+        "rows",
+    )
 
     def __init__(self, api: Api, version: int, module: str, metrics: Metrics) -> None:
         super().__init__(api.name, version, metrics)
@@ -112,6 +127,7 @@ class _Route(RequestCounts):
         self.is_api_versions = api.key is ApiKey.API_VERSIONS
         self.is_produce = api.key is ApiKey.PRODUCE
         self.rows = portions.rows_of(api.key, version)
+        self.has_turns = api.key in _WITH_TURNS
 
 
 class Dispatch:
@@ -141,6 +157,8 @@ class Dispatch:
                 return known
         route.taken_apart += 1
         context = RequestContext(version, client_id, connection)
+        if len(frame) > BYTES_AT_ONCE and not route.is_produce:
+            return Exclusive(self._in_turns(frame, route, context, correlation_id, position))
         try:
             request = route.request.decode(frame, version, position, rows_max=ROWS_AT_ONCE)
         except TooManyRowsError:
@@ -185,7 +203,7 @@ class Dispatch:
         turns: Turns,
     ) -> Response | None:
         whole: Response | None = None
-        for portion in portions.portions(request, rows, ROWS_AT_ONCE):
+        for portion in portions.portions(request, rows):
             await turns.breathe()
             answer = await _awaited(route.handle(self._broker, portion.request, context))
             if whole is None:
@@ -214,8 +232,9 @@ class Dispatch:
 
 
 def _decoded(frame: bytearray, route: _Route, position: int) -> Request[Any]:
+    rows_max = ROWS_WHOLE_MAX if route.rows is None and not route.has_turns else ROWS_MAX
     try:
-        return route.request.decode(frame, route.version, position, rows_max=ROWS_MAX)
+        return route.request.decode(frame, route.version, position, rows_max=rows_max)
     except TooManyRowsError as error:
         raise WireError(f"{error}, the most a broker takes: ask in several requests") from None
 

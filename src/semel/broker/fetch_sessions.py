@@ -6,12 +6,11 @@ Rules.  * id 0, epoch 0: a full fetch that asks for a session. id 0, epoch -1: a
         * id n, epoch e: the next fetch of that session. An unknown id is error 70, a wrong epoch error 71.
         * id n, epoch -1 or 0: the session ends; the request is a full fetch.
         * A session speaks of topics by name or by id, never both (error 106).
-        * The cache is bounded. The session unused for longest makes room, if it has been idle long enough; else the
-          client gets no session, which costs it bytes and nothing else.
+        * The cache is bounded, by its sessions and by their partitions. The session unused for longest makes room, if it has
+          been idle long enough; else the client gets no session, which costs it bytes and nothing else.
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -24,6 +23,8 @@ FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 0x7FFFFFFF
 _IDLE_MIN_MS: Final = 120_000  # A session used within this time is not pushed out.
 _NAMES_UP_TO: Final = 12
+PARTITIONS_MAX: Final = 200_000
+"""Partitions that all sessions together remember: some 50 MB."""
 
 
 class PartitionKey(NamedTuple):
@@ -72,7 +73,9 @@ class FetchSession:
 
     def to_the_end(self, key: PartitionKey) -> None:
         """A partition that gave records waits until the others had their turn."""
-        self.partitions[key] = self.partitions.pop(key)
+        fetched = self.partitions.pop(key, None)
+        if fetched is not None:  # Another connection may have taken it out of the session meanwhile.
+            self.partitions[key] = fetched
 
 
 @dataclass(slots=True)
@@ -100,15 +103,23 @@ class FetchSessions:
         self._slots = slots
         self._dice = dice
         self._sessions: dict[int, FetchSession] = {}  # The one unused for longest first.
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, version: int, now_ms: int) -> Plan:
-        """What a request fetches."""
+    def plan(
+        self,
+        request: FetchRequest,
+        version: int,
+        now_ms: int,
+        partitions: dict[PartitionKey, Fetched] | None = None,
+    ) -> Plan:
+        """What a request fetches. `partitions` are those it names, if they have been listed already (`asked`)."""
+        if partitions is None:
+            partitions = asked(request)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
-            partitions = dict(_asked(request))
+            self._forget(request.session_id)
             session = None
             if request.session_epoch == INITIAL_EPOCH and partitions:
                 session = self._new(partitions, by_id=version > _NAMES_UP_TO, now_ms=now_ms)
@@ -120,7 +131,10 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.by_id != (version > _NAMES_UP_TO):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        self._update(session, request)
+        self._update(session, request, partitions)
+        if self._partitions > PARTITIONS_MAX:
+            self._forget(session.session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # Its next fetch is a full one.
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         session.used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
@@ -129,20 +143,29 @@ class FetchSessions:
     def _new(
         self, partitions: dict[PartitionKey, Fetched], *, by_id: bool, now_ms: int
     ) -> FetchSession | None:
-        if len(self._sessions) >= self._slots:
+        while len(self._sessions) >= self._slots or self._partitions + len(partitions) > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_ms < _IDLE_MIN_MS:
                 return None
-            del self._sessions[oldest.session_id]
+            self._forget(oldest.session_id)
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._dice.randrange(1, _EPOCH_MAX)
         session = FetchSession(session_id, by_id, now_ms, partitions=partitions)
         self._sessions[session_id] = session
+        self._partitions += len(partitions)
         return session
 
-    def _update(self, session: FetchSession, request: FetchRequest) -> None:
-        for key, wanted in _asked(request):
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
+
+    def _update(
+        self, session: FetchSession, request: FetchRequest, partitions: dict[PartitionKey, Fetched]
+    ) -> None:
+        before = len(session.partitions)
+        for key, wanted in partitions.items():
             known = session.partitions.get(key)
             if known is not None:
                 wanted.high_watermark, wanted.log_start_offset = known.high_watermark, known.log_start_offset
@@ -150,18 +173,15 @@ class FetchSessions:
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 session.partitions.pop(PartitionKey(topic.topic, topic.topic_id, partition), None)
+        self._partitions += len(session.partitions) - before
 
 
-def _asked(request: FetchRequest) -> Iterator[tuple[PartitionKey, Fetched]]:
-    for topic in request.topics:
-        for one in topic.partitions:
-            key = PartitionKey(topic.topic, topic.topic_id, one.partition)
-            yield (
-                key,
-                Fetched(
-                    one.fetch_offset,
-                    one.partition_max_bytes,
-                    one.current_leader_epoch,
-                    one.last_fetched_epoch,
-                ),
-            )
+def asked(request: FetchRequest) -> dict[PartitionKey, Fetched]:
+    """The partitions that a request names; of one that is named twice, what is said last."""
+    return {
+        PartitionKey(topic.topic, topic.topic_id, one.partition): Fetched(
+            one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch, one.last_fetched_epoch
+        )
+        for topic in request.topics
+        for one in topic.partitions
+    }

@@ -6,7 +6,8 @@ Flow.   `admitted` asks each partition whether this write opens a transaction th
         everything is appended, and the log lets an opening write pass only with the token it gave before the question.
 Rules.  * A batch that goes on with a transaction costs no question.
         * A marker that arrives between question and append takes the token away: the batch is refused, and nothing hangs.
-        * Where the coordinator answers at once, so does this: no task, and no other request in between.
+        * Where the coordinator answers at once, so does this: no task, and no other request in between. Where it does
+          not, no later request of the connection begins meanwhile: batches stay in the order of their sequences.
         * v2 waits a little for the transaction before to complete: its markers may still be on their way.
         * Refusals are Kafka's: PRODUCER_FENCED is INVALID_PRODUCER_EPOCH here, a coordinator that cannot be asked is
           NOT_ENOUGH_REPLICAS, which every client tries again, and TRANSACTION_ABORTABLE is for those who know it.
@@ -26,6 +27,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceData,
 )
 from semel.errors import ErrorCode, Refuse
+from semel.net.reply import Exclusive
 from semel.types import TopicPartition
 
 V2_SINCE: Final = 12
@@ -42,7 +44,9 @@ _UNREACHABLE: Final = frozenset(
 Place: TypeAlias = tuple[str, bytes, int]
 Admission: TypeAlias = dict[Place, int | Refuse]
 """For the partitions that were asked about: the token to append with, or why not."""
-Answer: TypeAlias = ProduceResponse | Awaitable[ProduceResponse | None] | None
+Answer: TypeAlias = (
+    ProduceResponse | Awaitable[ProduceResponse | None] | Exclusive[ProduceResponse | None] | None
+)
 AppendAll: TypeAlias = Callable[[BrokerContext, ProduceRequest, RequestContext, Admission], Answer]
 
 
@@ -94,8 +98,10 @@ def admitted(
     if isinstance(codes, list) and not _is_worth_waiting(codes, context.version):
         _admit(openings, codes, context.version, admission)
         return append_all(broker, request, context, admission)
-    return _later(
-        broker, request, context, append_all, admission, openings, (producer_id, producer_epoch), codes
+    return Exclusive(
+        _later(
+            broker, request, context, append_all, admission, openings, (producer_id, producer_epoch), codes
+        )
     )
 
 
@@ -130,6 +136,8 @@ async def _later(
         codes = again if isinstance(again, list) else await again
     _admit(openings, codes, context.version, admission)
     answer = append_all(broker, request, context, admission)
+    if isinstance(answer, Exclusive):
+        answer = answer.answer
     return await answer if isinstance(answer, Awaitable) else answer
 
 

@@ -4,10 +4,13 @@ Method: names by hand at every limit, and all characters one by one.
 """
 
 import string
+from uuid import UUID
 
 import pytest
 
-from semel.core.metadata.topic_names import NAME_LENGTH_MAX, collision, flaw
+from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.rows import TopicGoneRow, TopicRow
+from semel.core.metadata.topic_names import NAME_LENGTH_MAX, flaw
 
 
 @pytest.mark.parametrize(
@@ -57,4 +60,10 @@ def test_every_character_of_ascii() -> None:
     ],
 )
 def test_dots_and_underscores_collide(name: str, existing: list[str], found: str | None) -> None:
-    assert collision(name, existing) == found
+    image = MetadataImage()
+    for number, other in enumerate(existing):
+        image.apply(TopicRow(other, UUID(int=number + 1), 1))
+    assert image.collision(name) == found
+    for other in existing:
+        image.apply(TopicGoneRow(other))
+    assert image.collision(name) is None

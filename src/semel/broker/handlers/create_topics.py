@@ -5,18 +5,19 @@
     6+  a client over its quota of changes is told so (there are no such quotas here)
     7+  the answer carries the topic's id
 
-A topic named twice is refused; the answer has it once. With `validate_only` everything is decided and nothing made. All
-topics that can be made are made in one change of the metadata.
+A topic named twice is refused; the answer has it once. With `validate_only` everything is decided and nothing made. Topics
+are made some at a time, each time in one change of the metadata, so that other clients are served between.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from semel.broker import topics
 from semel.broker.config import BrokerConfig
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.replica_assignments import PARTITIONS_PER_REQUEST_MAX, TOO_MANY_PARTITIONS, assignment_flaw
+from semel.broker.turns import Turns
 from semel.core.metadata import topic_names
 from semel.core.metadata.config_types import ConfigKey, ConfigSource
 from semel.core.metadata.rows import TopicRow
@@ -45,19 +46,35 @@ async def handle(
     """Decide every topic, then make those that can be, together."""
     named = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if named[topic.name] == 1]
+    too_many = sum(_partitions(broker, topic) for topic in once) > PARTITIONS_PER_REQUEST_MAX
+    turns = Turns(broker.runtime, context.connection.peer)
+    results: list[CreatableTopicResult] = []
+    for first in range(0, len(once), topics.AT_ONCE):
+        some = once[first : first + topics.AT_ONCE]
+        if too_many:
+            results += [_refused(topic.name, TOO_MANY_PARTITIONS) for topic in some]
+        else:
+            results += await _create(broker, some, validate_only=request.validate_only)
+        await turns.breathe()
+    results += [_refused(name, _TWICE) for name, count in named.items() if count > 1]
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(
+    broker: BrokerContext, asked: Sequence[CreatableTopic], *, validate_only: bool
+) -> list[CreatableTopicResult]:
+    """Decide some topics, and make those that can be in one change."""
     results: list[CreatableTopicResult] = []
     made: list[tuple[TopicRow, CreatableTopicResult]] = []
-    too_many = sum(_partitions(broker, topic) for topic in once) > PARTITIONS_PER_REQUEST_MAX
-    for topic in once:
-        decided = TOO_MANY_PARTITIONS if too_many else _decide(broker, topic)
+    for topic in asked:
+        decided = _decide(broker, topic)
         if isinstance(decided, Refuse):
             results.append(_refused(topic.name, decided))
         else:
             result = _created(broker, decided)
             results.append(result)
             made.append((decided, result))
-    results += [_refused(name, _TWICE) for name, count in named.items() if count > 1]
-    if made and not request.validate_only:
+    if made and not validate_only:
         try:
             failed = await topics.create_all(broker, [row for row, _result in made])
         except LogError as error:
@@ -65,7 +82,7 @@ async def handle(
         for row, result in made:
             if row.name in failed:
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, failed[row.name]
-    return CreateTopicsResponse(topics=results)
+    return results
 
 
 def _partitions(broker: BrokerContext, topic: CreatableTopic) -> int:
@@ -93,10 +110,10 @@ def _unfit_name(broker: BrokerContext, name: str) -> Refuse | None:
     flaw = topic_names.flaw(name)
     if flaw is not None:
         return Refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {flaw}")
-    existing = broker.store.image.topics
-    if name in existing:
+    image = broker.store.image
+    if image.topic(name) is not None:
         return Refuse(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    other = topic_names.collision(name, existing)
+    other = image.collision(name)
     if other is not None:
         return Refuse(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"

@@ -4,8 +4,8 @@
     5+   the reason for a refusal is part of the answer
     6+   topics may be named by their ids
 
-What is named twice, as name, as id, or once each way, is refused and stays; the answer has it once. All that goes, goes
-in one change of the metadata.
+A topic that is named twice, as name, as id, or once each way, is refused and stays; the answer has it once. Topics go some
+at a time, each time in one change of the metadata, so that other clients are served between.
 """
 
 from collections import Counter
@@ -46,13 +46,24 @@ async def handle(
     doomed: dict[str, DeletableTopicResult] = {}
     for name, topic_id in _asked_once(asked, results):
         _find(broker, name, topic_id, doomed, results)
-    if doomed:
+    names = list(doomed)
+    for first in range(0, len(names), topics.AT_ONCE):
+        # In a pause another client may have deleted some, and created them again.
+        some = [name for name in names[first : first + topics.AT_ONCE] if _is_there(broker, doomed[name])]
+        if not some:
+            continue
         try:
-            await topics.delete_all(broker, list(doomed))
+            await topics.delete_all(broker, some)
         except (LogError, OSError) as error:
-            for result in doomed.values():
-                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+            for name in some:
+                doomed[name].error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                doomed[name].error_message = str(error)
     return DeleteTopicsResponse(responses=[*results, *doomed.values()])
+
+
+def _is_there(broker: BrokerContext, doomed: DeletableTopicResult) -> bool:
+    row = broker.store.image.topic_by_id(doomed.topic_id)
+    return row is not None and row.name == doomed.name
 
 
 def _disabled(asked: list[DeleteTopicState], version: int) -> list[DeletableTopicResult]:

@@ -7,22 +7,26 @@
 
 Records are places in files; the connection sends them from there. The first batch of the first partition that has one
 is sent whole, however large. read_committed stops at the last stable offset and lists aborted transactions; for
-read_uncommitted the list is null.
+read_uncommitted the list is null. A slice ends early where it would need more than `ABORTED_MAX` of them.
+
+A fetch of many partitions pauses between them, and no later request of its connection begins meanwhile. A long poll ends
+with its connection.
 """
 
-from collections.abc import Awaitable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Generator, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.fetch_sessions import (
     NO_SESSION,
     Fetched,
-    FetchSession,
     FullFetch,
     IncrementalFetch,
     PartitionKey,
+    asked,
 )
 from semel.broker.partitions import Partition
+from semel.broker.turns import Turns
 from semel.broker.waiting import Waiting
 from semel.core.wire.messages.fetch import (
     AbortedTransaction,
@@ -35,12 +39,16 @@ from semel.core.wire.messages.fetch import (
 from semel.errors import ErrorCode, OffsetOutOfRangeError
 from semel.log import reading
 from semel.log.leader_epochs import NO_EPOCH_END
-from semel.net.reply import FileSlice
+from semel.net.reply import Exclusive, FileSlice
 
 _BY_ID_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 10
+PARTITIONS_AT_ONCE: Final = 250
+"""Partitions that are looked at in one turn: a few milliseconds."""
+ABORTED_MAX: Final = 2000
+"""Aborted transactions that are listed for a partition, but for those that are still open where the slice ends."""
 
 
 class _Read(NamedTuple):
@@ -54,51 +62,124 @@ class _Read(NamedTuple):
     """Of what was found, for those who count it once it is sent."""
 
 
+_Looking: TypeAlias = Generator[None, None, _Read]
+"""A pass with pauses: one after each `PARTITIONS_AT_ONCE`."""
+
+
 def handle(
     broker: BrokerContext, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Awaitable[FetchResponse]:
+) -> FetchResponse | Awaitable[FetchResponse] | Exclusive[FetchResponse]:
     """Answer now if there is enough, else when there is or the client's patience ends."""
+    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:
+        return Exclusive(_plan_and_fetch_many(broker, request, context))
     plan = broker.sessions.plan(request, context.version, broker.runtime.clock.now_ms())
     if isinstance(plan, ErrorCode):
         return FetchResponse(error_code=plan)
-    session = plan.session
-    wanted = plan.partitions if isinstance(plan, FullFetch) else plan.session.partitions
-    incremental = isinstance(plan, IncrementalFetch)
-    found = _read(broker, request, context.version, wanted)
-    if found.at_once or found.bytes_found >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
-        return _respond(found, session, wanted, incremental)
+    wanted = _wanted(plan)
+    if len(wanted) > PARTITIONS_AT_ONCE:
+        turns = Turns(broker.runtime, context.connection.peer)
+        return Exclusive(_fetch_many(broker, request, context, plan, turns))
+    found = _at_once(_read(broker, request, context.version, wanted))
+    if _is_enough(found, request, wanted):
+        return _respond(found, plan, wanted)
     # Here, not in the task that waits: records that come before it begins to run must not be missed.
-    waiting = _waiting(broker, context.version, wanted)
-    return _wait(broker, request, context, session, wanted, incremental, waiting)
+    waiting = _waiting(broker, context, wanted)
+    return _wait(broker, request, context, plan, wanted, waiting)
 
 
-def _waiting(broker: BrokerContext, version: int, wanted: Mapping[PartitionKey, Fetched]) -> Waiting:
-    found = (_find(broker, key, version) for key in wanted)
-    return Waiting(one.waiters for one in found if isinstance(one, Partition))
+def _wanted(plan: FullFetch | IncrementalFetch) -> Mapping[PartitionKey, Fetched]:
+    return plan.partitions if isinstance(plan, FullFetch) else plan.session.partitions
+
+
+def _is_enough(found: _Read, request: FetchRequest, wanted: Mapping[PartitionKey, Fetched]) -> bool:
+    return found.at_once or found.bytes_found >= request.min_bytes or request.max_wait_ms <= 0 or not wanted
+
+
+def _at_once(looking: _Looking) -> _Read:
+    """A pass without its pauses."""
+    while True:
+        try:
+            next(looking)
+        except StopIteration as done:
+            result: _Read = done.value
+            return result
+
+
+async def _paused(looking: _Looking, turns: Turns) -> _Read:
+    while True:
+        try:
+            next(looking)
+        except StopIteration as done:
+            result: _Read = done.value
+            return result
+        await turns.breathe()
+
+
+def _waiting(
+    broker: BrokerContext, context: RequestContext, wanted: Mapping[PartitionKey, Fetched]
+) -> Waiting:
+    found = (_find(broker, key, context.version) for key in wanted)
+    return Waiting((one.waiters for one in found if isinstance(one, Partition)), context.connection)
 
 
 async def _wait(
     broker: BrokerContext,
     request: FetchRequest,
     context: RequestContext,
-    session: FetchSession | None,
+    plan: FullFetch | IncrementalFetch,
     wanted: Mapping[PartitionKey, Fetched],
-    incremental: bool,
     waiting: Waiting,
 ) -> FetchResponse:
     clock = broker.runtime.clock
     deadline = clock.monotonic() + request.max_wait_ms / 1000
     while True:
         woken = await waiting.woken(max(0.0, deadline - clock.monotonic()))
-        read = _read(broker, request, context.version, wanted)
-        if not woken or read.at_once or read.bytes_found >= request.min_bytes or context.connection.is_lost:
-            return _respond(read, session, wanted, incremental)
-        waiting = _waiting(broker, context.version, wanted)
+        if context.connection.is_lost:
+            return FetchResponse()  # Nobody reads it.
+        read = _at_once(_read(broker, request, context.version, wanted))
+        if not woken or read.at_once or read.bytes_found >= request.min_bytes or context.connection.is_ending:
+            return _respond(read, plan, wanted)
+        waiting = _waiting(broker, context, wanted)
+
+
+async def _plan_and_fetch_many(
+    broker: BrokerContext, request: FetchRequest, context: RequestContext
+) -> FetchResponse:
+    turns = Turns(broker.runtime, context.connection.peer)
+    partitions = await turns.heavy(asked, request)
+    plan = broker.sessions.plan(request, context.version, broker.runtime.clock.now_ms(), partitions)
+    if isinstance(plan, ErrorCode):
+        return FetchResponse(error_code=plan)
+    return await _fetch_many(broker, request, context, plan, turns)
+
+
+async def _fetch_many(
+    broker: BrokerContext,
+    request: FetchRequest,
+    context: RequestContext,
+    plan: FullFetch | IncrementalFetch,
+    turns: Turns,
+) -> FetchResponse:
+    """As `handle`, with pauses. Records that come in one of them wake the next look, so the waiting begins before it."""
+    clock = broker.runtime.clock
+    deadline = clock.monotonic() + request.max_wait_ms / 1000
+    wanted = dict(_wanted(plan))  # A session's own may be changed in a pause, by another connection.
+    while True:
+        waiting = _waiting(broker, context, wanted)
+        try:
+            found = await _paused(_read(broker, request, context.version, wanted), turns)
+            if _is_enough(found, request, wanted) or clock.monotonic() >= deadline:
+                return _respond(found, plan, wanted)
+            await waiting.woken(max(0.0, deadline - clock.monotonic()))
+        finally:
+            waiting.end()
+        if context.connection.is_ending:
+            return FetchResponse()  # Nobody reads it.
 
 
 def _read(
     broker: BrokerContext, request: FetchRequest, version: int, wanted: Mapping[PartitionKey, Fetched]
-) -> _Read:
+) -> _Looking:
     left = min(request.max_bytes, broker.config.fetch_max_bytes)
     committed = request.isolation_level == _READ_COMMITTED
     answers: dict[PartitionKey, PartitionData] = {}
@@ -106,6 +187,8 @@ def _read(
     at_once = False
     sizes: list[tuple[Partition, int]] = []
     for key, fetched in wanted.items():
+        if len(answers) % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+            yield
         partition = _find(broker, key, version)
         if isinstance(partition, ErrorCode):
             answer = _error(key, partition)
@@ -169,14 +252,18 @@ def _read_partition(
         if end.epoch < fetched.last_fetched_epoch or end.end_offset < fetched.fetch_offset:
             answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
             return answer
+    offset, max_bytes = fetched.fetch_offset, min(fetched.max_bytes, left)
+    upper_bound = last_stable_offset if committed else log.high_watermark
     try:
         piece = reading.read(
-            log,
-            fetched.fetch_offset,
-            max_bytes=min(fetched.max_bytes, left),
-            upper_bound=last_stable_offset if committed else log.high_watermark,
-            whole_first_batch=whole_first_batch,
+            log, offset, max_bytes=max_bytes, upper_bound=upper_bound, whole_first_batch=whole_first_batch
         )
+        if piece is not None and committed:
+            bound = reading.committed_bound(log, offset, piece.end_offset, ABORTED_MAX)
+            if bound < piece.end_offset:
+                piece = reading.read(
+                    log, offset, max_bytes=max_bytes, upper_bound=bound, whole_first_batch=whole_first_batch
+                )
     except OffsetOutOfRangeError:
         return _unreadable(key, ErrorCode.OFFSET_OUT_OF_RANGE)
     if piece is None:
@@ -185,7 +272,7 @@ def _read_partition(
     if committed:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-            for entry in reading.aborted_transactions(log, fetched.fetch_offset, piece.end_offset)
+            for entry in reading.aborted_transactions(log, offset, piece.end_offset)
         ]
     return answer
 
@@ -202,8 +289,9 @@ def _unreadable(key: PartitionKey, code: ErrorCode) -> PartitionData:
 
 
 def _respond(
-    read: _Read, session: FetchSession | None, wanted: Mapping[PartitionKey, Fetched], incremental: bool
+    read: _Read, plan: FullFetch | IncrementalFetch, wanted: Mapping[PartitionKey, Fetched]
 ) -> FetchResponse:
+    session, incremental = plan.session, isinstance(plan, IncrementalFetch)
     topics: dict[tuple[str, object], FetchableTopicResponse] = {}
     for key, answer in read.answers.items():
         has_records = bool(answer.records is not None and len(answer.records))

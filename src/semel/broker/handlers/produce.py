@@ -8,16 +8,20 @@
 
 A duplicate is a success with the offset it got the first time, and counted as DUPLICATE_SEQUENCE_NUMBER.
 With acks=0 there is no answer; a refusal closes the connection, which is all a client can notice.
+
+A batch that is much work to look at is inspected on a thread, and a request of many batches pauses between them: other
+clients are served meanwhile, and no later request of this connection begins.
 """
 
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from semel.broker import transactional_produce
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.metrics import Gap
 from semel.broker.partitions import Partition
 from semel.broker.transactional_produce import Admission
+from semel.broker.turns import Heavy, Steps, Turn, in_turns
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.metadata.topic_names import INTERNAL
 from semel.core.records.batch import (
@@ -28,6 +32,8 @@ from semel.core.records.batch import (
     TRANSACTIONAL_BIT,
     read_header,
 )
+from semel.core.records.effort import is_heavy
+from semel.core.records.validation import Inspection, inspect
 from semel.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -38,6 +44,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceResponse,
 )
 from semel.errors import ErrorCode, LogError, Refuse
+from semel.net.reply import Exclusive
 from semel.types import UNKNOWN_OFFSET
 
 _ACKS: Final = (-1, 0, 1)
@@ -56,9 +63,20 @@ _WITHOUT_LOG_START: Final = frozenset(
 )
 
 
-def handle(
-    broker: BrokerContext, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+Answer: TypeAlias = (
+    ProduceResponse | Awaitable[ProduceResponse | None] | Exclusive[ProduceResponse | None] | None
+)
+
+
+class _Produced(NamedTuple):
+    """What has come of a request so far."""
+
+    responses: list[TopicProduceResponse]
+    waiting: list[tuple[Partition, int, PartitionProduceResponse]]
+    """Answers that are not as durable yet as their topics ask, and the offset each waits for."""
+
+
+def handle(broker: BrokerContext, request: ProduceRequest, context: RequestContext) -> Answer:
     """Append everything; a transactional producer's first write to a partition once its coordinator agrees."""
     if broker.on_first_produce is not None:
         begin, broker.on_first_produce = broker.on_first_produce, None
@@ -73,27 +91,69 @@ def _append_all(
     request: ProduceRequest,
     context: RequestContext,
     admission: Admission | None = None,
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+) -> Answer:
     """Append everything now; answer now, or when what was appended is as durable as its topic asks."""
-    waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
-    responses = []
+    steps = _append_each(broker, request, context, admission)
+    produced = in_turns(steps, broker.runtime, context.connection.peer)
+    if isinstance(produced, Exclusive):
+        return Exclusive(_answer_later(broker, request, context, produced.answer))
+    return _answer(broker, request, context, produced)
+
+
+async def _answer_later(
+    broker: BrokerContext, request: ProduceRequest, context: RequestContext, appended: Awaitable[_Produced]
+) -> ProduceResponse | None:
+    answer = _answer(broker, request, context, await appended)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _append_each(
+    broker: BrokerContext, request: ProduceRequest, context: RequestContext, admission: Admission | None
+) -> Steps[_Produced]:
+    """Append one batch after the other."""
+    produced = _Produced([], [])
+    turn = Turn(broker.runtime.clock)
+    is_first = True
     for topic in request.topic_data:
-        answers = []
-        for data in topic.partition_data:
-            answer, partition = _append(broker, request, context, topic, data, admission)
-            answers.append(answer)
-            if partition is not None and not partition.settled:
-                waiting.append((partition, partition.log.log_end_offset, answer))
-        responses.append(
+        answers: list[PartitionProduceResponse] = []
+        produced.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
-    response = ProduceResponse(responses=responses)
-    if waiting and request.acks == -1:
-        return _settled(waiting, response)
-    for partition, end_offset, _answer in waiting:
+        for data in topic.partition_data:
+            if not is_first and turn.is_over:
+                yield None
+                turn.begin()
+            is_first = False
+            target = _target(broker, request, context, topic, data)
+            inspection = None
+            if isinstance(target, Partition):
+                records, rules = _records(data), target.log.rules
+                if len(records) <= rules.max_message_bytes and is_heavy(records, rules.compression_type):
+                    now_ms = broker.runtime.clock.now_ms()
+                    inspection = Inspection(rules, (yield Heavy(inspect, (records, rules, now_ms))))
+                    turn.begin()
+                    target = _target(broker, request, context, topic, data)  # It may be gone.
+            if isinstance(target, PartitionProduceResponse):
+                answers.append(target)
+                continue
+            answer = _append(broker, request, context, topic, data, target, admission, inspection)
+            answers.append(answer)
+            if not answer.error_code and not target.settled:
+                produced.waiting.append((target, target.log.log_end_offset, answer))
+    return produced
+
+
+def _answer(
+    broker: BrokerContext, request: ProduceRequest, context: RequestContext, produced: _Produced
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Everything is appended: answer, or wait for the disk first."""
+    response = ProduceResponse(responses=produced.responses)
+    if produced.waiting and request.acks == -1:
+        return _settled(produced.waiting, response)
+    for partition, end_offset, _partition_answer in produced.waiting:
         broker.runtime.tasks.spawn(partition.settle(end_offset), name="settle")
     if request.acks == 0:
-        codes = [answer.error_code for topic in responses for answer in topic.partition_responses]
+        codes = [answer.error_code for topic in produced.responses for answer in topic.partition_responses]
         for code in codes:
             broker.metrics.codes_of("Produce")[code] += 1  # No answer, so nobody counts it later.
         if any(codes):
@@ -102,14 +162,14 @@ def _append_all(
     return response
 
 
-def _append(
+def _target(
     broker: BrokerContext,
     request: ProduceRequest,
     context: RequestContext,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    admission: Admission | None,
-) -> tuple[PartitionProduceResponse, Partition | None]:
+) -> Partition | PartitionProduceResponse:
+    """The partition a batch is for, or why it is refused whatever it holds."""
     found: Partition | ErrorCode
     if context.version >= _BY_ID_SINCE:
         found = broker.partitions.get_by_id(topic.topic_id, data.index)
@@ -118,30 +178,48 @@ def _append(
             topic.name, data.index
         )
     if isinstance(found, ErrorCode):
-        return _refused(data.index, found, None), None
-    if request.acks != -1:
-        found.counts.weak_acks += 1
+        return _refused(data.index, found, None)
     name = found.log.topic_partition.topic
     if name in INTERNAL and context.client_id != _ADMIN_CLIENT_ID:
+        found.counts.weak_acks += request.acks != -1
         reason = f"Cannot append to internal topic {name}"
-        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, reason), None
+        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    return found
+
+
+def _records(data: PartitionProduceData) -> bytearray | memoryview:
+    records = data.records
+    return records if isinstance(records, bytearray | memoryview) else bytearray(records or b"")
+
+
+def _append(
+    broker: BrokerContext,
+    request: ProduceRequest,
+    context: RequestContext,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    found: Partition,
+    admission: Admission | None,
+    inspection: Inspection | None,
+) -> PartitionProduceResponse:
+    if request.acks != -1:
+        found.counts.weak_acks += 1
     refused = _unfit(request, context, data)
     if refused is not None:
-        return _refused(data.index, refused.code, refused.reason), None
-    records = data.records
-    if not isinstance(records, bytearray | memoryview):
-        records = bytearray(records or b"")
+        return _refused(data.index, refused.code, refused.reason)
+    records = _records(data)
     if admission is None:
-        result = found.append(records)
+        result = found.append(records, inspection=inspection)
     else:
         admitted = admission.get(transactional_produce.place(topic, data))
         if isinstance(admitted, Refuse):
             _count_refusal(broker, found, admitted.code, records)
-            return _refused(data.index, admitted.code, admitted.reason or None), None
+            return _refused(data.index, admitted.code, admitted.reason or None)
         result = found.append(
             records,
             transactions_v2=context.version >= transactional_produce.V2_SINCE,
             verification_token=admitted,
+            inspection=inspection,
         )
     if isinstance(result, Refuse):
         _count_refusal(broker, found, result.code, records)
@@ -152,19 +230,18 @@ def _append(
         ]
         if result.code not in _WITHOUT_LOG_START and _is_one_batch(records):
             answer.log_start_offset = found.log.log_start_offset
-        return answer, None
+        return answer
     if isinstance(result, Duplicate):
         broker.metrics.codes_of("Produce")[ErrorCode.DUPLICATE_SEQUENCE_NUMBER] += 1
         stamp = result.timestamp_ms
     else:
         stamp = result.log_append_time_ms
-    answer = PartitionProduceResponse(
+    return PartitionProduceResponse(
         index=data.index,
         base_offset=result.base_offset,
         log_append_time_ms=stamp,
         log_start_offset=found.log.log_start_offset,
     )
-    return answer, found
 
 
 def _count_refusal(

@@ -24,6 +24,7 @@ from semel.core.metadata.rows import (
     TopicRow,
 )
 from semel.core.metadata.scram import Credential
+from semel.core.metadata.topic_names import folded
 
 DEFAULT_BROKER = ""
 _K = TypeVar("_K")
@@ -39,6 +40,7 @@ class MetadataImage:
     leader_epoch_min: int = 0
     _topics: dict[str, TopicRow] = field(default_factory=dict)
     _names: dict[bytes, str] = field(default_factory=dict)
+    _by_folded_name: dict[str, dict[str, None]] = field(default_factory=dict)
     _broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """What was set for single groups."""
@@ -59,11 +61,16 @@ class MetadataImage:
                 if before is not None and before.topic_id != row.topic_id:
                     self._names.pop(before.topic_id.bytes, None)
                 self._topics[row.name] = row
+                self._by_folded_name.setdefault(folded(row.name), {})[row.name] = None
                 self._names[row.topic_id.bytes] = row.name
             case TopicGoneRow(name):
                 gone = self._topics.pop(name, None)
                 if gone is not None:
                     self._names.pop(gone.topic_id.bytes, None)
+                    alike = self._by_folded_name[folded(name)]
+                    del alike[name]
+                    if not alike:
+                        del self._by_folded_name[folded(name)]
             case BrokerConfigRow(broker, configs):
                 self._broker_configs[broker] = dict(configs)
             case ProducerIdsRow(next_block):
@@ -86,6 +93,10 @@ class MetadataImage:
 
     def topic(self, name: str) -> TopicRow | None:
         return self._topics.get(name)
+
+    def collision(self, name: str) -> str | None:
+        """Another topic that a name would be mistaken for."""
+        return next((other for other in self._by_folded_name.get(folded(name), ()) if other != name), None)
 
     def topic_by_id(self, topic_id: bytes) -> TopicRow | None:
         """By the sixteen bytes the wire carries."""

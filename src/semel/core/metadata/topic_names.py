@@ -4,7 +4,6 @@ Role.   Checked when a topic is created, also by itself. Pure.
 """
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 NAME_LENGTH_MAX: Final = 249
@@ -28,9 +27,6 @@ def flaw(name: str) -> str | None:
     return None
 
 
-def collision(name: str, existing: Iterable[str]) -> str | None:
-    """A topic this name would be mistaken for: metrics cannot tell '.' from '_'."""
-    if "." not in name and "_" not in name:
-        return None
-    folded = name.replace(".", "_")
-    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)
+def folded(name: str) -> str:
+    """The name as metrics show it, where '.' and '_' are one: topics whose names fold to the same may not both exist."""
+    return name.replace(".", "_")

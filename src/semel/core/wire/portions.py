@@ -6,7 +6,8 @@ Flow.   `broker.dispatch` cuts a request that has too many rows for one turn of 
 Rules.  * A portion is a request of the same API with some of the rows, in their order. Nothing else differs.
         * An array that is cut in the middle of an element (a topic with many partitions) continues in the next portion, and
           `joint` counts on how many levels. Joining makes one element of both parts.
-        * APIs that decide about all rows together have no portions: offsets in one commit, partitions joining a transaction.
+        * APIs that decide about all rows together have no portions: partitions joining a transaction, settings.
+        * Offsets are committed in one batch up to a thousand of them, as in Kafka; more are committed in several.
 """
 
 import copy
@@ -24,6 +25,8 @@ class Rows(NamedTuple):
     answered: tuple[str, ...]
     identity: Callable[[Any], Hashable] | None = None
     """By which rows that are asked for twice are answered once."""
+    at_once: int = 250
+    """Rows of one portion: a few milliseconds of work."""
 
 
 class Portion(NamedTuple):
@@ -46,7 +49,9 @@ _ROWS: Final[dict[ApiKey, Rows]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Rows(("group_ids",), ("groups",)),
     ApiKey.DESCRIBE_TRANSACTIONS: Rows(("transactional_ids",), ("transaction_states",)),
     ApiKey.FIND_COORDINATOR: Rows(("coordinator_keys",), ("coordinators",)),
-    ApiKey.DESCRIBE_CONFIGS: Rows(("resources",), ("results",)),
+    ApiKey.DESCRIBE_CONFIGS: Rows(("resources",), ("results",), at_once=50),
+    ApiKey.OFFSET_COMMIT: Rows(_NAMED, _NAMED, at_once=1000),
+    ApiKey.TXN_OFFSET_COMMIT: Rows(_NAMED, _NAMED, at_once=1000),
 }
 _OFFSET_FETCH: Final = Rows(("topics", "partition_indexes"), _NAMED)
 _OFFSET_FETCH_GROUPS: Final = Rows(("groups", "topics", "partition_indexes"), ("groups", *_NAMED))
@@ -60,14 +65,14 @@ def rows_of(key: ApiKey, version: int) -> Rows | None:
     return _ROWS.get(key)
 
 
-def portions(request: Request[Any], rows: Rows, rows_max: int) -> Iterator[Portion]:
-    """The request in parts of at most so many rows; an element without rows of its own counts as one."""
+def portions(request: Request[Any], rows: Rows) -> Iterator[Portion]:
+    """The request in parts of at most `rows.at_once` rows; an element without rows of its own counts as one."""
     if rows.identity is not None:
         name = rows.asked[0]
         asked = {rows.identity(row): row for row in getattr(request, name) or ()}
         if asked:
             request = _with(request, name, list(asked.values()))
-    for part, joint, _count in _cut(request, rows.asked, rows_max):
+    for part, joint, _count in _cut(request, rows.asked, rows.at_once):
         yield Portion(part, joint)
 
 
