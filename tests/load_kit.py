@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Self
 
+from semel.bench.abuse import forget_peak, peak_bytes
 from semel.bench.broker_load import FETCH_VERSION, ProduceFrame, Wire, fetch_request, produced, records_of
 from semel.bench.processes import SemelProcess, pid_of, resident_bytes
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
@@ -93,6 +94,22 @@ class Memory:
     @property
     def grown_bytes(self) -> int:
         return resident_bytes(pid_of(self.broker)) - self.before_bytes
+
+
+@dataclass
+class Peak:
+    """The most memory a broker takes from now on, above what it has."""
+
+    broker: SemelProcess
+    before_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.before_bytes = resident_bytes(pid_of(self.broker))
+        forget_peak(pid_of(self.broker))
+
+    @property
+    def grown_bytes(self) -> int:
+        return peak_bytes(pid_of(self.broker)) - self.before_bytes
 
 
 @dataclass

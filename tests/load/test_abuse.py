@@ -12,7 +12,8 @@ from functools import partial
 
 import pytest
 
-from load_kit import PATIENCE_SECONDS, Bystander, Memory, answered, connections, open_files
+from load_kit import PATIENCE_SECONDS, Bystander, Memory, Peak, answered, connections, open_files
+from semel.bench.abuse_requests import ABUSES, BOMB_BYTES, Abuse
 from semel.bench.broker_load import (
     FETCH_VERSION,
     LoadError,
@@ -31,6 +32,9 @@ from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
 
 MEGABYTE = 1 << 20
+LONGEST_SECONDS = 2.0
+"""How long one request may keep another client waiting here, where other tests run beside it: what it may alone is measured by
+`semel bench abuse`. Before requests were handled in turns these took from one second to 28."""
 CAMPAIGN = pytest.mark.campaign
 GONE = {
     ErrorCode.NONE,
@@ -216,6 +220,50 @@ def test_many_requests_at_once_do_not_keep_others_waiting(broker: SemelProcess) 
                 taken.append(len(beside.disturbed))
         # It was served all along, not behind the last of them.
         assert len(set(taken)) >= 5, taken[-1]
+
+
+@pytest.mark.parametrize("abuse", ABUSES, ids=lambda abuse: abuse.name)
+def test_one_request_does_not_stop_the_broker(broker: SemelProcess, abuse: Abuse) -> None:
+    """Whatever a request says, others are served beside it, and the memory it takes is bounded."""
+    with Wire(broker.bootstrap) as wire:
+        wire.socket.settimeout(PATIENCE_SECONDS)
+        topic = abuse.prepare(wire)
+        frames = abuse.frames(topic)
+        memory = Peak(broker)
+        with Bystander(broker.bootstrap, f"beside-{topic}") as beside:
+            for one in frames:
+                wire.socket.sendall(one)
+                if abuse.is_answered:
+                    assert len(wire.receive()) < 3 * MEGABYTE
+                else:
+                    with pytest.raises((LoadError, ConnectionError)):
+                        wire.receive()
+        assert max(beside.disturbed) < LONGEST_SECONDS
+        assert memory.grown_bytes < 2 * BOMB_BYTES + 64 * MEGABYTE
+
+
+def test_long_polls_of_clients_that_are_gone_are_forgotten(broker: SemelProcess) -> None:
+    """So many that the broker does not even read from these clients any more: their end is noticed all the same."""
+    with Wire(broker.bootstrap) as wire:
+        wire.create_topic("awaited-by-nobody")
+        poll = frame(
+            ApiKey.FETCH,
+            fetch_request("awaited-by-nobody", MEGABYTE, 0, max_wait_ms=600_000),
+            FETCH_VERSION,
+            1,
+        )
+        clients = connections(broker, 50)
+        files = open_files(broker)
+        for client in clients:
+            client.socket.sendall(poll * 200)
+        answered(wire)
+        for client in clients:
+            client.socket.close()
+        _until(lambda: open_files(broker) <= files - len(clients), [])
+        record = ProduceFrame.of("awaited-by-nobody", records_of(100, count=1))
+        record.identify(-1)
+        wire.socket.sendall(record.data)
+        assert produced(wire.receive()).error_code == 0
 
 
 def test_a_broker_takes_as_many_files_as_it_may(broker: SemelProcess) -> None:

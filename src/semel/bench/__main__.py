@@ -21,6 +21,7 @@ from semel.runtime.environment import environment
 
 NAMES: Final = ("codec", "kernels", "runtime", "log", "client", "tables")
 _OWN_PAGES: Final = (
+    "abuse",
     "broker",
     "cleaner",
     "groups",

@@ -26,7 +26,7 @@ Plot: TypeAlias = Callable[[Sequence[Figure]], str]
 
 
 _WITH_ITS_OWN_PEERS: Final = ("spark",)
-_OF_PROCESSES: Final = ("recovery", "scale")
+_OF_PROCESSES: Final = ("abuse", "recovery", "scale")
 """Measured by starting and killing brokers."""
 
 

@@ -381,11 +381,16 @@ def frame(key: ApiKey, request: Request[R], version: int, correlation_id: int) -
     return framing.request_frame(RequestHeader(key, version, correlation_id, _CLIENT), request)
 
 
-def fetch_request(topic: str, max_bytes: int, offset: int, partition: int = 0) -> FetchRequest:
+def fetch_request(
+    topic: str, max_bytes: int, offset: int, partition: int = 0, *, max_wait_ms: int = 500
+) -> FetchRequest:
     """A Fetch of one partition, without a session."""
     one = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     return FetchRequest(
-        max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=[FetchTopic(topic=topic, partitions=[one])]
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[one])],
     )
 
 

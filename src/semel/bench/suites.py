@@ -44,6 +44,7 @@ SUITES: Final = (
     Suite("groups", "rebalances, joins, commits, polling in a group", elsewhere=True),
     Suite("idempotence", "what idempotence costs, beside the classic table", elsewhere=True),
     Suite("recovery", "coming back after kill -9 and after a clean stop"),
+    Suite("abuse", "what bombs and crowds of rows cost another client"),
     Suite("scale", "growth: partitions, connections, producer ids, gigabytes"),
     Suite("spark", "source and sinks beside Spark's own Kafka connector", alone=False),
     Suite(
