@@ -172,7 +172,9 @@ class Dispatch:
                 self._shortcut.learn(frame, version, position, answer)
             return _framed(answer, route, correlation_id)
         if isinstance(answer, Exclusive):
-            return Exclusive(_framed_later(answer.answer, route, correlation_id))
+            if route.is_produce:
+                return Exclusive(_framed_later(answer.answer, route, correlation_id))
+            return Exclusive(self._framed_beside(answer.answer, route, context, correlation_id))
         return _framed_later(answer, route, correlation_id)
 
     async def _in_turns(
@@ -193,6 +195,20 @@ class Dispatch:
         if answer is not None and route.count_codes is not None:
             route.count_codes(answer, route.codes)
         return await turns.heavy(_frame_of, answer, route, correlation_id)
+
+    async def _framed_beside(
+        self,
+        answer: Awaitable[Response | None],
+        route: _Route,
+        context: RequestContext,
+        correlation_id: int,
+    ) -> Reply:
+        """The reply of a handler that took several turns: its answer may be large."""
+        made = await answer
+        if made is not None and route.count_codes is not None:
+            route.count_codes(made, route.codes)
+        turns = Turns(self._broker.runtime, context.connection.peer)
+        return await turns.heavy(_frame_of, made, route, correlation_id)
 
     async def _in_portions(
         self,

@@ -19,7 +19,7 @@ Rules.  * An answer never tells of what may still be lost: it waits until everyt
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -221,16 +221,25 @@ class CoordinatorHost(Generic[S, E]):
         Partitions that are not led here, or not made yet, have no say.
         """
         answers: list[T] = []
+        for answer in self.looks(question):
+            if isinstance(answer, ErrorCode):
+                return answer
+            answers.append(answer)
+        return answers
+
+    def looks(self, question: Callable[[S], T]) -> Iterator[T | ErrorCode]:
+        """The same, one shard after the other: there may be pauses between. A code is the last answer."""
         for index, partition in enumerate(self._partitions.places(self.topic)):
             if partition is None:
                 continue
             hosted = self._ready(index)
             if isinstance(hosted, ErrorCode):
-                return hosted
+                yield hosted
+                return
             if hosted.shard is None:
-                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            answers.append(question(hosted.shard))
-        return answers
+                yield ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                return
+            yield question(hosted.shard)
 
     def append_marker(
         self,

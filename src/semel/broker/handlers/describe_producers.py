@@ -3,7 +3,11 @@
 It is how a transaction that never ended is found: its producer has a start offset here and no coordinator that knows it.
 """
 
+from operator import itemgetter
+from typing import Final
+
 from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.idempotence.producer_window import ProducerWindow
 from semel.core.metadata import topic_names
 from semel.core.wire.messages.describe_producers import (
@@ -14,24 +18,32 @@ from semel.core.wire.messages.describe_producers import (
     TopicResponse,
 )
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
+
+_AT_ONCE: Final = 1000
 
 
 def handle(
     broker: BrokerContext, request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse:
-    """Every partition that was named, with everyone it knows."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> DescribeProducersResponse | Exclusive[DescribeProducersResponse]:
+    """Every partition that was named, with everyone it knows; a partition that is named twice, once."""
+    return in_turns(_describe_all(broker, request), broker.runtime, context.connection.peer)
 
 
-def _describe(broker: BrokerContext, topic: str, index: int) -> PartitionResponse:
+def _describe_all(
+    broker: BrokerContext, request: DescribeProducersRequest
+) -> Steps[DescribeProducersResponse]:
+    turn = Turn(broker.runtime.clock)
+    topics: list[TopicResponse] = []
+    for topic in request.topics:
+        answered = TopicResponse(name=topic.name)
+        topics.append(answered)
+        for index in dict.fromkeys(topic.partition_indexes):
+            answered.partitions.append((yield from _describe(broker, topic.name, index, turn)))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _describe(broker: BrokerContext, topic: str, index: int, turn: Turn) -> Steps[PartitionResponse]:
     flaw = topic_names.flaw(topic)
     if flaw is not None:
         return PartitionResponse(
@@ -50,11 +62,16 @@ def _describe(broker: BrokerContext, topic: str, index: int) -> PartitionRespons
                 else "The partition is offline: the broker's log says why."
             ),
         )
-    known = partition.log.producers.producers
-    return PartitionResponse(
-        partition_index=index,
-        active_producers=[_state(producer_id, window) for producer_id, window in sorted(known.items())],
-    )
+    answer = PartitionResponse(partition_index=index)
+    known = sorted(partition.log.producers.producers.items(), key=itemgetter(0))
+    for first in range(0, len(known), _AT_ONCE):
+        if turn.is_over:
+            yield None
+            turn.begin()
+        answer.active_producers += [
+            _state(producer_id, window) for producer_id, window in known[first : first + _AT_ONCE]
+        ]
+    return answer
 
 
 def _state(producer_id: int, window: ProducerWindow) -> ProducerState:

@@ -8,13 +8,29 @@ still being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from semel.broker.context import BrokerContext, RequestContext
-from semel.core.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from semel.broker.turns import Steps, Turn, in_turns
+from semel.core.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 
-def handle(broker: BrokerContext, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle(
+    broker: BrokerContext, request: ListGroupsRequest, context: RequestContext
+) -> ListGroupsResponse | Exclusive[ListGroupsResponse]:
     """Every group that matches."""
-    found = broker.groups.host.look(lambda shard: shard.listed(request.states_filter, request.types_filter))
-    if isinstance(found, ErrorCode):
-        return ListGroupsResponse(error_code=found)
-    return ListGroupsResponse(groups=[group for groups in found for group in groups])
+    return in_turns(_list(broker, request), broker.runtime, context.connection.peer)
+
+
+def _list(broker: BrokerContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+    turn = Turn(broker.runtime.clock)
+    groups: list[ListedGroup] = []
+    for found in broker.groups.host.looks(
+        lambda shard: shard.listed(request.states_filter, request.types_filter)
+    ):
+        if isinstance(found, ErrorCode):
+            return ListGroupsResponse(error_code=found)
+        groups += found
+        if turn.is_over:
+            yield None
+            turn.begin()
+    return ListGroupsResponse(groups=groups)

@@ -7,23 +7,39 @@ A state nobody knows is named in the answer and matches nothing.
 """
 
 from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.transactions.coordinator import listing
-from semel.core.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from semel.core.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 
 def handle(
     broker: BrokerContext, request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse:
+) -> ListTransactionsResponse | Exclusive[ListTransactionsResponse]:
     """All shards together, or a code while one is being loaded."""
+    return in_turns(_list(broker, request), broker.runtime, context.connection.peer)
+
+
+def _list(broker: BrokerContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     host = broker.transactions.host
     matches = listing.filter_of(request, host.now_ms())
     if isinstance(matches, ErrorCode):
         return ListTransactionsResponse(error_code=matches)
-    found = host.look(lambda shard: [listing.listed(one) for one in shard if matches(one)])
-    if isinstance(found, ErrorCode):
-        return ListTransactionsResponse(error_code=found)
+    turn = Turn(broker.runtime.clock)
+    states: list[TransactionState] = []
+    for found in host.looks(lambda shard: [listing.listed(one) for one in shard if matches(one)]):
+        if isinstance(found, ErrorCode):
+            return ListTransactionsResponse(error_code=found)
+        states += found
+        if turn.is_over:
+            yield None
+            turn.begin()
     return ListTransactionsResponse(
         unknown_state_filters=listing.unknown_states(request),
-        transaction_states=[one for shard in found for one in shard],
+        transaction_states=states,
     )

@@ -12,6 +12,7 @@ from semel.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATI
 from semel.broker.context import BrokerContext, RequestContext
 from semel.broker.partitions import NO_LEADER
 from semel.broker.topics import create_missing
+from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.metadata import topic_names
 from semel.core.metadata.rows import TopicRow
 from semel.core.wire.messages.metadata import (
@@ -24,16 +25,17 @@ from semel.core.wire.messages.metadata import (
 )
 from semel.core.wire.primitives import ZERO_UUID
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 _ALL_BY_EMPTY: Final = 0
 
 
 def handle(
     broker: BrokerContext, request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+) -> MetadataResponse | Awaitable[MetadataResponse] | Exclusive[MetadataResponse]:
     """Answer for what is there; make what may be made first."""
     if request.topics is None or (context.version == _ALL_BY_EMPTY and not request.topics):
-        return _response(broker, request, [_described(broker, row) for row in broker.store.image])
+        return in_turns(_all(broker, request), broker.runtime, context.connection.peer)
     asked = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
     missing = [
         topic.name
@@ -45,6 +47,19 @@ def handle(
     if may_create and creatable:
         return _create_then_answer(broker, request, creatable, asked)
     return _response(broker, request, [_find(broker, topic) for topic in asked])
+
+
+def _all(broker: BrokerContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+    turn = Turn(broker.runtime.clock)
+    topics: list[MetadataResponseTopic] = []
+    for row in list(broker.store.image):
+        if turn.is_over:
+            yield None
+            turn.begin()
+            if broker.store.image.topic_by_id(row.topic_id.bytes) is None:
+                continue  # It was deleted in the pause.
+        topics.append(_described(broker, row))
+    return _response(broker, request, topics)
 
 
 async def _create_then_answer(
