@@ -93,7 +93,7 @@ def batch_of(section: bytes, count: int, codec: int, base_timestamp: int, max_ti
 def bomb(codec: int) -> bytes:
     """A batch of one record whose value is `BOMB_BYTES` of zeros."""
     body = b"\x00\x00\x00\x01" + varint(BOMB_BYTES) + bytes(BOMB_BYTES) + b"\x00"
-    now = _now_ms()
+    now = now_ms()
     return bytes(batch_of(bytes(compress(codec, varint(len(body)) + body)), 1, codec, now, now))
 
 
@@ -117,7 +117,8 @@ def large_batch(base_timestamp: int, last_delta_ms: int = 0) -> bytes:
     )
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The wall clock, as records have it."""
     return int(time.time() * 1000)
 
 
@@ -138,16 +139,20 @@ def _bombs(codec: int, topic: str) -> list[bytes]:
 
 
 def _ahead(topic: str) -> list[bytes]:
-    return [produce_frame(topic, [large_batch(_now_ms() + 10 * _DAY_MS)])]
+    return [produce_frame(topic, [large_batch(now_ms() + 10 * _DAY_MS)])]
 
 
-def _empty_members(topic: str) -> list[bytes]:
+def empty_members_frame(topic: str) -> bytes:
     """A gzip stream of many members; only the last one holds something."""
     body = b"\x00\x00\x00\x01\x01\x00"
     empty = _gzip(b"")
     section = empty * (900_000 // len(empty)) + _gzip(varint(len(body)) + body)
-    now = _now_ms()
-    return [produce_frame(topic, [bytes(batch_of(section, 1, Compression.GZIP, now, now))])]
+    now = now_ms()
+    return produce_frame(topic, [bytes(batch_of(section, 1, Compression.GZIP, now, now))])
+
+
+def _empty_members(topic: str) -> list[bytes]:
+    return [empty_members_frame(topic)]
 
 
 def _gzip(data: bytes) -> bytes:
@@ -155,14 +160,19 @@ def _gzip(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _times(topic: str) -> list[bytes]:
-    """A stored batch whose last record alone is of tomorrow minus a day's reach, and searches for it."""
-    now = _now_ms()
-    asked = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=now - 500)
+def time_search_frame(topic: str, timestamp_ms: int) -> tuple[bytes, int]:
+    """A search by time in the first partition, and its version."""
+    asked = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp_ms)
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
     )
-    search = frame(ApiKey.LIST_OFFSETS, request, _LIST_OFFSETS_VERSION, 2)
+    return frame(ApiKey.LIST_OFFSETS, request, _LIST_OFFSETS_VERSION, 2), _LIST_OFFSETS_VERSION
+
+
+def _times(topic: str) -> list[bytes]:
+    """A stored batch whose last record alone is later than the others, and searches for it."""
+    now = now_ms()
+    search, _version = time_search_frame(topic, now - 500)
     return [produce_frame(topic, [large_batch(now - 1000, 1000)]), *[search] * 5]
 
 
