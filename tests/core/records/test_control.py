@@ -5,15 +5,23 @@ test_kafka_agrees.py.
 """
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.records.batch import BatchHeader, check_crc, read_header
+from semel.core.records.batch import HEADER_SIZE, BatchHeader, check_crc, read_header
 from semel.core.records.build import RecordInput, build_batch, check_records
-from semel.core.records.control import ControlType, EndTxnMarker, build_marker, read_control_type, read_marker
-from semel.errors import CorruptBatchError
+from semel.core.records.control import (
+    ControlType,
+    EndTxnMarker,
+    build_marker,
+    read_control_type,
+    read_end,
+    read_marker,
+)
+from semel.errors import CorruptBatchError, UnsupportedCompressionError
 
 
 @given(
@@ -50,6 +58,37 @@ def test_a_marker_is_read_back(
         1_700_000_000_000,
     )
     assert read_marker(batch, 0, header) == EndTxnMarker(commit=commit, coordinator_epoch=coordinator_epoch)
+    assert read_end(b"before" + batch, 6, header) == read_marker(batch, 0, header)
+
+
+@given(data=st.data())
+def test_a_marker_is_read_alike_the_short_way_and_the_long_way(data: st.DataObject) -> None:
+    """Any bytes of the record, and any flags and count, in the place of a marker's."""
+    batch = build_marker(producer_id=1, producer_epoch=2, coordinator_epoch=3, commit=True, timestamp_ms=4)
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.sampled_from([21, 22, 60, *range(HEADER_SIZE, len(batch))]))
+        batch[place] = data.draw(st.integers(0, 8) | st.integers(0, 255))
+    header = read_header(batch)
+
+    def the_long_way() -> EndTxnMarker | None:
+        if not header.records_count:
+            return None
+        ends = read_control_type(batch, 0, header) in (ControlType.ABORT, ControlType.COMMIT)
+        return read_marker(batch, 0, header) if ends else None
+
+    assert _outcome(lambda: read_end(batch, 0, header)) == _outcome(the_long_way)
+
+
+def _outcome(read: Callable[[], EndTxnMarker | None]) -> EndTxnMarker | str | None:
+    try:
+        return read()
+    except (CorruptBatchError, UnsupportedCompressionError) as error:
+        return repr(error)
+
+
+def test_a_marker_that_the_cleaner_took_out_ends_nothing() -> None:
+    batch = build_batch([], control=True, transactional=True, producer_id=1, producer_epoch=0)
+    assert read_end(batch, 0, read_header(batch)) is None
 
 
 def control(key: bytes | None, value: bytes | None = b"") -> tuple[bytearray, BatchHeader]:

@@ -13,7 +13,6 @@ from semel.core.coordination.row_times import RowTimes, moved
 from semel.core.records import batch, control
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import iter_records
-from semel.core.records.control import ControlType
 from semel.errors import CorruptLogError
 from semel.log import reading
 from semel.log.partition_log import PartitionLog
@@ -21,7 +20,6 @@ from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 S = TypeVar("S", bound=Shard[Any])
 SLICE_BYTES: Final = 64 * 1024
-_ENDS: Final = (ControlType.ABORT, ControlType.COMMIT)
 
 
 class Loading(Generic[S]):
@@ -65,8 +63,8 @@ class Loading(Generic[S]):
 
     def _apply(self, data: bytes, position: int, header: BatchHeader, start: int) -> None:
         if header.is_control:
-            if control.read_control_type(data, position, header) in _ENDS:
-                marker = control.read_marker(data, position, header)
+            marker = control.read_end(data, position, header)
+            if marker is not None:
                 self.shard.apply_marker(header.producer_id, header.producer_epoch, commit=marker.commit)
             return
         in_transaction = header.is_transactional

@@ -32,6 +32,7 @@ _VERSION: Final = 0
 # The record of a marker has one shape: its length, no attributes, both deltas 0, key, value, no headers. Lengths are zig-zag.
 _MARKER_RECORD: Final = Struct(">bbbbbhhbhib")
 _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_RECORD.size
+_MARKER_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _BEFORE_KEY: Final = ((_MARKER_RECORD.size - 1) << 1, 0, 0, 0, _KEY.size << 1, _VERSION)
 _BEFORE_EPOCH: Final = (_MARKER_VALUE.size << 1, _VERSION)
 
@@ -49,6 +50,8 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
+_ABORT: Final = int(ControlType.ABORT)
+_COMMIT: Final = int(ControlType.COMMIT)
 _TYPES: Final = {int(kind): kind for kind in ControlType}
 
 
@@ -77,7 +80,7 @@ def build_marker(
         partition_leader_epoch,
         MAGIC,
         0,
-        TRANSACTIONAL_BIT | CONTROL_BIT,
+        _MARKER_BITS,
         0,
         timestamp_ms,
         timestamp_ms,
@@ -91,6 +94,31 @@ def build_marker(
     _MARKER_RECORD.pack_into(data, HEADER_SIZE, *_BEFORE_KEY, kind, *_BEFORE_EPOCH, coordinator_epoch, 0)
     set_crc(data, 0, _MARKER_BYTES)
     return data
+
+
+def read_end(buffer: BytesLike, position: int, header: BatchHeader) -> EndTxnMarker | None:
+    """The marker of a control batch; None where it ends no transaction: another kind, or the cleaner took the marker out.
+
+    Raises `CorruptBatchError` as `read_marker` does. A log may hold millions of markers, and nearly all have one shape: that is
+    looked for first.
+    """
+    count = header.records_count
+    if (
+        count == 1
+        and header.batch_length == _MARKER_BYTES - LOG_OVERHEAD
+        and header.attributes == _MARKER_BITS
+    ):
+        record = _MARKER_RECORD.unpack_from(buffer, position + HEADER_SIZE)
+        if record[:6] == _BEFORE_KEY and record[7:9] == _BEFORE_EPOCH and record[10] == 0:
+            kind = record[6]
+            if kind in (_COMMIT, _ABORT):
+                return EndTxnMarker(kind == _COMMIT, record[9])
+    if count == 0 or read_control_type(buffer, position, header) not in (
+        ControlType.ABORT,
+        ControlType.COMMIT,
+    ):
+        return None
+    return read_marker(buffer, position, header)
 
 
 def read_control_type(buffer: BytesLike, position: int, header: BatchHeader) -> ControlType:

@@ -34,7 +34,8 @@ class CommittedOnly:
         while self._waiting and self._waiting[-1][1] <= header.last_offset:
             self._aborted_producers.add(self._waiting.pop()[0])
         if header.is_control:
-            if read_control_type(buffer, position, header) is ControlType.ABORT:
+            # The cleaner leaves control batches without their marker: they end nothing.
+            if header.records_count and read_control_type(buffer, position, header) is ControlType.ABORT:
                 self._aborted_producers.discard(header.producer_id)
             return True
         return not (header.is_transactional and header.producer_id in self._aborted_producers)
