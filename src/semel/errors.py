@@ -344,5 +344,9 @@ class OffsetOutOfRangeError(LogError):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class RecoveryHaltedError(SemelError):
+    """A log was being recovered when its broker was told to stop: it is neither open nor damaged."""
+
+
 class InvariantError(SemelError):
     """A rule of ours is broken. It stops the shard; nobody catches it."""

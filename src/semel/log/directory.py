@@ -24,6 +24,7 @@ from semel.errors import ConfigError, CorruptBatchError, CorruptLogError, LogErr
 from semel.log import checkpoints, names
 from semel.log.cleaner_offsets import CleanerOffsets
 from semel.log.config import LogConfig
+from semel.log.halt import NEVER, Halt
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery import Opening, open_log
 from semel.runtime.files import Files, Lock, join
@@ -109,7 +110,9 @@ class LogDirectory:
         self.take(log)
         return log
 
-    def read(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> PartitionLog:
+    def read(
+        self, topic_partition: TopicPartition, config: LogConfig, now_ms: int, halt: Halt = NEVER
+    ) -> PartitionLog:
         """Open the log of a partition, which is not the directory's yet. Blocks, and may run on a thread."""
         path = join(self.path, str(topic_partition))
         is_new = not self._files.exists(path)
@@ -124,6 +127,7 @@ class LogDirectory:
                 recovery_point=self._recovery_points.get(topic_partition, 0),
                 log_start_offset=self._start_offsets.get(topic_partition, 0),
                 cleaned_offset=self.cleaner_offsets.get(topic_partition) or 0,
+                halt=halt,
             ),
         )
         if is_new:
@@ -164,13 +168,18 @@ class LogDirectory:
         return found
 
     def read_some(
-        self, wanted: Sequence[tuple[TopicPartition, LogConfig]], now_ms: int
+        self, wanted: Sequence[tuple[TopicPartition, LogConfig]], now_ms: int, halt: Halt = NEVER
     ) -> dict[TopicPartition, PartitionLog | Exception]:
-        """Open logs, which are not the directory's yet, or find out why not. Blocks, and may run on a thread."""
+        """Open logs, which are not the directory's yet, or find out why not. Blocks, and may run on a thread.
+
+        Raises `RecoveryHaltedError` if `halt` is asked for on the way: the directory is left as by a kill.
+        """
         read: dict[TopicPartition, PartitionLog | Exception] = {}
         for topic_partition, config in wanted:
+            if halt.is_asked:
+                raise halt.error(join(self.path, str(topic_partition)))
             try:
-                read[topic_partition] = self.read(topic_partition, config, now_ms)
+                read[topic_partition] = self.read(topic_partition, config, now_ms, halt)
             except (LogError, CorruptBatchError, OSError) as error:
                 read[topic_partition] = error
         return read

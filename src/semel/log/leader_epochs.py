@@ -37,7 +37,8 @@ class EpochRuns:
     def note(self, epoch: int, base_offset: int) -> None:
         """The next batch of the log."""
         if epoch != self._epoch:
-            self._runs = list(self)
+            if self._epoch != NO_PARTITION_LEADER_EPOCH:
+                self._runs.append((self._epoch, self._first_offset, self._last_offset))
             self._epoch, self._first_offset = epoch, base_offset
         self._last_offset = base_offset
 

@@ -256,9 +256,9 @@ class PartitionLog:
         if header.producer_id == NO_PRODUCER_ID:
             return None
         if marker is not None:
-            record_marker(self.producers, header, marker, segment.txn_index, now_ms)
+            record_marker(self.producers, header, marker, segment.txn_index.append, now_ms)
         elif header.attributes & batch.CONTROL_BIT:
-            record_batch(self.producers, header, data, segment.txn_index, now_ms)
+            record_batch(self.producers, header, data, segment.txn_index.append, now_ms)
         else:
             self.producers.record(header, now_ms=now_ms)
         return None

@@ -6,34 +6,43 @@ Rules.  A marker's effects keep Kafka's order: the last stable offset is compute
         and only then does the transaction stop holding the last stable offset back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.records import control
 from semel.core.records.batch import CONTROL_BIT, BatchHeader
-from semel.core.records.control import ControlType, EndTxnMarker
+from semel.core.records.control import EndTxnMarker
+from semel.log.halt import NEVER, Halt
 from semel.log.segment import Segment
-from semel.log.txn_index import AbortedTxn, TxnIndex
+from semel.log.txn_index import AbortedTxn
 from semel.types import BytesLike
+
+ListAborted: TypeAlias = Callable[[AbortedTxn], object]
+"""Takes an abort into a transaction index, or whatever else keeps them."""
 
 
 def record_batch(
-    producers: ProducerState, header: BatchHeader, data: BytesLike, txn_index: TxnIndex | None, now_ms: int
+    producers: ProducerState,
+    header: BatchHeader,
+    data: BytesLike,
+    list_aborted: ListAborted | None,
+    now_ms: int,
 ) -> None:
-    """Record a stored batch. `data` is looked at for control batches only; without an index none is written."""
+    """Record a stored batch. `data` is looked at for control batches only."""
     if not header.attributes & CONTROL_BIT or header.records_count == 0:
         producers.record(header, now_ms=now_ms)
         return
-    if control.read_control_type(data, 0, header) not in (ControlType.ABORT, ControlType.COMMIT):
-        return
-    record_marker(producers, header, control.read_marker(data, 0, header), txn_index, now_ms)
+    marker = control.read_end(data, 0, header)
+    if marker is not None:
+        record_marker(producers, header, marker, list_aborted, now_ms)
 
 
 def record_marker(
     producers: ProducerState,
     header: BatchHeader,
     marker: EndTxnMarker,
-    txn_index: TxnIndex | None,
+    list_aborted: ListAborted | None,
     now_ms: int,
 ) -> None:
     """Record a stored control batch whose marker is known: who has just built it need not read it."""
@@ -48,9 +57,9 @@ def record_marker(
     )
     if completed is None:
         return
-    last_stable_offset = producers.last_stable_offset_after(completed)
-    if completed.is_aborted and txn_index is not None:
-        txn_index.append(
+    if completed.is_aborted and list_aborted is not None:
+        last_stable_offset = producers.last_stable_offset_after(completed)
+        list_aborted(
             AbortedTxn(
                 completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
             )
@@ -59,15 +68,23 @@ def record_marker(
 
 
 def replay(
-    producers: ProducerState, segments: Iterable[Segment], now_ms: int, *, from_offset: int, up_to: int
+    producers: ProducerState,
+    segments: Iterable[Segment],
+    now_ms: int,
+    *,
+    from_offset: int,
+    up_to: int,
+    halt: Halt = NEVER,
 ) -> None:
     """Record the batches in [from_offset, up_to). The transaction indexes have their aborts already."""
     for segment in segments:
         if segment.base_offset >= up_to:
             return
-        for position, header in segment.walk(segment.offset_index.position_before(from_offset)):
+        start = segment.offset_index.position_before(from_offset)
+        for _position, header, data in segment.walk_control(start):
             if header.base_offset >= up_to:
                 return
+            if halt.is_asked:
+                raise halt.error(segment.file.path)
             if header.base_offset >= from_offset and header.has_producer_id:
-                data = segment.read_batch(position, header) if header.is_control else b""
                 record_batch(producers, header, data, None, now_ms)

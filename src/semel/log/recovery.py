@@ -17,6 +17,8 @@ Rules.  * What was synced below the recovery point is trusted; everything above 
         * Snapshots above the end, and damaged ones, go before anything is appended.
         * An index that is missing or unfit is rebuilt from the log, with the content it had. That this is going on is noted first,
           for good: after a crash on the way no index of the log is believed, for half of one looks like a whole.
+        * An owner that is to stop before its logs are open has the walks leave off (`halt`), at places where a kill may come as well:
+          nothing that says "recovered" is written before everything was read.
         * A log into which nothing was ever written is left as it is, without a sync: a broker may have thousands. One that was
           being cut when its process was killed may look the same, and is synced: else a power cut might bring back what was
           cut, behind what came since.
@@ -26,13 +28,16 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Final
 
+from crc32c import crc32c
+
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.records import batch
-from semel.core.records.batch import BatchHeader
+from semel.core.records.batch import ATTRIBUTES_POSITION, BatchHeader
 from semel.errors import CorruptBatchError, CorruptLogError
 from semel.log import names
 from semel.log.aborted_counts import read_aborted_counts
 from semel.log.config import LogConfig
+from semel.log.halt import NEVER, Halt
 from semel.log.leader_epochs import EpochRuns, LeaderEpochs
 from semel.log.leftovers import settle_leftovers
 from semel.log.partition_log import PartitionLog
@@ -62,10 +67,15 @@ class Opening:
     log_start_offset: int = 0
     cleaned_offset: int = 0
     """Compaction has been up to here: offsets below may be missing, offsets above may not."""
+    halt: Halt = NEVER
+    """Where the owner asks for recovery to leave off."""
 
 
 def open_log(files: Files, opening: Opening) -> PartitionLog:
-    """Open the log in a directory, making an empty one if nothing is there."""
+    """Open the log in a directory, making an empty one if nothing is there.
+
+    Raises `RecoveryHaltedError` if it was asked to leave off before everything was read.
+    """
     files.make_directory(opening.directory)
     sync_failed = join(opening.directory, names.SYNC_FAILED)
     must_rewrite = files.exists(sync_failed)
@@ -137,6 +147,8 @@ class _Recovered:
     """Whether segments were gone through; after an unclean stop that has brought the producers to the log's end."""
     epochs: EpochRuns
     """The leader epochs of the batches that were met."""
+    knows_all_epochs: bool
+    """Whether every batch was met."""
 
 
 def _open_segments(files: Files, opening: Opening) -> _Opened:
@@ -204,19 +216,25 @@ def _open_leader_epochs(files: Files, opening: Opening, recovered: _Recovered) -
         _logger.warning("%s is damaged and read from the log again: %s", path, error)
         found = LeaderEpochs(files, path, [])
     if not found.entries:
-        found.correct(_epoch_runs(recovered.segments))
+        runs = recovered.epochs
+        if not recovered.knows_all_epochs:
+            runs = _epoch_runs(recovered.segments, opening.halt)
+        found.correct(runs)
         return found
     found.correct(recovered.epochs)
     known_from = found.entries[0].start_offset
     if not opening.clean and known_from > recovered.log_start_offset:
-        found.extend_down(_epoch_runs([s for s in recovered.segments if s.base_offset < known_from]))
+        older = [segment for segment in recovered.segments if segment.base_offset < known_from]
+        found.extend_down(_epoch_runs(older, opening.halt))
     return found
 
 
-def _epoch_runs(segments: list[Segment]) -> EpochRuns:
+def _epoch_runs(segments: list[Segment], halt: Halt) -> EpochRuns:
     runs = EpochRuns()
     for segment in segments:
         for _position, header in segment.walk():
+            if halt.is_asked:
+                raise halt.error(segment.file.path)
             runs.note(header.partition_leader_epoch, header.base_offset)
     return runs
 
@@ -232,6 +250,9 @@ class _Recovery:
         self._unindexed = opened.unindexed
         self._first_checked_offset = 0
         self._epochs = EpochRuns()
+        self._has_trusted = (
+            False  # Whether a segment among those that are checked was trusted, and its epochs not noted.
+        )
         # From this index on, nothing says that the bytes were synced.
         self._first_unsynced = len(self._segments) if opening.clean else self._index_at_recovery_point()
         self._producers = ProducerState(producer_id_expiration_ms=opening.config.producer_id_expiration_ms)
@@ -268,6 +289,7 @@ class _Recovery:
             producers=self._producers,
             checked=first_unsure is not None,
             epochs=self._epochs,
+            knows_all_epochs=first_unsure == 0 and not self._has_trusted,
         )
 
     def _index_at_recovery_point(self) -> int:
@@ -285,11 +307,11 @@ class _Recovery:
     def _check_from(self, first: int) -> None:
         """Go through every unsure segment from `first` on; stop and cut at the first flaw in what was not synced."""
         base_offset = self._first_checked_offset = self._segments[first].base_offset
-        now_ms = self._opening.now_ms
-        start = self._snapshots.load_newest(self._producers, base_offset, now_ms)
+        start = self._snapshots.load_newest(self._producers, base_offset, self._opening.now_ms)
         # Up to the first segment that is unsure, the log is trusted.
         trusted = self._segments[:first]
-        replay(self._producers, trusted, now_ms, from_offset=0 if start is None else start, up_to=base_offset)
+        from_offset = 0 if start is None else start
+        self._replay(trusted, from_offset=from_offset, up_to=base_offset)
         next_offset = base_offset
         for index in range(first, len(self._segments)):
             segment = self._segments[index]
@@ -299,7 +321,8 @@ class _Recovery:
                     "one before it ends; two logs are mixed up in this directory"
                 )
             if not self._is_unsure(index):
-                replay(self._producers, [segment], now_ms, from_offset=segment.base_offset, up_to=_OFFSET_MAX)
+                self._has_trusted = True
+                self._replay([segment], from_offset=segment.base_offset, up_to=_OFFSET_MAX)
                 continue
             if index > max(first, self._first_unsynced) and self._lost_before(segment, next_offset):
                 self._cut(index, f"offsets {next_offset} to {segment.base_offset - 1} are missing before it")
@@ -310,6 +333,12 @@ class _Recovery:
             if not intact and index >= self._first_unsynced:
                 self._cut(index + 1, "the log was cut before it")
                 return
+
+    def _replay(self, segments: list[Segment], *, from_offset: int, up_to: int) -> None:
+        opening = self._opening
+        replay(
+            self._producers, segments, opening.now_ms, from_offset=from_offset, up_to=up_to, halt=opening.halt
+        )
 
     def _lost_before(self, segment: Segment, next_offset: int) -> bool:
         """Whether offsets between two segments were lost: a power cut may keep the later file and not the earlier.
@@ -341,11 +370,14 @@ class _Recovery:
         next_offset = max(next_offset, segment.base_offset)
         good_bytes = 0
         flaw = "it is cut off"
+        producers, halt, now_ms = self._producers, self._opening.halt, self._opening.now_ms
         for position, header, data in segment.scan():
+            if halt.is_asked:
+                raise halt.error(segment.file.path)
             try:
                 _check_batch(segment, header, data, next_offset)
                 if header.has_producer_id:
-                    record_batch(self._producers, header, data, segment.txn_index, self._opening.now_ms)
+                    record_batch(producers, header, data, segment.txn_index.note, now_ms)
             except CorruptBatchError as error:
                 flaw = str(error)
                 break
@@ -401,6 +433,15 @@ class _Recovery:
 
 def _check_batch(segment: Segment, header: BatchHeader, data: memoryview, next_offset: int) -> None:
     """Raise `CorruptBatchError` unless the batch is whole and the next one in the log."""
+    if (
+        header.magic == batch.MAGIC
+        and header.last_offset_delta >= 0
+        and header.records_count >= 0
+        and next_offset <= header.base_offset
+        and header.base_offset + header.last_offset_delta - segment.base_offset <= RELATIVE_OFFSET_MAX
+        and crc32c(data[ATTRIBUTES_POSITION:]) == header.crc
+    ):
+        return  # Nearly every batch: a log has millions. The rest is for the words.
     batch.check_shape(header)
     batch.check_crc(data, 0, header)
     if header.base_offset < next_offset:

@@ -238,6 +238,23 @@ class Segment:
 
         What has been read already may be given: a `window` of the file, from `start` on.
         """
+        return ((found[0], found[1]) for found in self._walk(position, start, window))
+
+    def walk_control(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, bytes]]:
+        """As `walk`, with the bytes of control batches, which are small and mostly read already; of others with none."""
+        for at_position, header, start, window in self._walk(position, 0, b""):
+            data = b""
+            if header.is_control:
+                at = at_position - start
+                data = window[at : at + header.size_bytes]
+                if len(data) < header.size_bytes:
+                    data = self.read_batch(at_position, header)
+            yield at_position, header, data
+
+    def _walk(
+        self, position: int, start: int, window: bytes
+    ) -> Iterator[tuple[int, BatchHeader, int, bytes]]:
+        """(position, header, where the window begins, window) of each batch."""
         while self.size_bytes - position >= HEADER_SIZE:
             at = position - start
             if at + HEADER_SIZE > len(window):
@@ -251,7 +268,7 @@ class Segment:
                     f"{self.size_bytes}",
                     base_offset=header.base_offset,
                 )
-            yield position, header
+            yield position, header, start, window
             position += header.size_bytes
 
     def scan(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
@@ -259,13 +276,14 @@ class Segment:
 
         Ends where a batch is cut off by the end of the file or has a length no batch can have.
         """
+        read_header = batch.read_header
         while self.size_bytes - position >= HEADER_SIZE:
             wanted = min(_SCAN_BYTES, self.size_bytes - position)
             window = memoryview(self.file.read_at(position, wanted))
-            at = 0
-            while len(window) - at >= HEADER_SIZE:
-                header = batch.read_header(window, at)
-                size = header.size_bytes
+            at, last = 0, len(window) - HEADER_SIZE
+            while at <= last:
+                header = read_header(window, at)
+                size = LOG_OVERHEAD + header.batch_length
                 if size < HEADER_SIZE or size > self.size_bytes - position:
                     return
                 if at + size > len(window):
@@ -274,11 +292,11 @@ class Segment:
                 at += size
                 position += size
             if at == 0:  # A batch larger than the window: fetch it whole.
-                size = batch.read_header(window).size_bytes
+                size = read_header(window).size_bytes
                 whole = memoryview(self.file.read_at(position, size))
                 if len(whole) < size:
                     return
-                yield position, batch.read_header(whole), whole
+                yield position, read_header(whole), whole
                 position += size
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:

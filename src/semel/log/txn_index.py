@@ -2,7 +2,8 @@
 
 Role.   34-byte entries in the order of their abort markers. Only aborts are entered, and the file does not
         exist before the first one.
-Flow.   `partition_log` appends when it writes an abort marker; a fetch with read_committed collects.
+Flow.   `partition_log` appends when it writes an abort marker, `recovery` notes what it meets and flushes once per segment; a
+        fetch with read_committed collects.
 Rules.  * An entry's last stable offset is what the partition's was right after the marker: no transaction
           whose marker comes later began below it. A collector for offsets below some bound may stop at the
           first entry whose last stable offset reaches that bound.
@@ -77,11 +78,15 @@ class TxnIndex:
 
         The marker is in the log, so this cannot fail: what the disk refuses now goes with the next flush.
         """
-        self.entries.append(entry)
+        self.note(entry)
         try:
             self.flush()
         except OSError as error:
             _logger.warning("%s: an aborted transaction is not written yet: %s", self.path, error)
+
+    def note(self, entry: AbortedTxn) -> None:
+        """Add an entry that goes to the file with the next flush: for who rebuilds the index, and has many."""
+        self.entries.append(entry)
 
     def flush(self) -> None:
         if self._flushed == len(self.entries):

@@ -131,13 +131,6 @@ def _leader_epochs(files: Files, directory: str, report: Report) -> LeaderEpochs
     return epochs if epochs.entries else None
 
 
-class _CollectedAborts(TxnIndex):
-    """The aborts the log itself shows; no file behind it."""
-
-    def append(self, entry: AbortedTxn) -> None:
-        self.entries.append(entry)
-
-
 class _Replay:
     """The producers as the log tells them, beside what snapshots and transaction indexes claim."""
 
@@ -145,7 +138,7 @@ class _Replay:
         self._files = files
         self._directory = directory
         self._report = report
-        self._aborts = _CollectedAborts(files, "", [])
+        self._aborts: list[AbortedTxn] = []
         parsed = map(names.parse, files.list_directory(directory))
         self._snapshots = sorted(
             one.base_offset for one in parsed if one and one.kind == names.SNAPSHOT and not one.suffix
@@ -164,7 +157,7 @@ class _Replay:
 
     def record(self, header: BatchHeader, data: memoryview) -> None:
         if header.has_producer_id:
-            record_batch(self._state, header, data, self._aborts, NO_TIMESTAMP)
+            record_batch(self._state, header, data, self._aborts.append, NO_TIMESTAMP)
             self._state.on_high_watermark(header.next_offset)
 
     def compare_snapshots(self, offset: int, *, is_end: bool = False) -> None:
@@ -191,7 +184,7 @@ class _Replay:
 
     def compare_aborted(self, base_offset: int) -> None:
         """Compare what the segment's transaction index lists with the aborts seen since the last call."""
-        seen, self._aborts.entries = self._aborts.entries, []
+        seen, self._aborts = self._aborts, []
         path = join(self._directory, names.file_name(base_offset, names.TXN_INDEX))
         try:
             listed = {(one.producer_id, one.last_offset) for one in TxnIndex.open(self._files, path).entries}

@@ -12,10 +12,12 @@ Rules.  * Judging changes nothing. Recording cannot fail: what is in the log has
           open. Deleting records or moving the log start forgets nobody.
         * A completed transaction stays unstable until its marker is replicated (`on_high_watermark`).
         * `map_end_offset` is the offset up to which the log is reflected here: the name of the next snapshot.
-Elsewhere. One producer's rules: `producer_window`. Snapshot bytes: `snapshot`. Counters and log lines: the shells.
+        * No step walks over transactions: a log that is recovered has millions of them in one go.
+Elsewhere. One producer's rules: `producer_window`. What waits for replication: `unreplicated`. Snapshot bytes: `snapshot`.
+        Counters and log lines: the shells.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -29,6 +31,7 @@ from semel.core.idempotence.producer_window import (
     Verdict,
 )
 from semel.core.idempotence.sequence import NO_SEQUENCE, SEQUENCE_MAX, increment
+from semel.core.idempotence.unreplicated import Unreplicated
 from semel.core.idempotence.verification import Verifications
 from semel.core.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from semel.errors import ErrorCode, InvariantError, Refuse
@@ -76,7 +79,7 @@ class ProducerState:
         self.first_unstable_offset: int | None = None
         self._producers: dict[int, ProducerWindow] = {}
         self._open: OrderedDict[int, int] = OrderedDict()  # First offset -> producer id, in offset order.
-        self._unreplicated: deque[CompletedTxn] = deque()  # In the order of their markers.
+        self._unreplicated = Unreplicated()
         self._verifications = Verifications()
 
     def __len__(self) -> int:
@@ -244,7 +247,7 @@ class ProducerState:
         """The transaction leaves the open ones and waits for its marker to be replicated."""
         if self._open.pop(completed.first_offset, None) is None:
             raise InvariantError(f"{completed} was completed, but no transaction is open from that offset")
-        self._unreplicated.append(completed)
+        self._unreplicated.add(completed.first_offset, completed.last_offset)
         self._update_first_unstable()
 
     # What readers may see.
@@ -270,9 +273,7 @@ class ProducerState:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Markers below it are replicated: their transactions are stable."""
-        if self._unreplicated and self._unreplicated[0].last_offset < high_watermark:
-            while self._unreplicated and self._unreplicated[0].last_offset < high_watermark:
-                self._unreplicated.popleft()
+        if self._unreplicated.release(high_watermark):
             self._update_first_unstable()
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
@@ -281,11 +282,11 @@ class ProducerState:
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
     def _update_first_unstable(self) -> None:
-        first = self.first_undecided_offset
-        for completed in self._unreplicated:
-            if first is None or completed.first_offset < first:
-                first = completed.first_offset
-        self.first_unstable_offset = first
+        undecided, unreplicated = self.first_undecided_offset, self._unreplicated.first_offset
+        if undecided is None or (unreplicated is not None and unreplicated < undecided):
+            self.first_unstable_offset = unreplicated
+        else:
+            self.first_unstable_offset = undecided
 
     # Forgetting, loading, showing.
 

@@ -488,7 +488,7 @@ class Story(DiskStory):
         state = ProducerState(producer_id_expiration_ms=10**12)
         for stored in self.model:
             if stored.header.has_producer_id:
-                record_batch(state, stored.header, stored.data, index, self.now_ms)
+                record_batch(state, stored.header, stored.data, index.note, self.now_ms)
         start, end = self.log.segments[0].base_offset, self.log.log_end_offset
         low = self.dice.randrange(start, end + 1) if end > start else start
         high = self.dice.randrange(low, end + 1)
