@@ -43,6 +43,45 @@ def test_a_port_that_is_taken_leaves_the_clean_stop_clean() -> None:
     simulation.run(main())
 
 
+@pytest.mark.parametrize("after_ms", [0, 0.1, 0.5, 1, 1.5, 2, 3, 5])
+@pytest.mark.parametrize("ended", ["kill", "clean stop"])
+def test_a_start_that_is_cancelled_leaves_the_directory_to_the_next(ended: str, after_ms: float) -> None:
+    """While logs are read by threads: they leave off before the directory is free, and everything is found again."""
+    simulation = Simulation(5)
+    host = simulation.host("127.0.0.1")
+
+    async def fill(runtime: Runtime) -> None:
+        broker = Broker(config(9092), runtime)
+        await broker.start()
+        await create_missing(broker.context, ["orders", "bills"])
+        for topic in ("orders", "bills"):
+            assert isinstance(broker.context.partitions.of_topic(topic)[0].append(batch_of(b"x")), Appended)
+        if ended == "clean stop":
+            await broker.stop()
+
+    async def give_up(runtime: Runtime) -> None:
+        starting = asyncio.ensure_future(Broker(config(9092), runtime).start())
+        await asyncio.wait([starting], timeout=after_ms / 1000)
+        starting.cancel()
+        await asyncio.wait([starting])
+        if not starting.cancelled():
+            await starting
+            return  # It was faster.
+        again = Broker(config(9092), runtime)
+        await again.start()
+        ends = {one.log.topic_partition.topic: one.log.log_end_offset for one in again.context.partitions}
+        assert ends == {"orders": 1, "bills": 1}
+        await again.stop()
+        assert runtime.files.exists("/data/.kafka_cleanshutdown")
+
+    async def main() -> None:
+        await host.start(fill)
+        host.kill()
+        await host.start(give_up)
+
+    simulation.run(main())
+
+
 def test_a_broker_that_was_not_started_says_so() -> None:
     simulation = Simulation(1)
     runtime = simulation.host("127.0.0.1").boot()

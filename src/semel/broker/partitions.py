@@ -29,6 +29,7 @@ from semel.errors import CorruptBatchError, ErrorCode, LogError, Refuse
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.group_commit import GroupCommit
+from semel.log.halt import Halt
 from semel.log.leader_epochs import EpochEnd
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
 from semel.runtime.bundle import Runtime
@@ -175,21 +176,30 @@ class Partitions:
     async def load(self) -> None:
         """Open the logs of all topics, and remove directories no topic owns.
 
-        After an unclean stop on threads: every log waits for syncs then, and there may be thousands.
+        On threads: after an unclean stop every log is read and waits for syncs, and there may be thousands. A caller that is
+        cancelled has them leave off, and is let go when they have.
         """
         directory, now_ms = self._directory, self._runtime.clock.now_ms()
         wanted = [(one, self._log_config(one)) for one in directory.begin_load()]
-        if directory.was_clean:
-            read = directory.read_some(wanted, now_ms)
-        else:
-            parts = [wanted[first::_OPENERS] for first in range(min(_OPENERS, len(wanted)))]
-            tasks = self._runtime.tasks
-            pieces = await asyncio.gather(
-                *(tasks.in_thread(directory.read_some, part, now_ms) for part in parts)
-            )
-            together = {one: log for piece in pieces for one, log in piece.items()}
-            read = {one: together[one] for one, _config in wanted}
-        directory.finish_load(read)
+        openers = 1 if directory.was_clean else _OPENERS  # Then next to nothing is read.
+        parts = [wanted[first::openers] for first in range(min(openers, len(wanted)))]
+        halt, tasks = Halt(), self._runtime.tasks
+        reading = asyncio.gather(
+            *(tasks.in_thread(directory.read_some, part, now_ms, halt) for part in parts),
+            return_exceptions=True,
+        )
+        try:
+            pieces = await asyncio.shield(reading)
+        except BaseException:
+            halt.ask()
+            await asyncio.wait([reading])  # Until then the directory is not free.
+            raise
+        together: dict[TopicPartition, PartitionLog | Exception] = {}
+        for piece in pieces:
+            if isinstance(piece, BaseException):
+                raise piece
+            together.update(piece)
+        directory.finish_load({one: together[one] for one, _config in wanted})
         found = [*directory.logs, *directory.damaged]
         self._delete_logs([tp for tp in found if tp.topic != METADATA_TOPIC and not self._is_owned(tp)])
 

@@ -7,6 +7,7 @@ Rules.  * Standard output has exactly one line, written once the port is open, a
           address. Everything else is on standard error.
         * A mistake of the user is one line there and exit code 1 or 2.
         * What is named on the command line wins over the file.
+        * A signal is obeyed while logs are still being recovered: exit code 0, and no mark of a clean stop.
 """
 
 import asyncio
@@ -76,7 +77,7 @@ def command(
     file: Path | None,
     metrics: str | None,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C.
+    """Run a broker until SIGTERM or Ctrl-C, which it obeys while it recovers its logs as well.
 
     Prints 'semel broker N ready on HOST:PORT' once clients can connect, and with --metrics a second line,
     'semel broker N metrics on http://HOST:PORT/metrics'.
@@ -176,7 +177,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     broker = Broker(config, make_runtime(), metrics=metrics, owns_process=True)
-    await _start(broker)
+    if not await _started(broker, stopping):
+        return None
     click.echo(f"semel broker {config.node_id} ready on {broker.bootstrap}")
     if broker.metrics_url is not None:
         click.echo(f"semel broker {config.node_id} metrics on {broker.metrics_url}")
@@ -188,6 +190,26 @@ async def _serve(
     await stopping.wait()
     await broker.stop()
     return loading[0] if loading else None
+
+
+async def _started(broker: "Broker", stopping: asyncio.Event) -> bool:
+    """Start it; False if a signal came first: a recovery that takes long is left off, and the next start does it."""
+    starting = asyncio.ensure_future(_start(broker))
+    asked = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+        if starting.cancelled():
+            logging.getLogger(__name__).info(
+                "stopped before it served: what is not recovered yet in %s is recovered by the next start",
+                broker.config.data_dir,
+            )
+            await broker.runtime.tasks.close()
+            return False
+    await starting  # What it raised is raised here; a start that was done after all is stopped in order.
+    return True
 
 
 async def _start(broker: "Broker") -> None:
