@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from semel.bench import idempotence, recovery, scale, scale_looks
+from semel.bench import recovery_transactions as transactions
 from semel.bench.broker_figures import Figure, figure
 from semel.bench.measure import BenchError
 from semel.bench.peer import makers
 from semel.bench.scale_looks import P50
+from semel.runtime.environment import environment
 
 MAKERS = makers(None, {})
 
@@ -41,6 +43,41 @@ def test_a_broker_comes_back_with_all_it_had_after_either_end(tmp_path: Path) ->
     for ended in ("after kill -9", "after a clean stop"):
         assert _seen(made, case.text(ended)) == wanted
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [transactions.COMMITS, transactions.ABORTS, transactions.OFFSETS])
+def test_a_broker_comes_back_with_the_transactions_it_had(tmp_path: Path, kind: str) -> None:
+    case = transactions.TransactionCase(300, kind)
+    made = transactions.run_all([case], 1, tmp_path, lambda _figures: None, MAKERS)
+    answered = (
+        "s to the group's offset" if kind == transactions.OFFSETS else "s to the right last stable offset"
+    )
+    wanted = {"s until it serves", answered, "CPU s until then", "MB resident then"}
+    assert _seen(made, case.text()) == wanted
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_is_measured_leaves_the_other_on_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    first, second = environment("first"), environment("second")
+    of_bytes = figure("Coming back", "2 GB", "s until it serves", [1.0], [2.0])
+    of_transactions = figure("Transactions", "10 transactions", "s until it serves", [3.0], [4.0])
+    recovery.write(page, [of_bytes], first)
+    assert "Transactions" not in page.read_text()
+    recovery.write(page, [of_transactions], second)
+    text = page.read_text()
+    assert (
+        text.index("    first\n")
+        < text.index("2 GB")
+        < text.index("    second\n")
+        < text.index("10 transactions")
+    )
+    recovery.write(
+        page, [figure("Coming back", "3 GB", "s until it serves", [1.0], [2.0])], environment("third")
+    )
+    again = page.read_text()
+    assert "2 GB" not in again
+    assert again.index("    third\n") < again.index("3 GB") < again.index("    second\n")
 
 
 def test_a_disk_without_room_is_told_before_anything_is_filled(tmp_path: Path) -> None:

@@ -135,16 +135,16 @@ def page(
     text += "\n" + summary(figures) + also
     for group in dict.fromkeys(one.group for one in figures):
         members = [one for one in figures if one.group == group]
-        rounds = min(one.rounds for one in members)
-        text += f"\n## {group}\n\n{table(members)}\n"
-        text += (
-            "One look.\n"
-            if rounds == 1
-            else f"{rounds} rounds; intervals hold with {coverage(rounds):.1%}.\n"
-        )
+        text += f"\n## {group}\n\n{table(members)}\n{rounds_text(members)}"
     if notes:
         text += "\n## Notes\n\n" + "".join(f"- {note}\n" for note in notes)
     return text
+
+
+def rounds_text(figures: Sequence[Figure]) -> str:
+    """How many rounds there were, and what that makes of the intervals."""
+    rounds = min(one.rounds for one in figures)
+    return "One look.\n" if rounds == 1 else f"{rounds} rounds; intervals hold with {coverage(rounds):.1%}.\n"
 
 
 def summary(figures: Sequence[Figure]) -> str:
