@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from classic_kit import NoTopics
+from compaction_kit import clean, without_kernels
 from log_kit import DIRECTORY, NOW, PARTITION, open_at
 from semel.bench.transaction_logs import TransactionLog
 from semel.broker.coordinators.loading import Loading
@@ -31,6 +32,7 @@ from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.states import TransactionState
 from semel.core.transactions.transaction import Transaction
 from semel.log import names, reading
+from semel.log.compaction import cleaning as cleaning_module
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
 from semel.log.verification import verify
@@ -180,6 +182,24 @@ def test_a_log_that_is_verified(kind: str) -> None:
         found: list[object] = []
         lines = lines_of(lambda: found.extend(verify(log._files, DIRECTORY).findings))
         assert found == []
+        return lines
+
+    assert_linear(cost)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_log_that_is_compacted(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets committed in transactions: all of one key, and every marker is looked at."""
+    monkeypatch.setattr(cleaning_module, "key_offsets", without_kernels)
+
+    def cost(count: int) -> int:
+        story = TransactionLog.of_offsets(count, "billing", "orders", aborts=KINDS[kind], now_ms=NOW)
+        log = recovered(story)
+        log.roll(NOW)
+        log.flush(NOW)
+        begun = log.size_bytes
+        lines = lines_of(lambda: clean(log, now_ms=NOW))
+        assert log.size_bytes < begun
         return lines
 
     assert_linear(cost)

@@ -95,8 +95,8 @@ class Snapshots:
 
     def remove(self, offsets: Iterable[int]) -> None:
         """Remove for good."""
-        gone = [offset for offset in offsets if offset in self.offsets]
-        for offset in gone:
+        gone = set(offsets).intersection(self.offsets)
+        for offset in sorted(gone):
             self._files.remove(self.path(offset))
         if gone:
             self._files.sync_directory(self._directory)
@@ -105,10 +105,10 @@ class Snapshots:
 
     def forget(self, offsets: Iterable[int]) -> list[str]:
         """Count on these no more; their paths, for the caller to remove."""
-        gone = sorted(set(offsets).intersection(self.offsets))
+        gone = set(offsets).intersection(self.offsets)
         self.offsets = [offset for offset in self.offsets if offset not in gone]
         self._unsynced.difference_update(gone)
-        return [self.path(offset) for offset in gone]
+        return [self.path(offset) for offset in sorted(gone)]
 
     def remove_above(self, log_end_offset: int) -> None:
         self.remove([offset for offset in self.offsets if offset > log_end_offset])
