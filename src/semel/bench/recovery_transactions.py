@@ -80,7 +80,6 @@ CASES: Final = (
     TransactionCase(10_000, COMMITS),
     TransactionCase(40_000, COMMITS),
     TransactionCase(1_000_000, COMMITS),
-    TransactionCase(40_000, ABORTS),
     TransactionCase(1_000_000, ABORTS),
     TransactionCase(1_000_000, OFFSETS),
 )
@@ -173,7 +172,7 @@ def _await_stable(wire: Wire, case: TransactionCase) -> None:
 
 
 def _await_offset(wire: Wire, case: TransactionCase) -> None:
-    """Until the coordinator gives the offset the last transaction committed."""
+    """Until the coordinator gives the offset the last transaction committed. Kafka gives older ones before, without an error."""
     asked = [OffsetFetchRequestTopic(name=_TOPIC, partition_indexes=[0])]
     request = OffsetFetchRequest(group_id=_CONSUMERS, topics=asked)
 
@@ -183,9 +182,7 @@ def _await_offset(wire: Wire, case: TransactionCase) -> None:
             return False  # Not loaded yet.
         (found,) = answer.topics[0].partitions
         check(f"fetching the offset of {_CONSUMERS}", found.error_code)
-        if found.committed_offset != case.count - 1:
-            raise LoadError(f"{_CONSUMERS} is at {found.committed_offset}, not at {case.count - 1}")
-        return True
+        return found.committed_offset == case.count - 1
 
     _until(is_there, f"the offset of {_CONSUMERS}")
 
