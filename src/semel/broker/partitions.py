@@ -25,7 +25,7 @@ from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import TopicRow
 from semel.core.metadata.topic_names import INTERNAL, METADATA_TOPIC
 from semel.core.records.validation import Inspection
-from semel.errors import CorruptBatchError, ErrorCode, LogError, Refuse
+from semel.errors import CorruptBatchError, ErrorCode, LogError, RecoveryHaltedError, Refuse
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.group_commit import GroupCommit
@@ -302,21 +302,35 @@ class Partitions:
         """Try again to open what the disk refused to; the logs that are there now, to be led in a new epoch."""
         refused = [tp for tp, error in self._directory.damaged.items() if isinstance(error, OSError)]
         reopened: list[PartitionLog] = []
+        halt = Halt()
         for topic_partition in refused:
             config, now_ms = self._log_config(topic_partition), self._runtime.clock.now_ms()
             try:
                 log = await self._runtime.tasks.in_thread(
-                    self._directory.read, topic_partition, config, now_ms
+                    self._read_again, topic_partition, config, now_ms, halt
                 )
-                if topic_partition in self._directory.damaged:  # Else its topic was deleted meanwhile.
+                # Else its topic was deleted meanwhile.
+                if log is not None and topic_partition in self._directory.damaged:
                     self._directory.take(log)
                     reopened.append(log)
+            except asyncio.CancelledError:
+                halt.ask()  # The broker stops, and waits for its threads.
+                raise
             except OSError as error:
                 self._directory.damaged[topic_partition] = error
             except (LogError, CorruptBatchError) as error:
                 self._directory.damaged[topic_partition] = error
                 _logger.error("%s stays offline: %s", topic_partition, error)
         return reopened
+
+    def _read_again(
+        self, topic_partition: TopicPartition, config: LogConfig, now_ms: int, halt: Halt
+    ) -> PartitionLog | None:
+        """Open one log on a thread; None if nobody waits for it any more."""
+        try:
+            return self._directory.read(topic_partition, config, now_ms, halt)
+        except RecoveryHaltedError:
+            return None
 
     async def complete(self) -> None:
         """Try again to make what the disk refused to."""
