@@ -1,14 +1,20 @@
 """What the tests of the transaction coordinator share: a shard with the plainest host there is.
 
 `Hosted` does what a host does, in one step: ask, append the rows as bytes, apply them, answer, keep the effects. Its log
-is a list of records; `restart` builds a new shard from it. Markers are sent when a test says so.
+is a list of records; `restart` builds a new shard from it. Markers are sent when a test says so; fences reach every leader at
+once, before the answer.
 """
 
 from collections.abc import Callable, Iterable
 
 from semel.core.coordination.outcome import Origin, Outcome, Ticket
 from semel.core.records.build import Record, RecordInput
-from semel.core.transactions.coordinator.decision import SendMarkers, TransactionSettings
+from semel.core.transactions.coordinator.decision import (
+    FencePredecessor,
+    SendMarkers,
+    TransactionEffect,
+    TransactionSettings,
+)
 from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.rows import FORMAT, row_of
 from semel.core.transactions.states import TransactionState
@@ -56,25 +62,36 @@ class Hosted:
         self.now_ms = NOW_MS
         self.log: list[RecordInput] = []
         self.markers: list[SendMarkers] = []
+        self.fences: list[FencePredecessor] = []
         self.shard = TransactionShard(settings, self.ids)
         self._take(self.shard.loaded(self.now_ms))
 
     # The host's part.
 
-    def ask(self, operation: Callable[[Ticket, int], Outcome[SendMarkers]]) -> Response:
+    def ask(self, operation: Callable[[Ticket, int], Outcome[TransactionEffect]]) -> Response:
         ticket = Ticket(object())
         outcome = operation(ticket, self.now_ms)
-        ((answered, response),) = outcome.replies
-        assert answered is ticket
         self._take(outcome)
+        replies = outcome.replies
+        for effect in outcome.effects:
+            if isinstance(effect, FencePredecessor):  # Every leader has heard of it.
+                assert not replies, "an answer that does not wait for the fence"
+                replies = self.shard.fenced(effect).replies
+        ((answered, response),) = replies
+        assert answered is ticket
         return response
 
-    def _take(self, outcome: Outcome[SendMarkers]) -> None:
+    def _take(self, outcome: Outcome[TransactionEffect]) -> None:
         for row in outcome.rows:
             record = FORMAT.encode(row, self.now_ms)
             self.log.append(record)
             self._apply(record, len(self.log) - 1)
-        self.markers.extend(outcome.effects)
+        for effect in outcome.effects:
+            match effect:
+                case SendMarkers():
+                    self.markers.append(effect)
+                case FencePredecessor():
+                    self.fences.append(effect)
 
     def _apply(self, record: RecordInput, offset: int) -> None:
         row = FORMAT.decode(Record(offset, record.timestamp_ms, record.key, record.value, (), -1))

@@ -389,6 +389,7 @@ class Partitions:
                 leader_epoch = max(log.leader_epochs.latest, self._image.leader_epoch_min)
                 places[index] = Partition(log, row.topic_id, leader_epoch, self._runtime)
                 self._guard(log)
+                log.producers.doubt_all()
             elif topic_partition not in directory.damaged:
                 wanted.append(topic_partition)
         if not wanted:
@@ -416,8 +417,14 @@ class Partitions:
             self._incomplete.pop(row.name, None)
 
     def _guard(self, log: PartitionLog) -> None:
-        """Let no transaction be opened that its coordinator does not know. Coordinators see to their own topics."""
-        wanted = bool(self._config.value("transaction.partition.verification.enable"))
+        """Let no transaction be opened that its coordinator does not know. Coordinators see to their own topics.
+
+        Two-phase commit fences by this question, so it is asked wherever two-phase commit is on.
+        """
+        wanted = bool(
+            self._config.value("transaction.partition.verification.enable")
+            or self._config.value("transaction.two.phase.commit.enable")
+        )
         log.producers.verification_required = wanted and log.topic_partition.topic not in INTERNAL
 
     async def delete(self, topics: Sequence[str]) -> None:

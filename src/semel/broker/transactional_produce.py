@@ -4,7 +4,8 @@ Role.   The branch of Produce for requests with a transactional id; others never
 Flow.   `admitted` asks each partition whether this write opens a transaction there. If so the coordinator is asked: under
         transactions v2 (Produce 12+) the partition joins the transaction, under v1 it must have joined. Then
         everything is appended, and the log lets an opening write pass only with the token it gave before the question.
-Rules.  * A batch that goes on with a transaction costs no question.
+Rules.  * A batch that goes on with a transaction costs no question, unless the transaction is in doubt: this leader has just
+          begun, or somebody else owns what its producer prepared (two-phase commit). Then the coordinator is asked again.
         * A marker that arrives between question and append takes the token away: the batch is refused, and nothing hangs.
         * Where the coordinator answers at once, so does this: no task, and no other request in between. Where it does
           not, no later request of the connection begins meanwhile: batches stay in the order of their sequences.

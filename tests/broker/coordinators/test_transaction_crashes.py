@@ -27,7 +27,7 @@ from semel.core.records.batch import BatchHeader
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.core.records.visibility import CommittedOnly
 from semel.core.transactions import rows as transaction_rows
-from semel.core.transactions.coordinator.decision import SendMarkers
+from semel.core.transactions.coordinator.decision import TransactionEffect
 from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.transaction import EPOCH_LAST, Transaction
 from semel.core.wire.message import Request, Response
@@ -437,7 +437,7 @@ class ByAppend(World):
         assert (producer.producer_id == before, producer.producer_epoch) == (False, 0)
 
 
-def _at_the_last_but_one(shard: TransactionShard, _now_ms: int) -> Outcome[SendMarkers]:
+def _at_the_last_but_one(shard: TransactionShard, _now_ms: int) -> Outcome[TransactionEffect]:
     known = shard.get(ID)
     assert known is not None
     return Outcome(rows=[transaction_rows.row_of(known._replace(producer_epoch=EPOCH_LAST - 1))])

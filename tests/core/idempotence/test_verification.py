@@ -128,3 +128,60 @@ def test_guards_nobody_used_are_forgotten() -> None:
     assert start(state) == token
     state.expire(NOW_MS + state.producer_id_expiration_ms)
     assert start(state) != token
+
+
+def test_an_open_transaction_in_doubt_takes_nothing_before_it_is_confirmed_again() -> None:
+    state = partition()
+    assert isinstance(judge(state, start(state)), Append)
+    state.doubt(1)
+    assert is_refused(judge(state, None, sequence=1), ErrorCode.INVALID_TXN_STATE)
+    assert isinstance(judge(state, None, sequence=0), Duplicate)
+    assert isinstance(judge(state, start(state, sequence=1), sequence=1), Append)
+    assert isinstance(judge(state, None, sequence=2), Append)
+
+
+def test_a_doubt_between_question_and_write_voids_the_guard() -> None:
+    state = partition()
+    opening = start(state)
+    state.doubt(1)
+    assert is_refused(judge(state, opening), ErrorCode.INVALID_TXN_STATE)
+    assert isinstance(judge(state, start(state)), Append)
+    state.doubt(1)
+    confirming = start(state, sequence=1)
+    state.doubt(1)
+    assert is_refused(judge(state, confirming, sequence=1), ErrorCode.INVALID_TXN_STATE)
+    assert state.next_sequence(1, 0) == 1
+
+
+def test_of_batches_in_doubt_none_has_to_go_first() -> None:
+    """A batch that is stored already may ask first, and is answered without being written: the next one must not wait."""
+    state = partition()
+    assert isinstance(judge(state, start(state)), Append)
+    state.doubt(1)
+    token = start(state, sequence=0)
+    assert isinstance(judge(state, token, sequence=0), Duplicate)
+    assert start(state, sequence=1) == token
+    assert isinstance(judge(state, token, sequence=1), Append)
+
+
+def test_a_doubt_ends_with_the_transaction() -> None:
+    state = partition()
+    assert isinstance(judge(state, start(state)), Append)
+    state.doubt_all()
+    mark(state, epoch=1)
+    assert isinstance(judge(state, start(state, epoch=1, v2=True), epoch=1), Append)
+    assert isinstance(judge(state, None, epoch=1, sequence=1), Append)
+
+
+def test_a_leader_that_begins_doubts_what_is_open_and_nothing_else() -> None:
+    state = partition()
+    assert isinstance(judge(state, start(state)), Append)
+    state.record(header(2, 0, 0, offset=state.map_end_offset))
+    fresh = partition()
+    fresh.load(state.entries(), map_end_offset=state.map_end_offset)
+    fresh.doubt_all()
+    assert is_refused(judge(fresh, None, sequence=1), ErrorCode.INVALID_TXN_STATE)
+    assert isinstance(fresh.judge(header(2, 0, 1, offset=fresh.map_end_offset)), Append)
+    fresh.clear()
+    assert isinstance(judge(fresh, start(fresh)), Append)
+    assert isinstance(judge(fresh, None, sequence=1), Append)

@@ -2,10 +2,10 @@
 
 Goal:   the coordinator together with the partitions' producer state keeps the promise, under any order of events.
 Method: producers of both protocols share two transactional ids on two partitions. They introduce themselves, write
-        (the append may come long after the coordinator was asked), end transactions and lose answers; markers arrive one
-        partition at a time, late, or twice; the process crashes and replays its logs; time passes. Partitions judge with
-        the real `ProducerState`. In the end everything that is due happens, and each transaction is compared with what
-        its producer was told.
+        (the append may come long after the coordinator was asked), end transactions and lose answers; some keep what another
+        left open (two-phase commit), who may still be there and go on; markers arrive one partition at a time, late, or
+        twice; the process crashes and replays its logs; time passes. Partitions judge with the real `ProducerState`. In the
+        end everything that is due happens, and each transaction is compared with what its producer was told.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from idempotence_kit import header
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append
 from semel.core.records.batch import BatchHeader
-from semel.core.transactions.coordinator.decision import SendMarkers
+from semel.core.transactions.coordinator.decision import SendMarkers, TransactionSettings
 from semel.core.transactions.states import TransactionState
 from semel.errors import ErrorCode, Refuse
 from semel.types import TopicPartition
@@ -87,6 +87,7 @@ class Partition:
         self.state = ProducerState(verification_required=True)
         for one in entries:
             self._record(one)
+        self.state.doubt_all()
 
     def fates(self) -> dict[int, set[str]]:
         """What became of each transaction's records here."""
@@ -109,6 +110,7 @@ class Producer:
     identity: tuple[int, int] | None = None
     transaction: int = -1
     sequences: dict[tuple[int, int, TopicPartition], int] = field(default_factory=dict)
+    keeps: bool = False
     in_doubt: bool | None = None
     """An end that was asked for and never answered."""
 
@@ -126,7 +128,7 @@ class Late:
 class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.host = Hosted()
+        self.host = Hosted(TransactionSettings(two_phase_commit=True))
         self.partitions = {one: Partition() for one in PARTITIONS}
         self.producers = [Producer(IDS[index % 2], v2=index % 4 < 2) for index in range(4)]
         self.under_way: list[tuple[SendMarkers, list[TopicPartition]]] = []
@@ -135,6 +137,9 @@ class World(RuleBasedStateMachine):
         self.told: dict[int, str] = {}
         self.acknowledged: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
+        self.begun: dict[tuple[int, int], int] = {}
+        """The last transaction of each identity."""
+        self.kept: set[int] = set()
 
     # Producers.
 
@@ -146,16 +151,39 @@ class World(RuleBasedStateMachine):
         self._take_effects()
         if answer.error_code == ErrorCode.NONE:
             producer.identity = (answer.producer_id, answer.producer_epoch)
-            producer.transaction, producer.in_doubt = -1, None
+            producer.transaction, producer.in_doubt, producer.keeps = -1, None, False
+
+    @rule(which=st.integers(0, 3), crashes=st.booleans())
+    def keeps_what_is_open(self, which: int, crashes: bool) -> None:
+        producer = self.producers[which]
+        answer = self.host.init(transactional_id=producer.transactional_id, version=6, keep=True)
+        for fence in self.host.fences:
+            for where in fence.partitions:
+                self.partitions[where].state.doubt(fence.producer_id)
+        self.host.fences.clear()
+        if answer.error_code != ErrorCode.NONE:
+            return
+        producer.identity = (answer.producer_id, answer.producer_epoch)
+        producer.transaction, producer.in_doubt, producer.keeps = -1, None, False
+        if answer.ongoing_txn_producer_id >= 0:
+            left = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+            producer.transaction, producer.keeps = self.begun[left], True
+            self.kept.add(producer.transaction)
+            if crashes:
+                self.crashes(compacted=False)
+            for number, predecessor in enumerate(self.producers):
+                if predecessor.identity == left:
+                    for where in PARTITIONS:
+                        self.writes(number, where, late=False)
 
     @rule(which=st.integers(0, 3), where=st.sampled_from(PARTITIONS), late=st.booleans())
     def writes(self, which: int, where: TopicPartition, late: bool) -> None:
         producer = self.producers[which]
-        if producer.identity is None or producer.in_doubt is not None:
+        if producer.identity is None or producer.in_doubt is not None or producer.keeps:
             return
         if producer.transaction < 0:
             self.transactions += 1
-            producer.transaction = self.transactions
+            producer.transaction = self.begun[producer.identity] = self.transactions
         pid, epoch = producer.identity
         partition = self.partitions[where]
         token = None
@@ -200,6 +228,7 @@ class World(RuleBasedStateMachine):
             late.producer.sequences[place] = head.base_sequence + 1
             number = late.data.transaction
             assert self.told.get(number) != "committed", f"transaction {number} grew after its commit"
+            assert number not in self.kept, f"transaction {number} grew after somebody else kept it"
             self.acknowledged[number] = self.acknowledged.get(number, 0) + 1
 
     @rule(which=st.integers(0, 3), commit=st.booleans(), is_lost=st.booleans())
@@ -231,10 +260,10 @@ class World(RuleBasedStateMachine):
                 producer.identity = (answer.producer_id, answer.producer_epoch)
             elif gave_up:
                 producer.identity = None
-            producer.transaction, producer.in_doubt = -1, None
+            producer.transaction, producer.in_doubt, producer.keeps = -1, None, False
         else:
             producer.identity = None  # Fenced, or nothing was written: it has to introduce itself again.
-            producer.transaction, producer.in_doubt = -1, None
+            producer.transaction, producer.in_doubt, producer.keeps = -1, None, False
 
     # Markers.
 

@@ -12,7 +12,7 @@ from semel.core.transactions.coordinator import expiry, listing
 from semel.core.transactions.coordinator.decision import SendMarkers, TransactionSettings
 from semel.core.transactions.rows import row_of, transaction_of
 from semel.core.transactions.states import TransactionState
-from semel.core.transactions.transaction import NO_TIMEOUT_MS, Transaction
+from semel.core.transactions.transaction import EPOCH_LAST, NO_TIMEOUT_MS, Transaction
 from semel.core.wire.messages.list_transactions import ListTransactionsRequest
 from semel.core.wire.messages.transaction_rows import TransactionLogValue
 from semel.errors import CorruptLogError, ErrorCode
@@ -22,6 +22,7 @@ from transactions_kit import ID, NOW_MS, OFFSETS, T0, T1, TIMEOUT_MS, Hosted
 OK = ErrorCode.NONE
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
 FENCED = ErrorCode.PRODUCER_FENCED
+MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 PID = 8000
 TWO_PHASE = TransactionSettings(two_phase_commit=True)
 
@@ -446,7 +447,7 @@ class TestTwoPhaseCommit:
         assert host.add(pid, 0, [T1], version=5) == [FENCED]
         assert host.add(pid, 2, [T1], version=5) == [ErrorCode.INVALID_TXN_STATE]
         assert host.add(pid, 2, [T0], version=5, verify_only=True) == [ErrorCode.INVALID_TXN_STATE]
-        assert host.add(pid, 0, [T0], version=5, verify_only=True) == [OK]
+        assert host.add(pid, 0, [T0], version=5, verify_only=True) == [FENCED]
         answer = host.end(pid, 2, commit=commit, version=5)
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (OK, pid, 3)
         assert host.markers == [SendMarkers(ID, pid, 1, commit, (T0,), 2)]
@@ -456,6 +457,67 @@ class TestTwoPhaseCommit:
         again = host.end(pid, 2, commit=commit, version=5)
         assert (again.error_code, again.producer_epoch) == (OK, 3)
         assert host.add(pid, 3, version=5) == [OK]
+
+    @pytest.mark.parametrize("is_decided", [False, True])
+    @pytest.mark.parametrize("epoch", [EPOCH_LAST - 2, 5])
+    def test_whoever_came_before_is_fenced_by_every_request(self, epoch: int, is_decided: bool) -> None:
+        """The writer and the first keeper; also where the ids' epochs run out, and while the markers are on their way."""
+        host = Hosted(TWO_PHASE)
+        known(host, epoch, TransactionState.ONGOING)
+        before = [(PID, epoch)]
+        for _ in range(3):
+            keeper = host.init(version=6, enable_2pc=True, keep=True)
+            before.append((keeper.producer_id, keeper.producer_epoch))
+        owner = before.pop()
+        host.restart()
+        if is_decided:
+            host.end(*owner, commit=True, version=5)
+        written = list(host.log)
+        busy_or_fenced = BUSY if is_decided else FENCED
+        for pid, old in before:
+            known_id = pid in (PID, owner[0])
+            for partition in (T0, T1):
+                for version in range(2, 6):
+                    assert host.add(pid, old, [partition], version=version) in ([busy_or_fenced], [MAPPING])
+                verified = host.add(pid, old, [partition], version=5, verify_only=True)
+                assert verified == [FENCED if known_id else MAPPING]
+            for version in range(2, 5):
+                assert host.add_offsets(pid, old, version=version) in (busy_or_fenced, MAPPING)
+            for version in range(2, 6):
+                for commit in (True, False):
+                    refused = host.end(pid, old, commit=commit, version=version).error_code
+                    assert refused in (busy_or_fenced, FENCED, MAPPING)
+            assert host.init(pid, old).error_code == busy_or_fenced
+        assert host.log == written
+        for partition in (T0, T1):  # The keeper may end it, and only that.
+            added = host.add(*owner, [partition], version=5)
+            assert added == ([BUSY] if is_decided else [ErrorCode.INVALID_TXN_STATE])
+
+    def test_the_keeper_is_answered_when_every_leader_has_heard_of_it(self) -> None:
+        host = Hosted(TWO_PHASE)
+        known(host, 5, TransactionState.ONGOING)
+        host.add(PID, 5, [OFFSETS])
+        answer = host.init(version=6, enable_2pc=True, keep=True)
+        (fence,) = host.fences
+        assert (fence.producer_id, fence.partitions, fence.response) == (PID, (T0, OFFSETS), answer)
+        host.init(version=6, enable_2pc=True, keep=True)
+        assert [one.producer_id for one in host.fences] == [PID, PID]
+        assert host.init().error_code == BUSY  # Who keeps nothing fences by the markers of the abort.
+        assert len(host.fences) == 2
+
+    def test_an_old_epoch_aborts_nothing_that_never_times_out(self) -> None:
+        """Its owner may be about to prepare it, or has: the other system may have committed."""
+        host = Hosted(TWO_PHASE)
+        old = host.init(version=6, enable_2pc=True)
+        owner = host.init(version=6, enable_2pc=True)
+        host.add(owner.producer_id, owner.producer_epoch, version=5)
+        assert host.init(old.producer_id, old.producer_epoch).error_code == FENCED
+        assert host.init(old.producer_id, old.producer_epoch, version=3).error_code == (
+            ErrorCode.INVALID_PRODUCER_EPOCH
+        )
+        assert host.state() is TransactionState.ONGOING
+        assert host.init(owner.producer_id, owner.producer_epoch).error_code == BUSY
+        assert host.state() is TransactionState.PREPARE_ABORT
 
     def test_an_owner_that_keeps_nothing_aborts_what_was_prepared(self) -> None:
         host = Hosted(TWO_PHASE)

@@ -3,7 +3,8 @@
 Role.   Handlers of every transaction API call `ask` with a transactional id and an operation of `TransactionShard`; the
         produce handler and TxnOffsetCommit call `admit` before a producer's first write to a partition.
 Flow.   handler -> ask -> host -> shard; once a transaction's end is committed, `Markers` carries it out and the shard is
-        told that it is complete.
+        told that it is complete. Once a prepared transaction has a new owner, the leaders of its partitions are told to ask
+        again before its predecessor goes on, and then the owner is answered.
 Rules.  * FindCoordinator makes the topic. Without it nobody's coordinator is here: NOT_COORDINATOR.
         * Producer ids are fetched before they run out; the shard never waits for one.
         * Settings that change while the broker runs reach every shard.
@@ -25,7 +26,13 @@ from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import ProducerIds
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Outcome, Ticket
-from semel.core.transactions.coordinator.decision import Decision, SendMarkers, TransactionSettings
+from semel.core.transactions.coordinator.decision import (
+    Decision,
+    FencePredecessor,
+    SendMarkers,
+    TransactionEffect,
+    TransactionSettings,
+)
 from semel.core.transactions.rows import FORMAT, ROW_TIMES, TOPIC
 from semel.core.transactions.transaction import TRANSACTIONS_V2
 from semel.core.wire.message import Response
@@ -79,14 +86,14 @@ class TransactionCoordinator:
                 "unclean.leader.election.enable": "false",
             },
         )
-        self.host: CoordinatorHost[TransactionShard, SendMarkers] = CoordinatorHost(
+        self.host: CoordinatorHost[TransactionShard, TransactionEffect] = CoordinatorHost(
             topic=TOPIC,
             row_format=FORMAT,
             make_shard=self._make_shard,
             create_topic=create,
             partitions=partitions,
             runtime=runtime,
-            run_effect=self._send_markers,
+            run_effect=self._run_effect,
             row_times=ROW_TIMES,
         )
 
@@ -137,7 +144,7 @@ class TransactionCoordinator:
     def ask(
         self,
         transactional_id: str,
-        operation: "Callable[[TransactionShard, Ticket, int], Outcome[SendMarkers]]",
+        operation: "Callable[[TransactionShard, Ticket, int], Outcome[TransactionEffect]]",
         expected: type[R],
         refused: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
@@ -160,7 +167,7 @@ class TransactionCoordinator:
             return [ErrorCode.NOT_COORDINATOR] * len(partitions)
         codes: list[ErrorCode] = []
 
-        def decide(shard: "TransactionShard", ticket: Ticket, now_ms: int) -> Outcome[SendMarkers]:
+        def decide(shard: "TransactionShard", ticket: Ticket, now_ms: int) -> Outcome[TransactionEffect]:
             decision = _NOTHING_DECIDED
             if not transactional_id:
                 codes[:] = [ErrorCode.INVALID_REQUEST] * len(partitions)
@@ -190,7 +197,7 @@ class TransactionCoordinator:
         that follows without waiting may rely on."""
         found = [ErrorCode.NOT_COORDINATOR]
 
-        def look(shard: "TransactionShard", _now_ms: int) -> Outcome[SendMarkers]:
+        def look(shard: "TransactionShard", _now_ms: int) -> Outcome[TransactionEffect]:
             found[:] = shard.verify(transactional_id, producer_id, producer_epoch, [partition])
             return Outcome()
 
@@ -199,7 +206,25 @@ class TransactionCoordinator:
         refused = self.host.tell(self.host.partition_of(transactional_id), look)
         return refused or found[0]
 
-    # Markers
+    # What follows from decisions
+
+    def _run_effect(self, index: int, effect: TransactionEffect) -> None:
+        match effect:
+            case SendMarkers():
+                self._send_markers(index, effect)
+            case FencePredecessor():
+                self._fence(index, effect)
+
+    def _fence(self, index: int, fence: FencePredecessor) -> None:
+        """Have every leader ask the coordinator again before the predecessor goes on; then its successor is answered.
+
+        Every leader is here. A partition that is not led now is doubted as a whole when it is led again.
+        """
+        for topic_partition in fence.partitions:
+            partition = self._partitions.get(*topic_partition)
+            if partition is not None:
+                partition.log.producers.doubt(fence.producer_id)
+        self.host.tell(index, lambda shard, _now_ms: shard.fenced(fence))
 
     def _send_markers(self, index: int, markers: SendMarkers) -> None:
         partition = self._partitions.get(TOPIC, index)

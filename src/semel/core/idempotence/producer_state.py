@@ -5,11 +5,13 @@ Role.   One `ProducerWindow` per producer, the transactions that are open or not
 Flow.   `log.partition_log` calls `judge` (or `judge_marker`) before a write, `record` (or `record_marker`) after it;
         a marker that ended a transaction gives a `CompletedTxn`: `last_stable_offset_after` is the value of the
         transaction index, then `complete`. Recovery, truncation and followers: `clear`, `load` a snapshot, then
-        record what the log holds from there on.
+        record what the log holds from there on. Whoever begins to lead the partition calls `doubt_all`.
 Rules.  * Judging changes nothing. Recording cannot fail: what is in the log has happened.
         * Nothing is shared between partitions: each has its own object.
         * A producer is forgotten `producer.id.expiration.ms` after its last write, never while its transaction is
           open. Deleting records or moving the log start forgets nobody.
+        * An open transaction in doubt takes no batch before its coordinator was asked again: the log does not say whether
+          its producer was fenced since (two-phase commit), only the coordinator knows.
         * A completed transaction stays unstable until its marker is replicated (`on_high_watermark`).
         * `map_end_offset` is the offset up to which the log is reflected here: the name of the next snapshot.
         * No step walks over transactions: a log that is recovered has millions of them in one go.
@@ -141,13 +143,22 @@ class ProducerState:
             or not header.is_transactional
         ):
             return verdict
-        goes_on = window.has_open_transaction and window.producer_epoch == header.producer_epoch
-        if goes_on or self._verifications.holds(header.producer_id, token):
+        if self._goes_on(header.producer_id, window, header.producer_epoch) or self._verifications.holds(
+            header.producer_id, token
+        ):
             return verdict
         return Refuse(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {header.producer_id}: the batch of epoch {header.producer_epoch} belongs to no open "
-            "transaction, and the coordinator has not confirmed one since the last marker",
+            "transaction, and the coordinator has not confirmed one since the last marker, fence or start of the leader",
+        )
+
+    def _goes_on(self, producer_id: int, window: ProducerWindow, producer_epoch: int) -> bool:
+        """Whether a batch goes on with a transaction that nobody doubts."""
+        return (
+            window.has_open_transaction
+            and window.producer_epoch == producer_epoch
+            and producer_id not in self._verifications.doubted
         )
 
     def record(self, header: BatchHeader, *, now_ms: int = NO_TIMESTAMP) -> None:
@@ -184,15 +195,19 @@ class ProducerState:
         supports_epoch_bump: bool,
         now_ms: int,
     ) -> int | Refuse | None:
-        """Before asking the coordinator: the token to hand to `judge`; None if a transaction is open already."""
+        """Before asking the coordinator: the token to hand to `judge`; None if a transaction is open, and in no doubt."""
         window = self._producers.get(producer_id, _UNKNOWN)
         if producer_epoch < window.producer_epoch:
             return Refuse(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id}: epoch {producer_epoch} is older than the known epoch {window.producer_epoch}",
             )
-        if window.has_open_transaction and window.producer_epoch == producer_epoch:
+        if self._goes_on(producer_id, window, producer_epoch):
             return None
+        if window.has_open_transaction and window.producer_epoch == producer_epoch:
+            base_sequence = (
+                SEQUENCE_MAX  # In doubt. The window knows which sequence is next: nobody has to go first.
+            )
         return self._verifications.start(
             producer_id,
             producer_epoch=producer_epoch,
@@ -200,6 +215,16 @@ class ProducerState:
             supports_epoch_bump=supports_epoch_bump,
             now_ms=now_ms,
         )
+
+    def doubt(self, producer_id: int) -> None:
+        """Somebody else owns the producer's transaction now: its next batch has to be confirmed by the coordinator."""
+        window = self._producers.get(producer_id, _UNKNOWN)
+        self._verifications.doubt(producer_id, is_open=window.has_open_transaction)
+
+    def doubt_all(self) -> None:
+        """This leader has just begun: what is open was confirmed to another, who may have been told of a fence since."""
+        for producer_id in self._open.values():
+            self.doubt(producer_id)
 
     # Markers.
 
@@ -346,6 +371,7 @@ class ProducerState:
         self._producers.clear()
         self._open.clear()
         self._unreplicated.clear()
+        self._verifications.doubted.clear()
         self.first_unstable_offset = None
         self.map_end_offset = map_end_offset
 

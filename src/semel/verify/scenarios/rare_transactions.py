@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from semel.core.coordination.outcome import Outcome, Ticket
-from semel.core.transactions.coordinator.decision import SendMarkers
+from semel.core.transactions.coordinator.decision import TransactionEffect
 from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.rows import row_of
 from semel.core.transactions.states import TransactionState
@@ -73,7 +73,7 @@ class Story(transactions.Story):
         producer_id = await broker.context.producer_ids.next()
         state = self.dice.choice([TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT])
 
-        def write(_shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome[SendMarkers]:
+        def write(_shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome[TransactionEffect]:
             row = row_of(
                 Transaction(
                     transactional_id,

@@ -6,9 +6,11 @@ Rules.  * A decision without `moved` writes nothing.
           from the state, so no decision can forget it.
 """
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from semel.core.coordination.outcome import Ticket
 from semel.core.transactions.transaction import Transaction
+from semel.core.wire.message import Response
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 
@@ -31,6 +33,18 @@ class SendMarkers(NamedTuple):
     commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
+
+
+class FencePredecessor(NamedTuple):
+    """Have every leader of these partitions doubt the producer, then call `TransactionShard.fenced`: it answers."""
+
+    producer_id: int
+    partitions: tuple[TopicPartition, ...]
+    ticket: Ticket
+    response: Response
+
+
+TransactionEffect: TypeAlias = SendMarkers | FencePredecessor
 
 
 class ProducerIdSource(Protocol):

@@ -73,6 +73,8 @@ def decide(
     if expected is not None and not _is_known(transaction, expected):
         return _FENCED
     if transaction.state is TransactionState.ONGOING:
+        if expected is not None and two_phase.is_closed_to(transaction, *expected):
+            return _FENCED
         if request.keep_prepared_txn:
             return two_phase.keep(transaction, timeout_ms, producer_ids, now_ms)
         fenced = abort_by_broker(transaction, producer_ids, now_ms)

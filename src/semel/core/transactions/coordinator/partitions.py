@@ -6,7 +6,8 @@ Flow.   `shard.add_partitions` and `shard.verify_partitions` call these.
 Rules.  * While markers are on their way nobody joins: CONCURRENT_TRANSACTIONS, before anything else is compared.
         * Partitions that are in already cost no row.
         * Verifying changes nothing. A partition that is not in gives TRANSACTION_ABORTABLE.
-        * A transaction that was taken over (two-phase commit) is closed to newcomers.
+        * A transaction that was taken over (two-phase commit) is closed: its keeper may only end it, and whoever came before
+          is fenced, also from the partitions that are in it.
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,7 @@ from semel.errors import ErrorCode
 from semel.types import TopicPartition
 
 _CONCURRENT: Final = Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
-_FENCED: Final = Decision(ErrorCode.PRODUCER_FENCED)
 _UNKNOWN: Final = Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-_INVALID: Final = Decision(ErrorCode.INVALID_TXN_STATE)
 
 
 def add(
@@ -39,17 +38,13 @@ def add(
         return _UNKNOWN
     if transaction.state.is_prepared:
         return _CONCURRENT
-    if two_phase.is_keeper(transaction, producer_id, producer_epoch):
-        return _INVALID
-    if producer_id != transaction.producer_id:
-        return _UNKNOWN
-    if producer_epoch != transaction.producer_epoch:
-        return _FENCED
-    if transaction.state is TransactionState.ONGOING:
-        if all(partition in transaction.partitions for partition in partitions):
-            return Decision()
-        if transaction.is_kept:
-            return _FENCED
+    refused = _refused(transaction, producer_id, producer_epoch)
+    if refused is not ErrorCode.NONE:
+        return Decision(refused)
+    if transaction.state is TransactionState.ONGOING and all(
+        partition in transaction.partitions for partition in partitions
+    ):
+        return Decision()
     return Decision(
         moved=transaction.with_partitions(partitions, client_version=client_version, now_ms=now_ms)
     )
@@ -63,8 +58,12 @@ def verify(
     producer_epoch: int,
 ) -> list[ErrorCode]:
     """For each partition: whether it is in the producer's transaction."""
-    refused = _unverifiable(transaction, producer_id, producer_epoch)
-    if refused is not ErrorCode.NONE or transaction is None:
+    if transaction is None:
+        return [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * len(partitions)
+    refused = _refused(transaction, producer_id, producer_epoch)
+    if transaction.state.is_prepared and refused in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
+        refused = ErrorCode.CONCURRENT_TRANSACTIONS
+    if refused is not ErrorCode.NONE:
         return [refused] * len(partitions)
     return [
         ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
@@ -72,15 +71,14 @@ def verify(
     ]
 
 
-def _unverifiable(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> ErrorCode:
-    if transaction is None:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+def _refused(transaction: Transaction, producer_id: int, producer_epoch: int) -> ErrorCode:
+    """Why this producer has no transaction to add to; NONE if it may have one."""
     if two_phase.is_keeper(transaction, producer_id, producer_epoch):
         return ErrorCode.INVALID_TXN_STATE
+    if two_phase.is_predecessor(transaction, producer_id, producer_epoch):
+        return ErrorCode.PRODUCER_FENCED
     if producer_id != transaction.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer_epoch != transaction.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
-    if transaction.state.is_prepared:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
     return ErrorCode.NONE

@@ -3,7 +3,7 @@
 Role.   The door to the coordinator: each operation takes a request, decides, and says what to write and answer.
 Flow.   The host (`broker.coordinators`) calls an operation, appends the rows, applies them and, once they are
         committed, gives the reply and runs the effects. `SendMarkers` comes back as `complete` when every partition
-        has its marker.
+        has its marker, `FencePredecessor` as `fenced` when no leader lets the former owner of a kept transaction go on.
 Rules.  * Deciding changes no transaction: only `apply` does, live and in replay alike.
         * Kafka's rows do not carry the epoch before the last bump, by which a retried InitProducerId is known: it is
           remembered beside them, and a restart forgets it. The retry is then fenced; it is never let on wrongly.
@@ -23,8 +23,10 @@ from semel.core.transactions import rows
 from semel.core.transactions.coordinator import end_txn, expiry, init_producer_id, listing, partitions
 from semel.core.transactions.coordinator.decision import (
     Decision,
+    FencePredecessor,
     ProducerIdSource,
     SendMarkers,
+    TransactionEffect,
     TransactionSettings,
     as_of,
 )
@@ -75,7 +77,7 @@ class TransactionShard:
 
     def init_producer_id(
         self, request: InitProducerIdRequest, ticket: Ticket, now_ms: int, *, version: int
-    ) -> Outcome[SendMarkers]:
+    ) -> Outcome[TransactionEffect]:
         """Who owns the transactional id from now on."""
         transactional_id = request.transactional_id or ""
         unfit = init_producer_id.unfit(request, self.settings)
@@ -102,14 +104,19 @@ class TransactionShard:
         response = InitProducerIdResponse(
             producer_id=owned.client_producer_id, producer_epoch=owned.client_producer_epoch
         )
-        if owned.is_kept:
-            response.ongoing_txn_producer_id = owned.producer_id
-            response.ongoing_txn_producer_epoch = owned.producer_epoch
-        return self.outcome_of(decision, ticket, response)
+        if not owned.is_kept:
+            return self.outcome_of(decision, ticket, response)
+        response.ongoing_txn_producer_id = owned.producer_id
+        response.ongoing_txn_producer_epoch = owned.producer_epoch
+        outcome: Outcome[TransactionEffect] = Outcome()
+        self._take_up(decision, outcome)
+        fence = FencePredecessor(owned.producer_id, tuple(owned.partitions), ticket, response)
+        outcome.effects.append(fence)
+        return outcome
 
     def add_partitions(
         self, request: AddPartitionsToTxnTransaction, ticket: Ticket, now_ms: int, *, version: int
-    ) -> Outcome[SendMarkers]:
+    ) -> Outcome[TransactionEffect]:
         """Let partitions join a transaction, or say whether they did. One answer for one transaction."""
         named = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partitions]
         decision = Decision()
@@ -142,7 +149,7 @@ class TransactionShard:
         now_ms: int,
         *,
         version: int,
-    ) -> Outcome[SendMarkers]:
+    ) -> Outcome[TransactionEffect]:
         """Let the offsets of a group join: the partition of `__consumer_offsets` that has them."""
         if not request.transactional_id:
             decision = Decision(ErrorCode.INVALID_REQUEST)
@@ -160,7 +167,7 @@ class TransactionShard:
 
     def end_txn(
         self, request: EndTxnRequest, ticket: Ticket, now_ms: int, *, version: int
-    ) -> Outcome[SendMarkers]:
+    ) -> Outcome[TransactionEffect]:
         """Commit or abort."""
         is_v2 = version >= _END_TXN_V2_SINCE
         known = self._transactions.get(request.transactional_id)
@@ -217,7 +224,7 @@ class TransactionShard:
             producer_epoch=producer_epoch,
         )
 
-    def complete(self, markers: SendMarkers, now_ms: int) -> Outcome[SendMarkers]:
+    def complete(self, markers: SendMarkers, now_ms: int) -> Outcome[TransactionEffect]:
         """Every partition has the marker. Said twice, or too late, it changes nothing."""
         transaction = self._transactions.get(markers.transactional_id)
         if (
@@ -227,6 +234,10 @@ class TransactionShard:
         ):
             return Outcome()
         return Outcome(rows=[rows.row_of(transaction.completed(now_ms))])
+
+    def fenced(self, fence: FencePredecessor) -> Outcome[TransactionEffect]:
+        """No leader lets the predecessor go on: whoever keeps its transaction may hear of it."""
+        return Outcome(replies=[(fence.ticket, fence.response)])
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """What DescribeTransactions says of an id."""
@@ -256,7 +267,7 @@ class TransactionShard:
     def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
         """Rows of this topic are part of no transaction."""
 
-    def loaded(self, now_ms: int) -> Outcome[SendMarkers]:
+    def loaded(self, now_ms: int) -> Outcome[TransactionEffect]:
         """Carry out what was decided before. What began in the future, for the wall clock went back, begins now."""
         self._expiry_ms = now_ms + self.settings.expiration_interval_ms
         for transaction in self._transactions.values():
@@ -278,9 +289,9 @@ class TransactionShard:
             return expiry_ms if timeout_ms is None else timeout_ms
         return min(timeout_ms, expiry_ms)
 
-    def due(self, now_ms: int) -> Outcome[SendMarkers]:
+    def due(self, now_ms: int) -> Outcome[TransactionEffect]:
         """Abort what took too long; forget who has not been seen for long."""
-        outcome: Outcome[SendMarkers] = Outcome()
+        outcome: Outcome[TransactionEffect] = Outcome()
         for transaction in expiry.overdue(self._timeouts, self._transactions, now_ms):
             decision = end_txn.abort_by_broker(transaction, self._producer_ids, now_ms)
             if decision.moved is None:  # No producer id at hand for one whose epochs are used up.
@@ -298,13 +309,15 @@ class TransactionShard:
 
     # From a decision to an outcome.
 
-    def outcome_of(self, decision: Decision, ticket: Ticket, response: Response) -> Outcome[SendMarkers]:
+    def outcome_of(
+        self, decision: Decision, ticket: Ticket, response: Response
+    ) -> Outcome[TransactionEffect]:
         """What is to be written and done for a decision, and who is answered then."""
-        outcome: Outcome[SendMarkers] = Outcome(replies=[(ticket, response)])
+        outcome: Outcome[TransactionEffect] = Outcome(replies=[(ticket, response)])
         self._take_up(decision, outcome)
         return outcome
 
-    def _take_up(self, decision: Decision, outcome: Outcome[SendMarkers]) -> None:
+    def _take_up(self, decision: Decision, outcome: Outcome[TransactionEffect]) -> None:
         moved = decision.moved
         if moved is None:
             return

@@ -5,7 +5,8 @@ Role.   With `enable_2pc` a transaction never times out. With `keep_prepared_txn
 Flow.   Parts of `init_producer_id` and `partitions`.
 Rules.  * Off unless `transaction.two.phase.commit.enable` is on.
         * The kept transaction stays under the identity it was written with, which the answer names; the client gets a
-          new one. Everyone who came before is fenced: from ending it, and from adding to it.
+          new one. Everyone who came before is fenced: from ending it, from aborting it by introducing itself anew, and
+          from adding to it, also on partitions that are in it. The answer waits until their leaders know (`FencePredecessor`).
         * Whoever keeps names no (id, epoch): to keep is to come anew.
         * What never times out goes on never to, whoever keeps it: the other system may have committed already.
         * Where nothing is open, keeping is an ordinary InitProducerId, and the answer names no transaction.
@@ -55,6 +56,25 @@ def keep(transaction: Transaction, timeout_ms: int, producer_ids: ProducerIdSour
             now_ms=now_ms,
         ),
         last_epoch=NO_PRODUCER_EPOCH,
+    )
+
+
+def is_closed_to(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """Whether a producer that names this identity may not have the ongoing transaction aborted.
+
+    Outside of two-phase commit any epoch of the producer id may, in Kafka and here: what is aborted is done again. What was
+    prepared may be committed in the other system already.
+    """
+    client = transaction.client_producer_id, transaction.client_producer_epoch
+    return (transaction.is_two_phase or transaction.is_kept) and (producer_id, producer_epoch) != client
+
+
+def is_predecessor(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """Whether somebody keeps what this producer wrote, or kept before."""
+    return (
+        transaction.is_kept
+        and producer_id in (transaction.producer_id, transaction.client_producer_id)
+        and not is_keeper(transaction, producer_id, producer_epoch)
     )
 
 
