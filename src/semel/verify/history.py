@@ -214,6 +214,8 @@ class Introduced:
     producer_epoch: int
     ends: Mapping[Place, int]
     """Where the logs ended when it learned of it, if that was said to fence others and the broker was there."""
+    keeps: bool = False
+    """Whether it keeps what another has prepared: that one's markers are still to come, and nothing else of it."""
 
 
 @dataclass(frozen=True, slots=True)

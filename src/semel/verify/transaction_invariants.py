@@ -293,6 +293,8 @@ def _fenced(history: History) -> Iterator[Broken]:
             for batch in batches:
                 if batch.base_offset < end or state is None or not batch.is_transactional:
                     continue
+                if one.keeps and batch.commits is not None:
+                    continue
                 if (batch.producer_id, batch.producer_epoch) in earlier:
                     what = "a marker" if batch.commits is not None else batch.values[0].decode()
                     yield Broken(

@@ -9,15 +9,18 @@ from typing import Any, Final
 from semel.broker.markers import Markers
 from semel.core.coordination.outcome import LogRow, Origin
 from semel.core.groups.rows import OFFSETS_TOPIC
+from semel.core.idempotence.producer_state import ProducerState
 from semel.core.transactions import rows
 from semel.core.transactions.coordinator import init_producer_id, two_phase
-from semel.core.transactions.coordinator.decision import Decision, ProducerIdSource
+from semel.core.transactions.coordinator.decision import Decision, FencePredecessor, ProducerIdSource
 from semel.core.transactions.coordinator.end_txn import abort_by_broker
 from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.transaction import EPOCH_MAX, Transaction
 from semel.core.wire.messages.init_producer_id import InitProducerIdResponse
 from semel.errors import ErrorCode
 from semel.types import NO_PRODUCER_EPOCH, TopicPartition
+from semel.verify.actors import two_phase_writer
+from semel.verify.actors.two_phase_writer import Prepared, TwoPhaseSession
 from semel.verify.mutations.mutation import Mutation, Patch
 from semel.verify.scenarios import rare_transactions
 from semel.verify.scenarios.rare_transactions import LAST_EPOCHS, MORTAL_TOPIC, TWO_PHASES
@@ -44,9 +47,9 @@ def _names_the_keeper_instead_of_the_writer(patch: Patch) -> None:
 
     def told(self: TransactionShard, *arguments: Any, **more: Any) -> Any:
         outcome = answer(self, *arguments, **more)
-        for _ticket, response in outcome.replies:
-            if isinstance(response, InitProducerIdResponse) and response.ongoing_txn_producer_id >= 0:
-                response.ongoing_txn_producer_epoch = response.producer_epoch
+        for effect in outcome.effects:
+            if isinstance(effect, FencePredecessor) and isinstance(effect.response, InitProducerIdResponse):
+                effect.response.ongoing_txn_producer_epoch = effect.response.producer_epoch
         return outcome
 
     patch.setattr(TransactionShard, "init_producer_id", told)
@@ -64,6 +67,33 @@ def _forgets_who_keeps_at_a_restart(patch: Patch) -> None:
         apply(self, row, origin)
 
     patch.setattr(TransactionShard, "apply", applied)
+
+
+def _tells_no_leader_who_was_fenced(patch: Patch) -> None:
+    patch.setattr(ProducerState, "doubt", lambda *_: None)
+
+
+def _trusts_what_is_open_after_a_restart(patch: Patch) -> None:
+    """A leader that begins has not heard of a fence. It shows where the broker ends before the kept transaction does."""
+    patch.setattr(ProducerState, "doubt_all", lambda *_: None)
+    kept = TwoPhaseSession._is_kept_by_another
+
+    async def and_then_restarted(self: TwoPhaseSession, prepared: Prepared) -> bool:
+        is_kept = await kept(self, prepared)
+        if is_kept:
+            self._world.broker.end("kill", 0.01)
+        return is_kept
+
+    patch.setattr(TwoPhaseSession, "_is_kept_by_another", and_then_restarted)
+    patch.setattr(two_phase_writer, "BESIDE_SECONDS_MAX", 5.0)
+
+
+def _takes_a_predecessor_for_the_owner(patch: Patch) -> None:
+    patch.setattr(two_phase, "is_predecessor", lambda *_: False)
+
+
+def _lets_a_predecessor_abort(patch: Patch) -> None:
+    patch.setattr(two_phase, "is_closed_to", lambda *_: False)
 
 
 def _never_rotates(patch: Patch) -> None:
@@ -139,6 +169,34 @@ def _rare(
 
 
 MUTATIONS: Final = (
+    _rare(
+        "leaders that hear of no fence",
+        "a prepared transaction grows no more once another keeps it",
+        _tells_no_leader_who_was_fenced,
+        TWO_PHASES,
+        "never asked for that|was written after",
+    ),
+    _rare(
+        "a fence forgotten at a restart",
+        "a prepared transaction grows no more after a restart, either",
+        _trusts_what_is_open_after_a_restart,
+        TWO_PHASES,
+        "never asked for that|was written after",
+    ),
+    _rare(
+        "a predecessor taken for the owner",
+        "a fenced producer commits no position with what it prepared",
+        _takes_a_predecessor_for_the_owner,
+        TWO_PHASES,
+        "a fenced producer committed it",
+    ),
+    _rare(
+        "a predecessor that aborts",
+        "a fenced producer has nothing aborted that it prepared",
+        _lets_a_predecessor_abort,
+        TWO_PHASES,
+        "was decided for good",
+    ),
     _rare(
         "two phases that time out",
         "a prepared transaction waits for its decision",

@@ -4,7 +4,8 @@ Role.   `run(seed)` plays a story of `transactions` with some of these added, an
 Flow.   Before anybody comes, transactional ids get their last epochs. Writers that keep a ledger prepare, vanish, and end
         what others left. One topic is deleted and made again, at once or after a while, and in the end for good.
 Rules.  * The same seed gives the same run, to the byte.
-        * What the ledger decided is committed in the end: no time runs out for it, no restart forgets it.
+        * What the ledger decided is committed in the end: no time runs out for it, no restart forgets it. So is the position
+          that went with it, and nothing that a predecessor adds once its transaction is kept by another.
         * Epochs of a producer id are given up to the last, and then the next id begins; nobody is given one twice.
         * A topic that goes takes its records along and holds nothing up: not its transactions, not the other topics'.
 """
@@ -29,6 +30,7 @@ from semel.verify.actors.two_phase_writer import Ledger, TwoPhaseWriter
 from semel.verify.disturbances import Disturbance, Draw, MakeTopicAgain, Reach
 from semel.verify.scenarios import transactions
 from semel.verify.scenarios.transactions import draw_manners, partitions_of
+from semel.verify.transaction_audit import OffsetsAuditor
 
 TWO_PHASES: Final = "two phases"
 LAST_EPOCHS: Final = "last epochs"
@@ -48,6 +50,7 @@ class Story(transactions.Story):
     def __init__(self, seed: int, *, traced: bool = False) -> None:
         self.rarities: list[str] = []
         self.mortal: tuple[TopicPartition, ...] = ()
+        self.ledgers: list[Ledger] = []
         super().__init__(seed, traced=traced)
         if MORTAL_TOPIC in self.rarities:
             self.aftermath.mortal_topics = frozenset({_TOPIC})
@@ -106,6 +109,24 @@ class Story(transactions.Story):
         held.let_go()
         await self.world.settle([held], transactions.SETTLE_SECONDS)
 
+    async def _end_once_more(self) -> None:
+        await super()._end_once_more()
+        for ledger in self.ledgers:
+            if ledger.position is not None:
+                await self._audit(ledger, ledger.position)
+
+    async def _audit(self, ledger: Ledger, position: int) -> None:
+        """The position of the last decided transaction is the group's."""
+        beyond = {ledger.place: position - 1}
+        auditor = OffsetsAuditor(self.world, ledger.group_id, [ledger.place], beyond)
+        await self.world.settle([auditor], transactions.SETTLE_SECONDS)
+        found = auditor.offsets.get(ledger.place, -1)
+        if found > position:
+            self.world.flaw(
+                f"{ledger.group_id} has the position {found} of {ledger.place}, the last that was decided is {position}: "
+                "a fenced producer committed it"
+            )
+
     # Who is there, and where
 
     def _topics(self) -> list[TopicPlan]:
@@ -132,7 +153,8 @@ class Story(transactions.Story):
             return writers
         partitions = self._written()
         for index in range(self.dice.randint(1, 2)):
-            ledger = Ledger()
+            ledger = Ledger(f"ledger{index}", self.inputs[0])
+            self.ledgers.append(ledger)
             some = sorted(self.dice.sample(partitions, self.dice.randint(1, len(partitions))))
             for instance in range(self.dice.choice([1, 2])):
                 name = f"ledger{index}{'ab'[instance]}"
