@@ -10,6 +10,7 @@ Rules.  * The newest version both sides have is used; an API the broker does not
         * A login that fails ends what was asked for at once; one that the broker believes for a limited time is made anew on
           a new connection, before that time is over if nothing is under way then.
         * A topic that does not exist is looked for a few times, because brokers hear of a new one at different moments.
+        * That no broker answers is told to `troubles`, whoever asked: the log hears of it within a second.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 from semel._version import __version__
 from semel.client.config import Address, ReachConfig
+from semel.client.troubles import Kind, Troubles
 from semel.core.wire import registry
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
@@ -34,6 +36,7 @@ from semel.errors import (
     ErrorCode,
     HandshakeError,
     RefusedError,
+    RequestTimedOutError,
     SemelError,
     UnreachableError,
     UnsupportedVersionError,
@@ -50,6 +53,8 @@ _API_VERSIONS_ASKED: Final = 3
 _LIFETIME_PERCENT: Final = 85  # Of the time a broker believes a login: Java makes it anew at 85 to 95.
 _NO_NODE: Final = -1
 _UNKNOWN_TOPIC_TRIES: Final = 3
+_OLD_MS: Final = 1000
+_SLOW_SECONDS: Final = 0.8  # A connection that is not there by then is spoken of, though it may still come.
 _NO_ENTRY: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -58,6 +63,12 @@ _NO_ENTRY: Final = frozenset(
     }
 )
 _UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_CHECK_BOOTSTRAP: Final = "start a broker there, or set bootstrap.servers"
+_CHECK_BROKER: Final = "start that broker, or look why it does not answer"
+_CHECK_PORT: Final = "set bootstrap.servers to a broker's listener, and security.protocol to what that speaks"
+_CHECK_SECURITY: Final = (
+    "set security.protocol, and the ssl.* or sasl.* settings, to what the broker asks for"
+)
 
 
 class Node(NamedTuple):
@@ -91,15 +102,17 @@ class TopicView(NamedTuple):
 class _Link:
     """A connection and what the broker behind it serves."""
 
-    __slots__ = ("connection", "features", "served", "trusted_until_ms")
+    __slots__ = ("address", "connection", "features", "served", "trusted_until_ms")
 
     def __init__(
         self,
+        address: Address,
         connection: Connection,
         served: dict[int, tuple[int, int]],
         features: dict[str, int],
         trusted_until_ms: int | None,
     ) -> None:
+        self.address = address
         self.connection = connection
         self.served = served
         self.features = features
@@ -116,13 +129,19 @@ class RequestObserver(Protocol):
 
 
 class Cluster:
-    """Connections to the brokers of one cluster; `observer` hears of what goes over them."""
+    """Connections to the brokers of one cluster; `observer` hears of what goes over them, `troubles` of what does not."""
 
     def __init__(
-        self, runtime: Runtime, config: ReachConfig, *, observer: RequestObserver | None = None
+        self,
+        runtime: Runtime,
+        config: ReachConfig,
+        *,
+        observer: RequestObserver | None = None,
+        troubles: Troubles | None = None,
     ) -> None:
         self.runtime = runtime
         self.config = config
+        self.troubles = troubles or troubles_of(runtime, config)
         self._observer = observer
         self.cluster_id: str | None = None
         self.controller_id = _NO_NODE
@@ -175,12 +194,27 @@ class Cluster:
         link = await self._link(node_id)
         version = self._version(link, request.schema.api_key, version_max, node_id)
         wait_ms = self.config.request_timeout_ms + (timeout_ms or 0)
-        if self._observer is None:
-            return await link.connection.send(request, version, timeout_ms=wait_ms)
-        self._observer.requested()
-        answer = await link.connection.send(request, version, timeout_ms=wait_ms)
-        self._observer.answered()
+        if self._observer is not None:
+            self._observer.requested()
+        try:
+            answer = await link.connection.send(request, version, timeout_ms=wait_ms)
+        except (DisconnectedError, WireError) as error:
+            self._unanswered(link.address, error)
+            raise
+        if self._observer is not None:
+            self._observer.answered()
+        if self.troubles.is_any:
+            self.troubles.over(Kind.BROKER, str(link.address))
+            self.troubles.over(Kind.CLUSTER)
         return answer
+
+    def _unanswered(self, address: Address, error: SemelError) -> None:
+        """A broker did not answer, or is not let in: whoever asked will try again, or raises it."""
+        way_out = _CHECK_SECURITY if is_locked_out(error) else _CHECK_BROKER
+        if isinstance(error, WireError):
+            way_out = _CHECK_PORT
+        is_old = isinstance(error, RequestTimedOutError) and self.config.request_timeout_ms >= _OLD_MS
+        self.troubles.met(Kind.BROKER, str(address), _why(address, error), way_out, is_old=is_old)
 
     @property
     def connections(self) -> int:
@@ -220,7 +254,10 @@ class Cluster:
         tries = 0
         while True:
             try:
-                return await attempt()
+                done = await attempt()
+                if tries:
+                    self.troubles.over(Kind.CALL)
+                return done
             except (DisconnectedError, RefusedError) as error:
                 tries += 1
                 pause_ms = self.backoff_ms(tries)
@@ -228,6 +265,8 @@ class Cluster:
                 if is_over or not (may_repeat or passes)(error):
                     raise
                 self._views.clear()
+                if isinstance(error, RefusedError) and not self.troubles.has(Kind.TOPIC):
+                    self.troubles.met(Kind.CALL, "a call that was refused", str(error))
             await self.runtime.tasks.sleep(pause_ms / 1000)
 
     def backoff_ms(self, tries: int) -> int:
@@ -262,25 +301,32 @@ class Cluster:
             raise RefusedError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"{self.where} has no broker {node_id} at the moment"
             )
-        return await self._open(node.address)
+        try:
+            return await self._open(node.address)
+        except (DisconnectedError, WireError, RefusedError) as error:
+            self._unanswered(node.address, error)
+            raise
 
     async def _any_link(self) -> _Link:
         for link in self._links.values():
             if link.connection.is_open and not self._is_stale(link):
                 return link
         announced = [node.address for node in self.nodes.values()]
-        failures = []
+        failures, way_out = [], _CHECK_BOOTSTRAP
         for address in dict.fromkeys([*announced, *self.config.bootstrap_servers]):
             try:
                 return await self._open(address)
             except (DisconnectedError, WireError) as error:
                 failures.append(_why(address, error))
+                way_out = _CHECK_PORT if isinstance(error, WireError) else way_out
+            except RefusedError as error:
+                self.troubles.met(Kind.CLUSTER, self.where, str(error), _CHECK_SECURITY)
+                raise
         # A cluster that was there a moment ago may come back; one that never was is probably a wrong address.
         kind = DisconnectedError if self.nodes else UnreachableError
-        raise kind(
-            f"no broker of {self.where} can be reached ({'; '.join(failures)}): "
-            "start one with 'semel broker', or name another with --bootstrap"
-        )
+        what = f"no broker of {self.where} can be reached ({'; '.join(failures)})"
+        self.troubles.met(Kind.CLUSTER, self.where, what, way_out)
+        raise kind(f"{what}: start one with 'semel broker', or name another with --bootstrap")
 
     async def _open(self, address: Address) -> _Link:
         async with self._opening.setdefault(address, asyncio.Lock()):
@@ -289,23 +335,39 @@ class Cluster:
                 if not self._is_stale(link):
                     return link
                 link.connection.close()
-            connection = await connect(
-                self.runtime,
-                address.host,
-                address.port,
-                client_id=self.config.client_id,
-                response_max_bytes=self.config.response_max_bytes,
-                timeout_ms=self.config.socket_connection_setup_timeout_ms,
-                tls=self.config.security.tls,
-            )
+            slow = self.runtime.tasks.remind(_SLOW_SECONDS, self._is_slow, address)
             try:
-                link = self._links[address] = await self._introduced(connection, address)
-            except BaseException:
-                connection.close()
-                raise
-            if self._observer is not None:
-                self._observer.connected()
-            return link
+                return await self._opened(address)
+            finally:
+                if slow is not None:
+                    slow.cancel()
+
+    def _is_slow(self, address: Address) -> None:
+        """A connection does not come to be: neither does a refusal."""
+        what = f"{address} does not answer"
+        if self.nodes:
+            self.troubles.met(Kind.BROKER, str(address), what, _CHECK_BROKER, is_old=True)
+        else:
+            self.troubles.met(Kind.CLUSTER, self.where, what, _CHECK_PORT, is_old=True)
+
+    async def _opened(self, address: Address) -> _Link:
+        connection = await connect(
+            self.runtime,
+            address.host,
+            address.port,
+            client_id=self.config.client_id,
+            response_max_bytes=self.config.response_max_bytes,
+            timeout_ms=self.config.socket_connection_setup_timeout_ms,
+            tls=self.config.security.tls,
+        )
+        try:
+            link = self._links[address] = await self._introduced(connection, address)
+        except BaseException:
+            connection.close()
+            raise
+        if self._observer is not None:
+            self._observer.connected()
+        return link
 
     def _is_stale(self, link: _Link) -> bool:
         """Whether the broker will not believe a login for much longer, and nothing is under way that a new one would cut."""
@@ -330,7 +392,7 @@ class Cluster:
             if lifetime_ms is not None:
                 until_ms = self.runtime.clock.monotonic_ms() + lifetime_ms * _LIFETIME_PERCENT // 100
             served, features = await self._negotiate(connection, address)
-        return _Link(connection, served, features, until_ms)
+        return _Link(address, connection, served, features, until_ms)
 
     async def _negotiate(
         self, connection: Connection, address: Address
@@ -457,7 +519,31 @@ def passes(error: DisconnectedError | RefusedError) -> bool:
     return not isinstance(error, UnreachableError)
 
 
-def _why(address: Address, error: DisconnectedError | WireError) -> str:
+def missing_topic(name: str, where: str, code: ErrorCode) -> tuple[str, str]:
+    """What is wrong with a topic a broker gives no partitions of, and the way out."""
+    if code in _UNKNOWN_TOPIC:
+        return f"topic {name} does not exist at {where}", "create it, or correct its name"
+    return f"{where} does not describe topic {name}: {code.name}", "it is asked for again"
+
+
+def without_leader(name: str, partitions: Sequence[PartitionView], where: str) -> tuple[str, str]:
+    """What is wrong with a topic of which nobody leads these partitions, and the way out."""
+    first = partitions[0]
+    more = "" if len(partitions) == 1 else f" and {len(partitions) - 1} more of its partitions"
+    return (
+        f"{name}-{first.partition}{more} has no leader at {where}",
+        f"start one of the brokers {list(first.replicas)}, which have it",
+    )
+
+
+def troubles_of(runtime: Runtime, config: ReachConfig) -> Troubles:
+    """For all connections of one client."""
+    return Troubles(
+        runtime.clock.monotonic_ms, who=config.client_id, retry_backoff_ms=config.retry_backoff_ms
+    )
+
+
+def _why(address: Address, error: SemelError) -> str:
     """Why there is no connection, in a few words."""
     cause = error.__cause__
     if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):

@@ -10,11 +10,13 @@ Rules.  * At most `threads_max` calls run at a time; the others wait for a threa
 
 import random
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVarTuple
 
 from semel.runtime.simulated_loop import SimulatedLoop
 from semel.runtime.tasks import Call, OwnedTasks
 
+_Ts = TypeVarTuple("_Ts")
 START_SECONDS_MAX: Final = 0.002
 END_SECONDS_MAX: Final = 0.002
 
@@ -36,6 +38,9 @@ class SimulatedTasks(OwnedTasks):
             self._loop.block(seconds)
         else:
             self._blocked_seconds += seconds
+
+    def remind(self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts) -> None:
+        """Nobody reads a simulation's log, and every timer takes a number from its dice."""
 
     def start_thread(self, call: Call) -> None:
         if self._threads_free == 0:

@@ -40,6 +40,11 @@ class Tasks(Protocol):
     ) -> asyncio.TimerHandle:
         """Call back after `seconds`, unless the handle is cancelled first."""
 
+    def remind(
+        self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts
+    ) -> asyncio.TimerHandle | None:
+        """The same for a callback that only writes to the log. None in a simulation: a timer would change its course."""
+
     def call_soon(self, callback: Callable[[*_Ts], object], *args: *_Ts) -> asyncio.Handle:
         """Call back in the next turn of the loop, before it looks at its sockets and timers."""
 
@@ -187,6 +192,11 @@ class RealTasks(OwnedTasks):
                 raise
             made = _made_here(call)
         made.add_done_callback(done)
+
+    def remind(
+        self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts
+    ) -> asyncio.TimerHandle | None:
+        return self.call_later(seconds, callback, *args)
 
     async def close(self) -> None:
         await super().close()

@@ -128,7 +128,8 @@ class Commits:
     async def store(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
         """Store these; raises if they are not stored in this time."""
         clock = self._cluster.runtime.clock
-        deadline_ms = clock.monotonic_ms() + timeout_ms
+        since_ms = clock.monotonic_ms()
+        deadline_ms = since_ms + timeout_ms
         claim = self._claim(offsets)
         tries = 0
         while True:
@@ -137,7 +138,8 @@ class Commits:
                 async with asyncio.timeout(max(0, left_ms) / 1000):
                     return await self._store(dict(offsets), claim, self._turns.queue_up())
             except TimeoutError:
-                raise _too_late(timeout_ms, offsets) from None
+                last = self._cluster.troubles.last(since_ms)
+                raise _too_late(timeout_ms, offsets, last) from None
             except SemelError as error:
                 public = as_exception(error)
                 if not public.retriable:
@@ -145,7 +147,7 @@ class Commits:
                 tries += 1
                 pause_ms = self._cluster.backoff_ms(tries)
                 if clock.monotonic_ms() + pause_ms >= deadline_ms:
-                    raise _too_late(timeout_ms, offsets) from error
+                    raise _too_late(timeout_ms, offsets, f"; the last error: {error}") from error
             await self._cluster.runtime.tasks.sleep(pause_ms / 1000)
 
     def _claim(self, offsets: Iterable[TopicPartition]) -> Claim | None:
@@ -245,9 +247,11 @@ class _Turns:
             self._places[0].set()
 
 
-def _too_late(timeout_ms: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> TimeoutException:
+def _too_late(
+    timeout_ms: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], last: str
+) -> TimeoutException:
     return TimeoutException(
-        f"Timeout of {timeout_ms}ms expired before successfully committing offsets {_shown(offsets)}"
+        f"Timeout of {timeout_ms}ms expired before successfully committing offsets {_shown(offsets)}{last}"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from semel.client.admin_groups import find_coordinator
 from semel.client.cluster import Cluster, error_code
 from semel.client.consumer.values import OffsetAndMetadata
+from semel.client.troubles import Kind
 from semel.core.groups.member_words import Identity
 from semel.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -31,6 +32,9 @@ _BY_NAME_VERSION: Final = 9
 _GROUPS_SINCE: Final = 8
 _FETCH_KEY: Final = OffsetFetchRequest.schema.api_key
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+NO_COORDINATOR: Final = _MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""Answers of one that does not coordinate the group, or not yet."""
+_LOOK_AT_BROKER: Final = "it is asked again; the broker's log says why it does not coordinate groups"
 
 
 class GroupOffsets:
@@ -122,11 +126,12 @@ class GroupOffsets:
 
     async def _coordinator(self) -> int:
         if self._node_id is None:
-            self._node_id = await find_coordinator(self._cluster, self._group_id)
+            self._node_id = await coordinator_of(self._cluster, self._group_id)
         return self._node_id
 
     def _check(self, number: int, what: str) -> None:
         code = error_code(number)
+        report_coordinator(self._cluster, self._group_id, code)
         if not code:
             return
         if code in _MOVED:
@@ -134,3 +139,22 @@ class GroupOffsets:
         raise RefusedError(
             code, f"the coordinator of group {self._group_id} refuses {what}: {code.name} ({code.value})"
         )
+
+
+async def coordinator_of(cluster: Cluster, group_id: str) -> int:
+    """Who coordinates the group; that nobody does is told to the log as well."""
+    try:
+        return await find_coordinator(cluster, group_id)
+    except RefusedError as error:
+        if error.code.retriable:
+            cluster.troubles.met(Kind.GROUP, group_id, str(error), _LOOK_AT_BROKER)
+        raise
+
+
+def report_coordinator(cluster: Cluster, group_id: str, code: ErrorCode) -> None:
+    """A coordinator answered with this code."""
+    if code in NO_COORDINATOR:
+        what = f"group {group_id} has no coordinator at {cluster.where}: {code.name}"
+        cluster.troubles.met(Kind.GROUP, group_id, what, _LOOK_AT_BROKER)
+    elif cluster.troubles.is_any:
+        cluster.troubles.over(Kind.GROUP, group_id)

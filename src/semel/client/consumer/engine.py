@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from semel.client.client_metrics import ConsumerMetrics
-from semel.client.cluster import Cluster
+from semel.client.cluster import Cluster, troubles_of
 from semel.client.config import READ_COMMITTED
 from semel.client.consumer.calls import Call
 from semel.client.consumer.commits import CommitCall
@@ -37,6 +37,7 @@ from semel.client.consumer.values import (
 from semel.client.consumer.waiting import Waiting, in_time
 from semel.client.metrics import report
 from semel.client.settings import ConsumerConfig
+from semel.client.troubles import Kind
 from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
 from semel.core.client.fetched import Decoding, Piece
 from semel.core.client.kip848_member import Kip848Member
@@ -79,8 +80,9 @@ class Engine:
         self._regex: str | None = None
         self.metrics = ConsumerMetrics(config, runtime.clock.monotonic_ms)
         reset = parse_reset(config.auto_offset_reset)
-        self._cluster = Cluster(runtime, config, observer=self.metrics)
-        self._fetching = Cluster(runtime, config, observer=self.metrics)
+        self.troubles = troubles_of(runtime, config)
+        self._cluster = self._new_cluster()
+        self._fetching = self._new_cluster()
         self._coordinating: Cluster | None = None
         self.metrics.watch_connections(self._connections)
         self._buffer = FetchBuffer(
@@ -203,7 +205,7 @@ class Engine:
             )
         else:
             member = Member(settings)
-        self._coordinating = Cluster(self.runtime, self.config, observer=self.metrics)
+        self._coordinating = self._new_cluster()
         return Membership(
             self._coordinating,
             self.topics,
@@ -213,6 +215,9 @@ class Engine:
             on_dropped=self._dropped,
             metrics=self.metrics,
         )
+
+    def _new_cluster(self) -> Cluster:
+        return Cluster(self.runtime, self.config, observer=self.metrics, troubles=self.troubles)
 
     def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
         """These are not ours any more."""
@@ -245,10 +250,23 @@ class Engine:
     def _topics_changed(self) -> None:
         if self.subscription.mode is Mode.PATTERN and self.subscription.matched(self.topics.names):
             self._want_topics()
+        self._report_pattern()
         if self._is_member and self._membership is not None:
             self._membership.topics_changed()
         self.positions.kick()
         self._found()
+
+    def _report_pattern(self) -> None:
+        """A pattern that no topic matches is looked at again only with the next view of all topics."""
+        pattern = self.subscription.pattern
+        if self.subscription.mode is not Mode.PATTERN or pattern is None or self.troubles.has(Kind.CLUSTER):
+            return
+        if self.subscription.topics:
+            self.troubles.over(Kind.TOPIC, pattern.pattern)
+            return
+        what = f"no topic of {self._cluster.where} matches the pattern {pattern.pattern!r}"
+        looks = f"create one: topics are looked at every {self.config.metadata_max_age_ms} ms (metadata.max.age.ms)"
+        self.troubles.met(Kind.TOPIC, pattern.pattern, what, looks, is_old=True)
 
     @property
     def _is_member(self) -> bool:
@@ -378,19 +396,23 @@ class Engine:
         """What the attempt gives, tried again while its errors may pass; raises `TimeoutException` in the end."""
         self._check()
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        since_ms = self._now_ms()
 
         async def tried() -> T:
             return await self._cluster.patiently(
                 attempt, timeout_ms=limit_ms, may_repeat=lambda error: as_exception(error).retriable
             )
 
-        return await self.waiting.until_woken(in_time(tried, limit_ms))
+        return await self.waiting.until_woken(
+            in_time(tried, limit_ms, last=lambda: self.troubles.last(since_ms))
+        )
 
     async def position(self, where: TopicPartition, timeout_ms: int | None) -> int:
         """The offset of the next record; looked for if it is not known yet."""
         self._check()
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_ms = self._now_ms() + limit_ms
+        since_ms = self._now_ms()
+        deadline_ms = since_ms + limit_ms
         self.positions.is_awaited = True
         while True:
             self.waiting.begin()
@@ -402,6 +424,7 @@ class Engine:
             if left_ms <= 0:
                 raise TimeoutException(
                     f"Timeout of {limit_ms}ms expired before the position for partition {where} could be determined"
+                    f"{self.troubles.last(since_ms)}"
                 )
             self.positions.kick()
             self._validation.kick()
@@ -432,6 +455,7 @@ class Engine:
     async def leaving_step(self, deadline_ms: int) -> Call | None:
         """The next call on the way out of the group; None when the consumer is out, or out of time."""
         self._out_by_ms = deadline_ms
+        since_ms = self._now_ms()
         if not self._has_left:
             await self.committing.until_idle(deadline_ms)
             self._has_left = True
@@ -448,6 +472,14 @@ class Engine:
                 return None
             left_ms = deadline_ms - self._now_ms()
             if left_ms <= 0:
+                _logger.warning(
+                    "%s did not get out of group %s in time, which gives its partitions to others after %d ms "
+                    "(session.timeout.ms)%s",
+                    self.config.client_id,
+                    self.config.group_id,
+                    self.config.session_timeout_ms,
+                    self.troubles.last(since_ms),
+                )
                 return None
             await self._wait(left_ms)
 

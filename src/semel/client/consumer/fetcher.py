@@ -25,6 +25,7 @@ from semel.client.cluster import Cluster, error_code
 from semel.client.config import ISOLATION_LEVELS
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
+from semel.client.troubles import Kind
 from semel.core.client.fetch_buffer import FetchBuffer
 from semel.core.client.fetch_session import FetchPlan, FetchSession, Wanted
 from semel.core.client.reset import Reset, ResetKind
@@ -278,8 +279,13 @@ class Fetcher:
                 self._on_failure(
                     exception_for(code, f"broker {node_id} refuses to be fetched from: {code.name}")
                 )
+            else:
+                refusal = f"broker {node_id} of {self._cluster.where} refuses to be fetched from: {code.name}"
+                self._cluster.troubles.met(Kind.PARTITION, f"broker {node_id}", refusal)
             self._rest(node_id)
             return
+        if self._cluster.troubles.is_any:
+            self._cluster.troubles.over(Kind.PARTITION, f"broker {node_id}")
         for topic in answer.responses:
             name = topic.topic or names.get(bytes(topic.topic_id), "")
             for data in topic.partitions:
@@ -302,6 +308,8 @@ class Fetcher:
             ):  # A follower may be behind: ask the leader.
                 self._refused(where, state, code, offset, data)
             return
+        if self._cluster.troubles.is_any:
+            self._cluster.troubles.over(Kind.PARTITION, str(where))
         if data.preferred_read_replica != _NO_REPLICA:
             until_ms = self._now_ms() + self.config.metadata_max_age_ms
             self._nearer[where] = (data.preferred_read_replica, until_ms)
@@ -333,6 +341,8 @@ class Fetcher:
             )
         elif code in _LOOK_AGAIN:
             self._topics.wanted()
+            refusal = f"{where} cannot be read from offset {offset} at {self._cluster.where}: {code.name}"
+            self._cluster.troubles.met(Kind.PARTITION, str(where), refusal, "it is asked for again")
         else:
             self._on_failure(
                 exception_for(code, f"{where} cannot be fetched from offset {offset}: {code.name}")

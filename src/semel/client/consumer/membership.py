@@ -23,9 +23,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-from semel.client.admin_groups import find_coordinator
 from semel.client.client_metrics import ConsumerMetrics
-from semel.client.cluster import Cluster, passes
+from semel.client.cluster import Cluster, error_code, passes
+from semel.client.consumer.coordinator import coordinator_of, report_coordinator
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
 from semel.core.client.kip848_member import Instruction as Kip848Instruction
@@ -347,7 +347,7 @@ class Membership:
 
     async def _find(self) -> None:
         try:
-            self._coordinator = await find_coordinator(self._cluster, self.member.config.group_id)
+            self._coordinator = await coordinator_of(self._cluster, self.member.config.group_id)
         except (DisconnectedError, RefusedError) as error:
             if isinstance(error, RefusedError) and not error.code.retriable:
                 raise
@@ -365,6 +365,7 @@ class Membership:
             _logger.debug("the coordinator of group %s: %s", member.config.group_id, error)
             self._tell(lambda now_ms: member.unanswered(request, now_ms))
         else:
+            report_coordinator(self._cluster, member.config.group_id, error_code(answer.error_code))
             self._count(request, self._now_ms() - since_ms)
             self._tell(lambda now_ms: member.answered(request, answer, now_ms))
         self._on_news()

@@ -19,6 +19,7 @@ from semel.client.config import ISOLATION_LEVELS
 from semel.client.consumer.coordinator import GroupOffsets
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
+from semel.client.troubles import Kind
 from semel.core.client.reset import LATEST, Reset, ResetKind
 from semel.core.client.subscription import Subscription
 from semel.core.groups.member_words import Identity
@@ -32,6 +33,7 @@ from semel.exceptions import KafkaException, NoOffsetForPartitionException, as_e
 from semel.types import UNKNOWN_OFFSET, TopicPartition
 
 _CONSUMER: Final = -1
+_POSITIONS: Final = "what begins at a position that was looked for"
 
 
 class FoundOffset(NamedTuple):
@@ -97,13 +99,21 @@ class Positions:
                     self._on_failure(as_exception(error))
                     return
                 done = False
+                self._report(error)
             if done:
                 tries = 0
+                self._cluster.troubles.over(Kind.PARTITION, _POSITIONS)
                 self._on_news()
             else:
                 tries += 1
                 self._topics.wanted()
                 await self._cluster.runtime.tasks.sleep(self._cluster.backoff_ms(tries) / 1000)
+
+    def _report(self, error: DisconnectedError | RefusedError) -> None:
+        """Tell why positions are looked for again, unless the topic or the coordinator is known to be the reason."""
+        troubles = self._cluster.troubles
+        if isinstance(error, RefusedError) and not (troubles.has(Kind.TOPIC) or troubles.has(Kind.GROUP)):
+            troubles.met(Kind.PARTITION, _POSITIONS, str(error), "it is asked again")
 
     async def _round(self, missing: Mapping[TopicPartition, tuple[int, Reset | None]]) -> bool:
         """One attempt; whether anything was found."""
@@ -157,12 +167,22 @@ class Positions:
         for where, timestamp in asked.items():
             view = self._topics.partition(where)
             if view is None:
-                exists = where.topic in self._topics.views
-                code = ErrorCode.LEADER_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                raise refused(code, f"the offset of {where}: it has no leader", by=self._cluster.where)
+                raise self._without_leader(where)
             by_leader.setdefault(view.leader, {})[where] = timestamp
         answers = await asyncio.gather(*(self._ask(leader, of) for leader, of in by_leader.items()))
         return {where: at for answer in answers for where, at in answer.items()}
+
+    def _without_leader(self, where: TopicPartition) -> RefusedError:
+        """Why a partition cannot be asked for its offsets."""
+        view, at = self._topics.views.get(where.topic), self._cluster.where
+        if view is None:
+            text = f"topic {where.topic} does not exist at {at}: create it, or correct its name"
+        elif where.partition >= len(view.partitions):
+            last = len(view.partitions) - 1
+            text = f"{where} does not exist at {at}: topic {where.topic} has the partitions 0 to {last}"
+        else:
+            return RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader at {at}")
+        return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
     async def _ask(
         self, leader: int, asked: Mapping[TopicPartition, int]

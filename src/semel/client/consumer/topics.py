@@ -4,6 +4,7 @@ Role.   `Topics` keeps a view of the topics the consumer has to do with, and ren
 Flow.   whoever meets an error that a new view may cure calls `wanted`; `run` asks the cluster and tells `on_change`.
 Rules.  * A topic that is not there, or a partition without a leader, is asked for again, with a growing pause.
         * What a broker says of a partition that has fallen behind is not taken: leader epochs only grow, within one topic.
+        * What is not there is told to `troubles`: the log hears of a topic nobody made.
         * A name no topic can have, and a topic one may not see, are the user's to hear about.
 """
 
@@ -11,8 +12,18 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from semel.client.cluster import Cluster, PartitionView, TopicView, error_code, is_locked_out, topic_view
+from semel.client.cluster import (
+    Cluster,
+    PartitionView,
+    TopicView,
+    error_code,
+    is_locked_out,
+    missing_topic,
+    topic_view,
+    without_leader,
+)
 from semel.client.settings import ConsumerConfig
+from semel.client.troubles import Kind
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.errors import DisconnectedError, ErrorCode, RefusedError
 from semel.exceptions import KafkaException, as_exception, exception_for
@@ -106,6 +117,8 @@ class Topics:
                 known.pop(name, None)
             else:
                 known[name] = _newest(self.views.get(name), topic_view(topic))
+            if asked is not None:
+                self._report(name, code, known.get(name))
         self.views = known
         if asked is None:
             self.names = tuple(
@@ -115,6 +128,18 @@ class Topics:
                     if not (one.is_internal and self._config.exclude_internal_topics)
                 )
             )
+
+    def _report(self, name: str, code: ErrorCode, view: TopicView | None) -> None:
+        """Tell what a topic that was asked for by name lacks."""
+        troubles, where = self._cluster.troubles, self._cluster.where
+        if code:
+            troubles.met(Kind.TOPIC, name, *missing_topic(name, where, code))
+            return
+        leaderless = [] if view is None else [one for one in view.partitions if one.leader == NO_LEADER]
+        if leaderless:
+            troubles.met(Kind.TOPIC, name, *without_leader(name, leaderless, where))
+        elif troubles.is_any:
+            troubles.over(Kind.TOPIC, name)
 
     async def names_of(self, topic_ids: Sequence[bytes]) -> dict[bytes, str]:
         """The names behind ids, as far as the cluster knows them."""

@@ -78,13 +78,16 @@ class Waiting:
                 one.cancel()
 
 
-async def in_time(work: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
-    """What the work gives; raises `TimeoutException` if it takes too long, or ends with what might have passed."""
+async def in_time(work: Callable[[], Awaitable[T]], timeout_ms: int, *, last: Callable[[], str]) -> T:
+    """What the work gives; raises `TimeoutException` if it takes too long, or ends with what might have passed.
+
+    `last` gives the last error as the end of a sentence.
+    """
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             return await work()
     except TimeoutError:
-        raise TimeoutException(f"no answer within {timeout_ms} ms") from None
+        raise TimeoutException(f"no answer within {timeout_ms} ms{last()}") from None
     except (DisconnectedError, RefusedError) as error:
         public = as_exception(error)
         if public.retriable:

@@ -56,10 +56,11 @@ def failure(
     batch: Batch,
     answer: PartitionProduceResponse | None,
     config: ProducerConfig,
+    last: str,
 ) -> KafkaException:
-    """Why the records of a batch are not known to be stored."""
+    """Why the records of a batch are not known to be stored; `last` as for `expired`."""
     if decision.code is ErrorCode.REQUEST_TIMED_OUT and answer is None:
-        return expired(batch, config.delivery_timeout_ms)
+        return expired(batch, config.delivery_timeout_ms, last)
     if decision.code is ErrorCode.OPERATION_NOT_ATTEMPTED and config.transactional_id is not None:
         return TransactionAbortedException(
             f"TransactionalId {config.transactional_id}: the transaction was aborted before {batch.records_count} "
@@ -74,11 +75,16 @@ def failure(
     )
 
 
-def expired(batch: Batch, timeout_ms: int) -> TimeoutException:
-    """The records waited for too long."""
+def said_by(code: ErrorCode, answer: PartitionProduceResponse) -> str:
+    """An error a broker answered with, in its own words."""
+    return code.name if not answer.error_message else f"{code.name}: {answer.error_message}"
+
+
+def expired(batch: Batch, timeout_ms: int, last: str) -> TimeoutException:
+    """The records waited for too long; `last` is the client's last error, for those without one of their own."""
     tries = "without having been sent" if not batch.attempts else f"after {batch.attempts} attempts"
     doubt = f"; they {MAY_BE_STORED}" if batch.attempts else ""
     return TimeoutException(
         f"Expiring {batch.records_count} record(s) for {batch.partition}: {timeout_ms} ms has passed since batch "
-        f"creation, {tries}{doubt}"
+        f"creation, {tries}{f'; the last error: {batch.trouble}' if batch.trouble else last}{doubt}"
     )

@@ -82,7 +82,8 @@ class _Waitable(ABC):
             if not ended.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
                 with suppress(ValueError):  # It is being told at this very moment.
                     batch.listeners.remove(ended.set)
-                raise TimeoutException(f"no answer about {batch.partition} within {timeout} s")
+                last = f"; the last error: {batch.trouble}" if batch.trouble else ""
+                raise TimeoutException(f"no answer about {batch.partition} within {timeout} s{last}")
 
     async def _ended(self) -> None:
         loop = asyncio.get_running_loop()

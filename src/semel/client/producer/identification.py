@@ -14,6 +14,7 @@ from typing import Final
 from semel.client.cluster import Cluster, error_code
 from semel.client.producer import answers
 from semel.client.producer.outbox import Outbox
+from semel.client.troubles import Kind
 from semel.core.idempotence.delivery import NO_IDENTITY
 from semel.core.idempotence.in_flight import InFlight
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
@@ -22,6 +23,7 @@ from semel.exceptions import KafkaException, as_exception, exception_for
 from semel.types import TopicPartition
 
 _logger: Final = logging.getLogger(__name__)
+_PRODUCER_ID: Final = "a broker that gives producer ids"
 
 
 class Identification:
@@ -71,6 +73,7 @@ class Identification:
             else:
                 code = error_code(answer.error_code)
                 if code is ErrorCode.NONE:
+                    self._cluster.troubles.over(Kind.RECORDS, _PRODUCER_ID)
                     self._in_flight.use_identity(answer.producer_id, answer.producer_epoch)
                     self._outbox.wake()
                     return
@@ -78,5 +81,7 @@ class Identification:
                     refusal = f"{self._cluster.where} refuses a producer id ({code.name})"
                     self._on_refusal(exception_for(code, refusal))
                     return
+                what = f"{self._cluster.where} gives no producer id: {code.name}"
+                self._cluster.troubles.met(Kind.RECORDS, _PRODUCER_ID, what, "it is asked again")
             tries += 1
             await self._cluster.runtime.tasks.sleep(self._pause_ms(tries) / 1000)

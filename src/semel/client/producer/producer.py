@@ -165,17 +165,17 @@ class AsyncProducer:
             async with asyncio.timeout(max(0, deadline_ms - self._now_ms()) / 1000):
                 await free
         except TimeoutError:
-            raise self._exhausted(size_bytes) from None
+            raise self._exhausted(size_bytes, since_ms) from None
         self._metrics.waited_for_memory(self._now_ms() - since_ms)
 
-    def _exhausted(self, size_bytes: int) -> BufferExhaustedException:
+    def _exhausted(self, size_bytes: int, since_ms: int) -> BufferExhaustedException:
         """What `send` raises when memory stays full."""
         config = self._settings
         self._metrics.exhausted()
         return BufferExhaustedException(
             f"Failed to allocate {size_bytes} bytes within the configured max blocking time {config.max_block_ms} ms. "
             f"Total memory: {config.buffer_memory} bytes. Available memory: "
-            f"{self.outbox.accumulator.available_bytes} bytes."
+            f"{self.outbox.accumulator.available_bytes} bytes{self.cluster.troubles.last(since_ms)}."
         )
 
     async def send_arrow(self, topic: str, data: Any, *, timestamp: Timestamp = None) -> ArrowFuture:
@@ -436,11 +436,12 @@ class AsyncProducer:
         self.outbox.shut(lambda: IllegalStateException(CLOSED))
         self.outbox.accumulator.is_closing = True
         self.outbox.wake()
+        since_ms = self._now_ms()
         try:
             if self._task is not None and not self._task.done():
                 await self._finish(timeout)
         finally:  # Also for a caller who is cancelled: whoever waits for a record hears of it.
-            await self._end()
+            await self._end(self.cluster.troubles.last(since_ms))
 
     async def _finish(self, timeout: float | None) -> None:
         """Store what was given, as far as that can be done."""
@@ -454,9 +455,9 @@ class AsyncProducer:
         except (TimeoutError, KafkaException):
             pass  # What is left fails now.
 
-    async def _end(self) -> None:
+    async def _end(self, last: str) -> None:
         """Fail what is left, and stop. What has to be told is told before the first wait."""
-        self._sender.fail_all(KafkaException("the producer was closed before the records were stored"))
+        self._sender.fail_all(KafkaException(f"the producer was closed before the records were stored{last}"))
         self._sender.stop()
         if self._reporting is not None:
             self._reporting.cancel()

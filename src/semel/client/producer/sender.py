@@ -27,6 +27,7 @@ from semel.client.producer.outbox import Outbox
 from semel.client.producer.parcels import Delivery, Node, Parcel
 from semel.client.producer.topics import Topics
 from semel.client.settings import ProducerConfig
+from semel.client.troubles import Kind
 from semel.core.client.accumulator import Batch
 from semel.core.idempotence.delivery import (
     Answered,
@@ -333,6 +334,7 @@ class Sender:
         node, since_ms = self._nodes[node_id], self.runtime.clock.monotonic_ms()
         said: dict[TopicPartition, PartitionProduceResponse] | None = None
         refused: SemelError | None = None
+        lost = ""
         try:
             if self._config.acks == _ACKS_NONE:
                 await self.cluster.send_unanswered(
@@ -359,28 +361,36 @@ class Sender:
                 self.metrics.disconnected()
             node.is_ready = False
             self.topics.is_stale = True
+            lost = str(error)
             _logger.debug("no answer from broker %d: %s", node_id, error)
         except SemelError as error:
             refused = error
         finally:
             node.in_flight -= 1
         for send in parcel.sends:
-            self._on_outcome(send, None if said is None else said.get(send.partition), refused)
+            self._on_outcome(send, None if said is None else said.get(send.partition), refused, lost)
         self.outbox.wake()
 
     # Outcomes
 
     def _on_outcome(
-        self, send: Send[TopicPartition], answer: PartitionProduceResponse | None, refused: SemelError | None
+        self,
+        send: Send[TopicPartition],
+        answer: PartitionProduceResponse | None,
+        refused: SemelError | None,
+        lost: str,
     ) -> None:
         batch = self.outbox.under_way.get(send.batch_id)
         retries_left = batch is not None and batch.attempts <= self._config.retries
         if refused is not None:
             answer = PartitionProduceResponse(error_code=int(refused.code), error_message=str(refused))
         if answer is None:
+            if batch is not None:
+                batch.trouble = lost
             self._handle(Lost(send.partition, send.batch_id, retries_left=retries_left))
             return
         code = error_code(answer.error_code)
+        self._note(send.partition, batch, code, answer)
         if code in answers.STALE:
             self.topics.is_stale = True
             if answer.current_leader is not None and answer.current_leader.leader_id >= 0:
@@ -392,6 +402,30 @@ class Sender:
             self.metrics.failed(batch.partition.topic, records=batch.records_count)
         event = Answered(send.partition, send.batch_id, code, answer.base_offset, retries_left=retries_left)
         self._handle(event, answer)
+
+    def _note(
+        self,
+        partition: TopicPartition,
+        batch: Batch | None,
+        code: ErrorCode,
+        answer: PartitionProduceResponse,
+    ) -> None:
+        """Remember what a broker said about a batch: if it is never stored, this is why."""
+        troubles = self.cluster.troubles
+        if not code:
+            if troubles.is_any:
+                troubles.over(Kind.RECORDS, str(partition))
+            return
+        said = answers.said_by(code, answer)
+        if batch is not None:
+            batch.trouble = said
+        if code.retriable:
+            troubles.met(
+                Kind.RECORDS,
+                str(partition),
+                f"{self.cluster.where} does not store records for {partition}: {said}",
+                f"they are sent again until delivery.timeout.ms={self._config.delivery_timeout_ms} is over",
+            )
 
     def _split(self, send: Send[TopicPartition], batch: Batch) -> None:
         """The broker finds it too large: the same records again, in two batches."""
@@ -441,7 +475,8 @@ class Sender:
         batch = self.outbox.under_way.get(decision.batch_id)
         if batch is None:
             return
-        error = answers.failure(decision, batch, answer, self._config)
+        last = self.cluster.troubles.last(batch.created_ms)
+        error = answers.failure(decision, batch, answer, self._config, last)
         self.metrics.failed(batch.partition.topic, records=batch.records_count)
         self.outbox.fail(decision.batch_id, error)
         if decision.code in _SEQUENCE_ERRORS and self._config.sequence_error_policy == "fatal":
@@ -453,7 +488,8 @@ class Sender:
         if now_ms >= self._expiry_due_ms:
             for batch in outbox.expire(now_ms - timeout_ms):
                 self.metrics.failed(batch.partition.topic, records=batch.records_count)
-                outbox.fail(batch.batch_id, answers.expired(batch, timeout_ms))
+                last = self.cluster.troubles.last(batch.created_ms)
+                outbox.fail(batch.batch_id, answers.expired(batch, timeout_ms, last))
             old = [one for one in outbox.under_way.values() if now_ms - one.created_ms >= timeout_ms]
             for batch in old:
                 self._handle(Expired(batch.partition, batch.batch_id))

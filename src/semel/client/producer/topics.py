@@ -17,8 +17,17 @@ import asyncio
 from collections.abc import Collection
 from typing import Final
 
-from semel.client.cluster import Cluster, TopicView, error_code, is_locked_out, topic_view
+from semel.client.cluster import (
+    Cluster,
+    TopicView,
+    error_code,
+    is_locked_out,
+    missing_topic,
+    topic_view,
+    without_leader,
+)
 from semel.client.settings import ProducerConfig
+from semel.client.troubles import Kind
 from semel.core.client.sticky import Sticky
 from semel.core.wire.messages.metadata import MetadataResponseTopic
 from semel.errors import DisconnectedError, ErrorCode, RefusedError
@@ -109,6 +118,11 @@ class Topics:
             problem = self._problems.get(name)
             if problem in _HOPELESS:
                 raise self._hopeless(name, problem)
+            if known is not None:
+                what = f"topic {name} has the partitions 0 to {known.count - 1}, and no {partition}"
+                self._cluster.troubles.met(
+                    Kind.PARTITION, f"{name}-{partition}", what, "add partitions to it"
+                )
             pause_ms = self._cluster.backoff_ms(tries)
             if clock.monotonic_ms() + pause_ms >= deadline_ms:
                 raise self._missing(name, partition, known, timeout_ms, why)
@@ -167,14 +181,23 @@ class Topics:
     def _learn(self, topic: MetadataResponseTopic) -> None:
         name = topic.name or ""
         code = error_code(topic.error_code)
+        troubles, where = self._cluster.troubles, self._cluster.where
         if code and not topic.partitions:
             self._problems[name] = code
+            if code not in _HOPELESS:
+                troubles.met(Kind.TOPIC, name, *missing_topic(name, where, code))
             return
         self._problems.pop(name, None)
         now_ms = self._runtime.clock.monotonic_ms()
         before = self._known.get(name)
         sticky = before.sticky if before else Sticky(self._config.batch_size, self._runtime.dice.getrandbits)
-        known = KnownTopic(topic_view(topic), sticky, before.used_ms if before else now_ms)
+        view = topic_view(topic)
+        leaderless = [one for one in view.partitions if one.leader == _NO_LEADER]
+        if leaderless:
+            troubles.met(Kind.TOPIC, name, *without_leader(name, leaderless, where))
+        elif troubles.is_any:
+            troubles.over(Kind.TOPIC, name)
+        known = KnownTopic(view, sticky, before.used_ms if before else now_ms)
         if known.count:
             self._known[name] = known
 

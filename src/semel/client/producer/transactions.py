@@ -25,6 +25,7 @@ from semel.client.producer import transaction_errors as errors
 from semel.client.producer.outbox import Gate
 from semel.client.producer.sender import Sender, gone
 from semel.client.settings import ProducerConfig
+from semel.client.troubles import Kind
 from semel.core.idempotence.delivery import NO_IDENTITY, Identity
 from semel.core.transactions.producer import (
     END_TXN_V1_MAX,
@@ -325,9 +326,11 @@ class Transactions:
         """Wait for something the sender's turns bring about."""
         self._waits_for = call
         self._outbox.wake()
+        since_ms = self._now_ms()
         if not await self._until_turn(is_reached, deadline_ms):
             raise TimeoutException(
                 f"Timeout expired after {timeout_ms}ms while awaiting {call}: call it again to go on waiting"
+                f"{self._sender.cluster.troubles.last(since_ms)}"
             )
         self._waits_for = None
         self._sync_gate()
@@ -393,6 +396,7 @@ class Transactions:
             while True:
                 after = await self._attempt(producer, outgoing)
                 if after is After.GO_ON:
+                    self._sender.cluster.troubles.over(Kind.TRANSACTION, self._id)
                     break
                 tries += 1
                 pause_ms = self._sender.pause_ms(tries)
@@ -419,6 +423,7 @@ class Transactions:
             node_id = await self._coordinator(*where)
         except RefusedError as error:
             if error.code.retriable:
+                self._troubled(str(error))
                 return producer.unsent(outgoing)
             return producer.refused(outgoing, error.code)
         except answers.NO_ANSWER:
@@ -441,7 +446,15 @@ class Transactions:
         after = producer.answered(outgoing, response)
         if after is After.FIND_COORDINATOR:
             self._coordinators.pop(where, None)
+        if after is not After.GO_ON and self._last_code:
+            asked = type(outgoing.request).__name__.removesuffix("Request")
+            self._troubled(f"{cluster.where} puts off {asked}: {self._last_code.name}")
         return after
+
+    def _troubled(self, why: str) -> None:
+        """A coordinator is asked again, for this reason."""
+        what = f"TransactionalId {self._id}: {why}"
+        self._sender.cluster.troubles.met(Kind.TRANSACTION, self._id, what, "it is asked again")
 
     async def _coordinator(self, kind: _Kind, key: str) -> int:
         known = self._coordinators.get((kind, key))

@@ -109,10 +109,11 @@ class Producer(Shell):
     def _room(self, size_bytes: int, deadline_ms: int) -> None:
         """Wait until some memory is free."""
         self._check()
+        since_ms = self._now_ms()
         free = threading.Event()
         self._core.outbox.call_when_free(size_bytes, free.set)
         if not free.wait(max(0, deadline_ms - self._now_ms()) / 1000):
-            raise self._core._exhausted(size_bytes)
+            raise self._core._exhausted(size_bytes, since_ms)
 
     def send_arrow(self, topic: str, data: Any, *, timestamp: Timestamp = None) -> ArrowFuture:
         """Send the rows of Arrow columns: key, value, and where they are there timestamp, headers and partition.

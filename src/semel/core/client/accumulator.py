@@ -74,6 +74,7 @@ class Batch:
         "records_count",
         "size_bytes",
         "timestamps",
+        "trouble",
         "values",
     )
 
@@ -103,6 +104,8 @@ class Batch:
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self.error: SemelError | None = None
+        self.trouble = ""
+        """Why its last attempt failed, while it is tried again."""
         self.pieces: tuple[Batch, ...] = ()
         """What it became, if it was too large for the broker: the same records in the same order."""
         self.listeners: deque[Callable[[], object]] = deque()
