@@ -67,7 +67,7 @@ class Troubles:
         self._pause_ms = retry_backoff_ms
         self._kinds: dict[Kind, dict[str, _Met]] = {}
         self._said: dict[Kind, _Said] = {}
-        self._last: tuple[int, str] | None = None
+        self._last: tuple[int, Kind, str, str] | None = None
 
     @property
     def is_any(self) -> bool:
@@ -77,14 +77,15 @@ class Troubles:
     def met(self, kind: Kind, subject: str, text: str, way_out: str = "", *, is_old: bool = False) -> None:
         """`text` says what keeps the client from `subject`; it will be tried again. `is_old`: it took a second to be met."""
         now_ms = self._now_ms()
-        self._last = now_ms, text
+        self._last = now_ms, kind, subject, text
         subjects = self._kinds.setdefault(kind, {})
-        one = subjects.pop(subject, None)
+        one = subjects.get(subject)
+        if one is None and len(subjects) >= _SUBJECTS_MAX:
+            self._forget_old(subjects, now_ms)
+            if len(subjects) >= _SUBJECTS_MAX:
+                return  # Enough of this kind speak for it.
         if one is None or now_ms - one.met_ms > max(_FRESH_MS, 2 * self._pause_ms):
-            one = _Met(now_ms)
-        subjects[subject] = one
-        if len(subjects) > _SUBJECTS_MAX:
-            del subjects[next(iter(subjects))]
+            one = subjects[subject] = _Met(now_ms)
         one.met_ms = now_ms
         one.text = f"{text}: {way_out}" if way_out else text
         if is_old or self._is_due(now_ms - one.since_ms):
@@ -105,12 +106,15 @@ class Troubles:
         said.not_before_ms = now_ms + said.step_ms
         said.step_ms = min(2 * said.step_ms, _STEP_MAX_MS)
         subjects = self._kinds[kind]
-        for subject in [name for name, other in subjects.items() if now_ms - other.met_ms > _FRESH_MS]:
-            del subjects[subject]
+        self._forget_old(subjects, now_ms)
         more = "" if len(subjects) < 2 else f" (and {len(subjects) - 1} more like it)"
         lasted_s = (now_ms - one.since_ms) // _SECOND_MS
         since = f" [for {lasted_s} s now]" if lasted_s else ""
         _logger.warning("%s: %s%s%s", self._who, one.text, more, since)
+
+    def _forget_old(self, subjects: dict[str, _Met], now_ms: int) -> None:
+        for subject in [name for name, one in subjects.items() if now_ms - one.met_ms > _FRESH_MS]:
+            del subjects[subject]
 
     def over(self, kind: Kind, subject: str | None = None) -> None:
         """The subject (None: every one of the kind) is in no trouble now."""
@@ -134,7 +138,9 @@ class Troubles:
         return bool(self._kinds.get(kind))
 
     def last(self, since_ms: int) -> str:
-        """The last trouble met since then on the monotonic clock, as the end of a sentence; empty if there was none."""
-        if self._last is None or self._last[0] < since_ms:
+        """The last trouble met since then on the monotonic clock, or still there, as the end of a sentence; empty: none."""
+        if self._last is None:
             return ""
-        return f"; the last error: {self._last[1]}"
+        met_ms, kind, subject, text = self._last
+        is_there = subject in self._kinds.get(kind, ()) and self._now_ms() - met_ms <= _FRESH_MS
+        return f"; the last error: {text}" if met_ms >= since_ms or is_there else ""
