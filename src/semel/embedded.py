@@ -14,7 +14,6 @@ Rules.  * Without `data_dir` the data is temporary and goes with `stop`; with on
           is refused.
 """
 
-import atexit
 import os
 import shutil
 import tempfile
@@ -26,6 +25,7 @@ from semel.broker.app import Broker as BrokerApp
 from semel.broker.config import BrokerConfig
 from semel.broker.metrics_listener import address_of
 from semel.errors import ConfigError, SemelError
+from semel.runtime.at_exit import Stage, at_exit
 from semel.runtime.bundle import real_runtime
 from semel.runtime.kernel_loading import load_kernels_beside
 from semel.runtime.loop_thread import LoopThread
@@ -187,8 +187,10 @@ class _Running:
 _alive: set[_Running] = set()  # A broker whose owner forgot it runs all the same.
 
 
-@atexit.register
 def _release_all() -> None:
     """End what nobody stopped: nothing that was acknowledged is lost, and nobody waits for the disk."""
     for running in list(_alive):
         running.abandon()
+
+
+at_exit(Stage.BROKERS, _release_all)

@@ -426,6 +426,25 @@ def test_a_full_disk_that_gets_room_is_over(heard: Heard) -> None:
     with_broker(heard, play)
 
 
+def test_a_record_whose_broker_is_gone_names_it_when_nobody_waits_any_longer(heard: Heard) -> None:
+    async def story(runtime: Runtime) -> None:
+        lacking = Lacking()
+        listener = await lacking.broker.listen(runtime)
+        settings: dict[str, str | int] = {"bootstrap.servers": HERE, "linger.ms": 0}
+        settings |= {"delivery.timeout.ms": 5000, "request.timeout.ms": 1000}
+        async with AsyncProducer(settings, runtime=runtime) as producer:
+            await (await producer.send("orders", b"x"))
+            await listener.close()
+            future = await producer.send("orders", b"y")
+            await runtime.tasks.sleep(2)
+            assert "127.0.0.1:9092" in future._batch.trouble
+            with pytest.raises(semel.TimeoutException, match=r"the last error: .*127\.0\.0\.1:9092"):
+                await future
+
+    told(heard, story)
+    assert heard.of("no broker of")[0][0] < 1500
+
+
 def test_a_record_that_is_closed_upon_names_the_last_error(heard: Heard) -> None:
     async def play(runtime: Runtime, lacking: Lacking) -> None:
         lacking.produce = ErrorCode.KAFKA_STORAGE_ERROR

@@ -53,6 +53,8 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
         self._loop = fastest_loop()()
+        self._stopping = threading.Lock()
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -68,6 +70,9 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What `coroutine` returns or raises, run on the loop's thread. Blocks; an interrupt cancels it."""
+        if self.is_here:
+            coroutine.close()
+            raise InvariantError(f"{self._thread.name} cannot wait for itself: await the coroutine instead")
         return self.result(self.submit(coroutine))
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
@@ -103,15 +108,24 @@ class LoopThread:
 
     def close(self) -> None:
         """Stop the loop and wait for its thread. Closing twice is harmless."""
-        if self.is_ours and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        self.stop()
+        if self.is_ours:
             self._thread.join()
+
+    def stop(self) -> None:
+        """Stop the loop and do not wait for its thread; also from a callback of the loop."""
+        if not self.is_ours:
+            return
+        with self._stopping:
+            is_first, self._is_stopped = not self._is_stopped, True
+        if (
+            is_first and self._thread.is_alive()
+        ):  # A second one would cut short what the loop does at its end.
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _check(self) -> None:
         if not self.is_ours:
             raise InvariantError(f"{self._thread.name} runs in process {self._pid}, not in this fork of it")
-        if self.is_here:
-            raise InvariantError(f"{self._thread.name} cannot wait for itself: await the coroutine instead")
         if not self._thread.is_alive():
             raise LoopClosedError(f"{self._thread.name} is closed")
 

@@ -135,7 +135,13 @@ class RealNetwork:
     async def connect(
         self, protocol_factory: Callable[[], P], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        return await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=tls)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.create_connection(protocol_factory, host, port, ssl=tls)
+        except RuntimeError:  # The interpreter ends, and lends no thread to look up a name.
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        name = None if tls is None else host
+        return await loop.create_connection(protocol_factory, *found[0][4][:2], ssl=tls, server_hostname=name)
 
     def send_file(
         self,

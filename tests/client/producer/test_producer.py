@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import semel
-from compat_kit import ThreadBroker, batches, stored, values
+from compat_kit import ThreadBroker, batches, eventually, stored, values
 from semel import aio
 from semel.runtime import loop_thread
 
@@ -119,11 +119,30 @@ def test_threads_share_a_producer(broker: ThreadBroker, topic: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed producer")
-def test_a_producer_nobody_closed_leaves_nobody_waiting(broker: ThreadBroker, topic: str) -> None:
+def test_a_producer_nobody_closed_stores_what_it_was_given(broker: ThreadBroker, topic: str) -> None:
     future = producer(broker, linger_ms=60_000, delivery_timeout_ms=120_000).send(topic, b"dropped")
     gc.collect()
-    with pytest.raises(semel.KafkaException, match="dropped without close"):
+    assert future.result(TIMEOUT).offset == 0
+    assert values(broker.directory, topic) == [b"dropped"]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed producer")
+def test_a_producer_nobody_closed_leaves_nobody_waiting_where_nobody_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with semel.Broker(data_dir=tmp_path) as broker:
+        dropped = semel.Producer(
+            bootstrap_servers=broker.bootstrap,
+            linger_ms=1000,
+            request_timeout_ms=1000,
+            delivery_timeout_ms=2000,
+        )
+        future = dropped.send("t", b"dropped")
+    del dropped
+    gc.collect()
+    with pytest.raises(semel.KafkaException, match="the last error: "):
         future.result(TIMEOUT)
+    eventually(lambda: "1 record for t lost" in caplog.text, "the loss is logged")
 
 
 @pytest.mark.parametrize("has_begun", [False, True])

@@ -501,6 +501,24 @@ class Engine:
         self._fetching.close()
         self._cluster.close()
 
+    @property
+    def is_in_group(self) -> bool:
+        """Whether a group counts on this consumer."""
+        return self._is_member and self._membership is not None and self._membership.is_joined
+
+    def leave_unclosed(self, when: str) -> None:
+        """Nobody closed the consumer, and it cannot know which of its records were worked on: it does not commit."""
+        config = self.config
+        _logger.warning(
+            "%s was not closed %s: group %s gives its partitions to others after %d ms (session.timeout.ms), and what was read "
+            "since the last commit is read again. Call close(), or use the consumer in a with statement",
+            config.client_id,
+            when,
+            config.group_id,
+            config.session_timeout_ms,
+        )
+        self.give_up()
+
     def give_up(self) -> None:
         """End the connections at once, without a word to anybody."""
         self._is_closed = True

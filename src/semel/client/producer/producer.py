@@ -22,6 +22,7 @@ from semel.client.metrics import MetricValues, report
 from semel.client.producer.encoding import Kernels
 from semel.client.producer.future import ArrowFuture, Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp, milliseconds
+from semel.client.producer.leaving import LOOP_ENDED, LoopWatch
 from semel.client.producer.outbox import Outbox
 from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
 from semel.client.producer.sender import Sender
@@ -104,6 +105,8 @@ class AsyncProducer:
         self._task: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
+        self._watch = LoopWatch(self) if self._owns_runtime else None
+        """For a producer on a loop of its user's, which may end before it does."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -405,6 +408,7 @@ class AsyncProducer:
             name = self._settings.client_id
             spawn = self._runtime.tasks.spawn
             self._task = spawn(self._sender.run(), name=f"{name} sender", on_failure=self._on_crash)
+            self._task.add_done_callback(self._on_cancelled)
             if self._settings.metric_reporters:
                 self._reporting = spawn(self._report(), name=f"{name} metrics")
 
@@ -415,6 +419,11 @@ class AsyncProducer:
             self._runtime.tasks,
             interval_ms=self._settings.metrics_sample_window_ms,
         )
+
+    def _on_cancelled(self, task: "asyncio.Task[None]") -> None:
+        """The loop ends, as `asyncio.run` does after its coroutine: what has no answer by now gets none."""
+        if task.cancelled() and self._watch is not None and self._closing is None:
+            self._watch.say(LOOP_ENDED)
 
     def _on_crash(self, name: str, error: BaseException) -> None:
         died = KafkaException(f"{name} ended by an error of its own: {error!r}", fatal=True)
@@ -427,6 +436,8 @@ class AsyncProducer:
             await asyncio.shield(self._closing)
             return
         self._closing = asyncio.get_running_loop().create_future()
+        if self._watch is not None:
+            self._watch.closed()
         try:
             await self._close(timeout)
         finally:

@@ -203,6 +203,9 @@ class Sender:
             node.tries += 1
             node.not_before_ms = self.runtime.clock.monotonic_ms() + self.pause_ms(node.tries)
             self.topics.is_stale = True
+            for batch in self.outbox.pending():
+                if not batch.attempts and self.topics.leader(batch.partition) == node_id:
+                    batch.trouble = str(error)
             _logger.debug("broker %d cannot be reached: %s", node_id, error)
         else:
             node.is_ready = True

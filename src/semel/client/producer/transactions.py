@@ -97,6 +97,11 @@ class Transactions:
         """Whether a transaction could be begun: none is open, and no call is to be made again."""
         return self.state is _S.READY and self._waits_for is None
 
+    @property
+    def is_guest(self) -> bool:
+        """Whether the transaction is another's to end."""
+        return self._producer is not None and self._producer.is_guest
+
     # The application
 
     async def init(self, timeout_ms: int, *, keep_prepared: bool = False) -> Identity:

@@ -365,6 +365,10 @@ class Consumer(Shell):
             finally:
                 self._shut(self._engine.close())
 
+    def _last_work(self, _timeout: float | None, when: str, /) -> Coroutine[Any, Any, None] | None:
+        engine: Engine | None = getattr(self, "_engine", None)
+        return None if engine is None or not engine.is_in_group else _now(engine.leave_unclosed, when)
+
     def _give_up(self) -> None:
         """Nobody closed it: its connections end, and the group notices by itself."""
         engine: Engine | None = getattr(self, "_engine", None)

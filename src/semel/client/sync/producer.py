@@ -8,7 +8,7 @@ Rules.  * Any number of threads may send with one producer.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from os import getpid
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -19,6 +19,7 @@ from semel.client.metrics import MetricValues
 from semel.client.producer.encoding import Kernels
 from semel.client.producer.future import ArrowFuture, Callback, SendFuture
 from semel.client.producer.intake import GivenHeaders, Held, Timestamp
+from semel.client.producer.leaving import has_last_work, leave
 from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
 from semel.client.producer.producer import CLOSED, AsyncProducer, Offsets
 from semel.client.settings import ProducerConfig
@@ -244,6 +245,10 @@ class Producer(Shell):
     def close(self, timeout: float | None = None) -> None:
         """Send what was given, then end. `timeout` in seconds: what is not stored by then fails. Closing twice is harmless."""
         self._shut(self._core.close(timeout))
+
+    def _last_work(self, timeout: float | None, when: str, /) -> Coroutine[Any, Any, None] | None:
+        core: AsyncProducer | None = getattr(self, "_core", None)
+        return None if core is None or not has_last_work(core) else leave(core, timeout, when)
 
     def _give_up(self) -> None:
         """Nobody closed it: what waits for an answer hears that there will be none."""

@@ -11,12 +11,14 @@ Rules.  * Every call may come from any thread, from a notebook and from inside a
         * After a fork the child has neither the thread nor a right to the connections: every call but `close` raises, and
           says that a new client is needed.
         * A call from the client's own callbacks would wait for itself and is refused.
-        * What was not closed is reported: by a ResourceWarning, and in the log when the process ends.
+        * What was not closed is reported by a ResourceWarning. What it was given is stored all the same: beside the program if
+          it goes on, and within `EXIT_SECONDS` when it ends. The log names what could not be.
 """
 
-import atexit
+import concurrent.futures
 import logging
 import os
+import time
 import warnings
 import weakref
 from abc import ABC, abstractmethod
@@ -26,12 +28,20 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from semel.errors import SemelError
 from semel.exceptions import IllegalStateException, as_exception
-from semel.runtime.bundle import real_runtime
+from semel.runtime.at_exit import Stage, at_exit, cover_child
+from semel.runtime.bundle import Runtime, real_runtime
 from semel.runtime.loop_thread import LoopThread
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+EXIT_SECONDS: Final = 10.0
+"""So long the end of a process waits for what clients were given, all of them together."""
+_GRACE_SECONDS: Final = 2.0
+_AT_THE_END: Final = "when the process ended"
+_DROPPED: Final = "when nobody held its client any more"
+_LEFT_MAX: Final = 16
+"""So many clients that were dropped go on at a time: each has a thread."""
 
 
 class Shell(ABC):
@@ -49,6 +59,7 @@ class Shell(ABC):
         self._thread = LoopThread(f"semel-{self.KIND}")
         self._is_closed = False
         _OPEN.add(self)
+        cover_child()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises, run on the client's loop."""
@@ -122,6 +133,10 @@ class Shell(ABC):
         """On the loop, of a client that is abandoned, or whose `close` failed: end its connections. A loop does not end well
         with open ones."""
 
+    def _last_work(self, _timeout: float | None, _when: str, /) -> Coroutine[Any, Any, None] | None:
+        """What a client that nobody closed still has to do, for so many seconds at most; it says what it could not, and when."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """End the client. Closing twice is harmless."""
@@ -141,17 +156,70 @@ class Shell(ABC):
         # A constructor that raised has nothing to report; neither has a fork of the owner.
         if not getattr(self, "_is_closed", True) and self._pid == os.getpid():
             warnings.warn(f"unclosed {self.KIND}: {self!r}", ResourceWarning, stacklevel=2, source=self)
-            if not self._thread.is_here:
-                self._abandon()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Nobody holds the client any more: what it has to do is done without it."""
+        has_room = sum(one.is_ours for one in _LEFT) < _LEFT_MAX
+        work = self._last_work(None if has_room else 0.0, _DROPPED) if self._thread.is_open else None
+        if work is not None:
+            self._is_closed = True
+            _OPEN.discard(self)
+            _LEFT.add(_Left(self._thread, self._runtime, work))
+        elif not self._thread.is_here:
+            self._abandon()
+
+
+class _Left:
+    """The last work of a client that is gone, on its thread."""
+
+    def __init__(self, thread: LoopThread, runtime: Runtime, work: Coroutine[Any, Any, None]) -> None:
+        self._thread = thread
+        self._runtime = runtime
+        self.done: concurrent.futures.Future[None] = thread.submit(self._go(work))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it goes on in this process, and not in the one this was forked from."""
+        return self._thread.is_ours
+
+    async def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+            await self._runtime.tasks.close()
+        except Exception:
+            logger.exception("the last work of a client that was dropped failed")
+        finally:
+            _LEFT.discard(self)
+        self._thread.stop()
+
+    def end(self) -> None:
+        """There is no more time: the work is cancelled, and says what it could not do."""
+        self._thread.close()
 
 
 _OPEN: Final[weakref.WeakSet[Shell]] = weakref.WeakSet()
+_LEFT: Final[set[_Left]] = set()
 
 
-@atexit.register
 def _at_exit() -> None:
-    for shell in [one for one in _OPEN if one._pid == os.getpid()]:
-        logger.warning(
-            "a %s was not closed before the process ended: what it had not sent is lost", shell.KIND
-        )
-        shell._abandon()
+    """Let every client of this process do its last work, all at the same time."""
+    shells = [one for one in _OPEN if one._pid == os.getpid() and one._thread.is_open]
+    left = [one for one in list(_LEFT) if one.is_ours]
+    under_way = [one.done for one in left]
+    for shell in shells:
+        work = shell._last_work(EXIT_SECONDS, _AT_THE_END)
+        if work is not None:
+            under_way.append(shell._thread.submit(work))
+    deadline = time.monotonic() + EXIT_SECONDS + _GRACE_SECONDS
+    try:
+        for future in under_way:
+            concurrent.futures.wait([future], max(0.0, deadline - time.monotonic()))
+    finally:
+        for shell in shells:
+            shell._abandon()
+        for one in left:
+            one.end()
+
+
+at_exit(Stage.CLIENTS, _at_exit)
