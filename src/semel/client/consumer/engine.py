@@ -50,7 +50,7 @@ from semel.core.client.subscription import (
     SubscriptionClashError,
 )
 from semel.core.groups.member import Member
-from semel.errors import SemelError
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError
 from semel.exceptions import (
     CorruptRecordException,
     IllegalStateException,
@@ -399,9 +399,7 @@ class Engine:
         since_ms = self._now_ms()
 
         async def tried() -> T:
-            return await self._cluster.patiently(
-                attempt, timeout_ms=limit_ms, may_repeat=lambda error: as_exception(error).retriable
-            )
+            return await self._cluster.patiently(attempt, timeout_ms=limit_ms, may_repeat=_may_pass)
 
         return await self.waiting.until_woken(
             in_time(tried, limit_ms, last=lambda: self.troubles.last(since_ms))
@@ -571,3 +569,8 @@ class Engine:
 
     def _now_ms(self) -> int:
         return self.runtime.clock.monotonic_ms()
+
+
+def _may_pass(error: DisconnectedError | RefusedError) -> bool:
+    """Whether a question may be asked again; a member's epoch may have grown between the asking and the answer."""
+    return error.code is ErrorCode.STALE_MEMBER_EPOCH or as_exception(error).retriable
