@@ -3,6 +3,7 @@
 Method: a broker played by a function, in a simulation with its own clock. Logins at a real Kafka: tests/compat/test_security.py.
 """
 
+import logging
 from typing import Any
 
 import pytest
@@ -106,3 +107,20 @@ def test_a_broker_without_sasl_is_named() -> None:
         one for one in advertised() if one.key not in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
     )
     told(FakeBroker(Doorkeeper(), served), story, **SETTINGS)
+
+
+def test_whoever_tries_a_refused_login_again_and_again_reads_why_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        for _ in range(20):
+            with pytest.raises(RefusedError):
+                await cluster.metadata([])
+            await cluster.runtime.tasks.sleep(0.1)
+
+    with caplog.at_level(logging.WARNING, "semel"):
+        told(FakeBroker(Doorkeeper(password="another")), story, **SETTINGS)
+    first, second = caplog.messages
+    assert "refuses the login of 'me' by PLAIN: Invalid username" in first
+    assert "set security.protocol, and the ssl.* or sasl.* settings" in first
+    assert second == f"{first} [for 1 s now]"
