@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from metrics_kit import METRICS_PORT, Watched, watched
-from net_worlds import WORLDS, World, in_simulation, raw_client
+from net_worlds import WORLDS, RawClient, World, in_simulation, raw_client
 from semel.broker import metrics_listener
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
@@ -17,6 +17,7 @@ from semel.broker.metrics_listener import CONNECTIONS_MAX, HEAD_BYTES_MAX, Metri
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.errors import ConfigError
 from semel.runtime.bundle import Runtime
+from semel.runtime.simulation import simulated_runtime
 
 PAGE = b"semel_build_info 1\n"
 
@@ -76,22 +77,129 @@ def test_a_page_that_fails_is_an_answer_and_a_line_in_the_log(caplog: pytest.Log
     assert caplog.text.count("the metrics could not be written") == 2
 
 
-def test_scrapers_that_say_nothing_are_few_and_do_not_stay(caplog: pytest.LogCaptureFixture) -> None:
+HALF = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+SCRAPE = b"GET /metrics HTTP/1.1\r\n\r\n"
+ANSWERED = ("HTTP/1.1 200 OK", PAGE)
+
+
+@pytest.mark.parametrize("said", [b"", b"G", HALF], ids=["nothing", "one byte", "half a request"])
+@WORLDS
+def test_many_connections_that_do_not_ask_starve_no_scraper(world: World, said: bytes) -> None:
+    async def story(runtime: Runtime) -> None:
+        listener = MetricsListener(runtime, _page)
+        address = await listener.start("127.0.0.1", 0)
+        idle: list[RawClient] = []
+        for count in (40, 3 * CONNECTIONS_MAX):
+            while len(idle) < count:
+                idle.append(await raw_client(runtime, address))
+                idle[-1].transport.write(said)
+            for _ in range(3):
+                assert await _asked(runtime, address, SCRAPE) == ANSWERED, count
+        assert idle[0].lost.is_set(), "the oldest made room"
+        assert not idle[-1].lost.is_set()
+        assert sum(not one.lost.is_set() for one in idle) <= CONNECTIONS_MAX
+        idle[-1].transport.write(SCRAPE[len(said) :] if said == b"G" else b"\r\n" if said else SCRAPE)
+        await idle[-1].lost.wait()
+        assert bytes(idle[-1].received).endswith(PAGE), "a late request is one all the same"
+        listener.close()
+
+    world(story)
+
+
+def test_drops_of_a_request_do_not_keep_a_connection_open() -> None:
+    """Each drop restarts no clock: a head is whole within `HEAD_SECONDS` of the connection's first moment."""
+
     async def story(runtime: Runtime) -> None:
         listener = MetricsListener(runtime, _page)
         address = await listener.start("127.0.0.1", 80)
-        silent = [await raw_client(runtime, address) for _ in range(CONNECTIONS_MAX)]
-        await runtime.tasks.sleep(1)
-        status, _body = await _asked(runtime, address, b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert status == "", "one too many"
-        await runtime.tasks.sleep(metrics_listener.LIFE_SECONDS + 1)
-        assert all(one.lost.is_set() for one in silent)
-        status, body = await _asked(runtime, address, b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert (status, body) == ("HTTP/1.1 200 OK", PAGE)
+        began = runtime.clock.monotonic()
+        slow = [await raw_client(runtime, address) for _ in range(40)]
+        for drop in HALF * 100:
+            for one in slow:
+                one.transport.write(bytes([drop]))
+            await runtime.tasks.sleep(0.5)
+            if all(one.lost.is_set() for one in slow):
+                break
+        waited = runtime.clock.monotonic() - began
+        assert metrics_listener.HEAD_SECONDS <= waited < metrics_listener.HEAD_SECONDS + 2
         listener.close()
 
     in_simulation(story)
-    assert "turning a scraper away" in caplog.text
+
+
+def test_the_client_with_most_connections_gives_way_and_the_log_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    simulation, _ = simulated_runtime(1)
+    runtime, crowd, quiet = (simulation.host(name).boot() for name in ("broker", "crowd", "quiet"))
+
+    async def story() -> None:
+        listener = MetricsListener(runtime, _page)
+        address = await listener.start("broker", 80)
+        patient = await raw_client(quiet, address)
+        for _ in range(3 * CONNECTIONS_MAX):
+            await raw_client(crowd, address)
+        await runtime.tasks.sleep(1)
+        assert not patient.lost.is_set(), "the oldest of all, but the only one of its address"
+        patient.transport.write(SCRAPE)
+        await patient.lost.wait()
+        assert bytes(patient.received).endswith(PAGE)
+        listener.close()
+
+    simulation.run(story())
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{CONNECTIONS_MAX} connections to the metrics are open: closed 1 of them since the last such line, last one of crowd (idle)"
+    ]
+
+
+@WORLDS
+def test_scrapers_that_do_not_read_their_answer_make_room(world: World) -> None:
+    page = b"x" * (8 << 20)  # More than sockets hold.
+
+    async def long_page() -> bytes:
+        return page
+
+    async def story(runtime: Runtime) -> None:
+        listener = MetricsListener(runtime, long_page)
+        address = await listener.start("127.0.0.1", 0)
+        unread: list[RawClient] = []
+        for _ in range(CONNECTIONS_MAX):
+            unread.append(await raw_client(runtime, address))
+            unread[-1].transport.pause_reading()
+            unread[-1].transport.write(SCRAPE)
+        status, body = await _asked(runtime, address, SCRAPE)
+        assert (status, len(body)) == ("HTTP/1.1 200 OK", len(page))
+        for one in unread:
+            one.transport.abort()
+        listener.close()
+
+    world(story)
+
+
+def test_scrapers_that_wait_together_share_a_page_and_keep_their_place() -> None:
+    async def story(runtime: Runtime) -> None:
+        written = 0
+        go_on = asyncio.Event()
+
+        async def slow_page() -> bytes:
+            nonlocal written
+            written += 1
+            await go_on.wait()
+            return PAGE
+
+        listener = MetricsListener(runtime, slow_page)
+        address = await listener.start("127.0.0.1", 80)
+        waiting = [asyncio.create_task(_asked(runtime, address, SCRAPE)) for _ in range(CONNECTIONS_MAX - 1)]
+        await runtime.tasks.sleep(1)
+        for _ in range(CONNECTIONS_MAX):
+            await raw_client(runtime, address)
+        await runtime.tasks.sleep(1)
+        go_on.set()
+        assert await asyncio.gather(*waiting) == [ANSWERED] * len(waiting)
+        assert written <= 2, "the page of the first, and one of all who came while it was written"
+        listener.close()
+
+    in_simulation(story)
 
 
 def test_clients_have_their_turn_while_a_long_page_is_written() -> None:

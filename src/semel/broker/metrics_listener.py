@@ -3,14 +3,20 @@
 Role.   `MetricsListener` opens a port on the runtime's network and answers scrapers; nobody else.
 Flow.   `app` starts it where it was asked for and closes it with the broker; the text comes from `metrics_page`.
 Rules.  * One request per connection, which is then closed. Only GET /metrics is answered with the page.
-        * Bounds: `CONNECTIONS_MAX` scrapers, `HEAD_BYTES_MAX` of a request, `LIFE_SECONDS` for a connection, one page at a time.
+        * Bounds: `CONNECTIONS_MAX` connections, `HEAD_BYTES_MAX` and `HEAD_SECONDS` for a request, `LIFE_SECONDS` for a connection,
+          one page at a time. Scrapers that wait together share a page.
+        * A connection that has not asked must not starve a scraper: where there is no room, it is closed for the newcomer. The
+          client address with the most connections gives way first, and there the connection that is oldest. Next in turn is
+          an answer that its scraper does not read. A scraper that waits for its page keeps its place.
         * Whatever a scraper does, and whatever goes wrong with a page, the broker goes on: an error is logged and answered with 500.
         * There is no login: listen where only those who may look can connect.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from enum import IntEnum
 from typing import Final, cast
 
 from semel.broker.metrics_text import CONTENT_TYPE
@@ -18,11 +24,13 @@ from semel.errors import ConfigError
 from semel.runtime.bundle import Runtime
 from semel.runtime.network import Server
 
-CONNECTIONS_MAX: Final = 16
+CONNECTIONS_MAX: Final = 64
 HEAD_BYTES_MAX: Final = 8192
+HEAD_SECONDS: Final = 10.0
 LIFE_SECONDS: Final = 30.0
 PATH: Final = "/metrics"
 _PORT_MAX: Final = 65535
+_WARN_SECONDS: Final = 60.0
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -56,7 +64,11 @@ class MetricsListener:
         self.runtime = runtime
         self._page = page
         self._writing = asyncio.Lock()
+        self._next_page: asyncio.Task[bytes] | None = None
+        """The page of all who wait while another one is written."""
         self._scrapers: dict[int, _Scraper] = {}
+        """By age: the oldest comes first."""
+        self._crowd = _Crowd()
         self._server: Server | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -80,12 +92,22 @@ class MetricsListener:
     # From connections.
 
     def opened(self, scraper: "_Scraper") -> bool:
-        """Whether there is room for one more."""
+        """Whether there is room for one more, or another connection made room."""
         if len(self._scrapers) >= CONNECTIONS_MAX:
-            _log.warning("turning a scraper away: %d are being answered", len(self._scrapers))
-            return False
+            crowding = self._crowding()
+            self._crowd.noticed(self.runtime.clock.monotonic(), scraper if crowding is None else crowding)
+            if crowding is None:
+                return False
+            self.closed(crowding)  # At once: the next newcomer must not choose it again.
+            crowding.abort()
         self._scrapers[id(scraper)] = scraper
         return True
+
+    def _crowding(self) -> "_Scraper | None":
+        """The connection that gives way to a newcomer; None if every scraper waits for its page."""
+        of_host = Counter(one.host for one in self._scrapers.values())
+        idle = [one for one in self._scrapers.values() if one.stage is not _Stage.WAITING]
+        return min(idle, key=lambda one: (one.stage, -of_host[one.host]), default=None)
 
     def closed(self, scraper: "_Scraper") -> None:
         self._scrapers.pop(id(scraper), None)
@@ -101,11 +123,27 @@ class MetricsListener:
         if method != "GET":
             return _answer(405, b"only GET is answered\n", "Allow: GET\r\n")
         try:
-            async with self._writing:
-                return _answer(200, await self._page())
+            return _answer(200, await self._shared_page())
         except Exception:  # The broker must not suffer from who looks at it.
             _log.exception("the metrics could not be written")
             return _answer(500, b"the metrics could not be written: see the broker's log\n")
+
+    async def _shared_page(self) -> bytes:
+        """A page that is begun after this call; all who wait for it get the same."""
+        if self._next_page is None:
+            self._next_page = self.runtime.tasks.spawn(
+                self._written(), name="metrics page", on_failure=_told_to_scrapers
+            )
+        return await asyncio.shield(self._next_page)
+
+    async def _written(self) -> bytes:
+        async with self._writing:
+            self._next_page = None  # A scraper that asks from here on gets a newer one.
+            return await self._page()
+
+
+def _told_to_scrapers(_name: str, _error: BaseException) -> None:
+    """Each scraper that waits for the page logs the error and answers it."""
 
 
 def _answer(status: int, body: bytes, more: str = "") -> bytes:
@@ -116,46 +154,87 @@ def _answer(status: int, body: bytes, more: str = "") -> bytes:
     return head.encode() + body
 
 
+class _Stage(IntEnum):
+    """Where a connection is, in the order in which connections give way to newcomers."""
+
+    IDLE = 0
+    """It has not asked, or only by half."""
+    ANSWERED = 1
+    """Its answer is written and not read yet."""
+    WAITING = 2
+    """It has asked and waits for its answer."""
+
+
+class _Crowd:
+    """Says that connections are closed for want of room: at once, then once in a while, with their count."""
+
+    def __init__(self) -> None:
+        self._closed = 0
+        self._said_at = float("-inf")
+
+    def noticed(self, now: float, closed: "_Scraper") -> None:
+        self._closed += 1
+        if now - self._said_at < _WARN_SECONDS:
+            return
+        _log.warning(
+            "%d connections to the metrics are open: closed %d of them since the last such line, last one of %s (%s)",
+            CONNECTIONS_MAX,
+            self._closed,
+            closed.host,
+            closed.stage.name.lower(),
+        )
+        self._said_at, self._closed = now, 0
+
+
 class _Scraper(asyncio.Protocol):
     """One connection: a request, its answer, the end."""
 
     def __init__(self, listener: MetricsListener) -> None:
         self._listener = listener
         self._head = bytearray()
-        self._is_asked = False
         self._timer: asyncio.TimerHandle | None = None
+        self.stage = _Stage.IDLE
+        self.host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        peer = self._transport.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else ""  # Of a client that is gone already there is none.
         if not self._listener.opened(self):
-            self._is_asked = True
-            self._transport.abort()
+            self.abort()
             return
-        self._timer = self._listener.runtime.tasks.call_later(LIFE_SECONDS, self.abort)
+        self._timer = self._listener.runtime.tasks.call_later(HEAD_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_asked:
+        if self.stage is not _Stage.IDLE:
             return  # One request is answered; a body, or more of them, is not looked at.
         self._head += data[: HEAD_BYTES_MAX + 1]
         if b"\r\n\r\n" in self._head or b"\n\n" in self._head:
-            self._is_asked = True
+            self._asked()
             line = bytes(self._head).splitlines()[0].decode("latin-1")
             self._head.clear()
             self._listener.runtime.tasks.spawn(self._send(line), name="scrape")
         elif len(self._head) > HEAD_BYTES_MAX:
-            self._is_asked = True
+            self._asked()
             self._finish(_answer(431, b"the request's head is too long\n"))
+
+    def _asked(self) -> None:
+        self.stage = _Stage.WAITING
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._listener.runtime.tasks.call_later(LIFE_SECONDS, self.abort)
 
     async def _send(self, line: str) -> None:
         self._finish(await self._listener.answer(line))
 
     def _finish(self, answer: bytes) -> None:
+        self.stage = _Stage.ANSWERED
         if not self._transport.is_closing():
             self._transport.write(answer)
             self._transport.close()
 
     def eof_received(self) -> bool:
-        return self._is_asked  # Who has asked and closed its half still gets its answer.
+        return self.stage is not _Stage.IDLE  # Who has asked and closed its half still gets its answer.
 
     def abort(self) -> None:
         self._transport.abort()
