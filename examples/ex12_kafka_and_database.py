@@ -78,7 +78,7 @@ def show_cured(servers: str, engine: sa.Engine) -> None:
     names = {"bootstrap.servers": servers}
     with (
         Producer({**names, "transactional.id": "relay"}) as producer,
-        Consumer({**names, "group.id": "relay"}) as ledger,
+        Consumer({**names, "group.id": "relay", "enable.auto.commit": False}) as ledger,
     ):
         outbox.relay(producer, ledger).run(until=lambda: outbox.waiting() == 0)
     print(f"cured: database {stored(engine)}, topic {published(servers, 'cured-orders', 1)}")

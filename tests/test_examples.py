@@ -5,6 +5,7 @@ says, with a command. What an example's seed got wrong is kept as a story beside
 """
 
 import importlib
+import logging
 import sqlite3
 import subprocess
 import sys
@@ -23,11 +24,16 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 @pytest.fixture
 def said(
-    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> list[str]:
-    """The lines the example named by the test's parameter prints."""
+    """The lines the example named by the test's parameter prints; a good example is warned about nothing."""
     monkeypatch.setattr(sys, "argv", ["example"])
     importlib.import_module(request.param).main()
+    warned = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert not warned
     return capsys.readouterr().out.splitlines()
 
 

@@ -33,7 +33,7 @@ def main(shop: Shop) -> None:
     names = {"bootstrap.servers": shop.servers}
     with (
         Producer({**names, "transactional.id": f"relay{shop.suffix}"}) as producer,
-        Consumer({**names, "group.id": f"relay{shop.suffix}"}) as ledger,
+        Consumer({**names, "group.id": f"relay{shop.suffix}", "enable.auto.commit": False}) as ledger,
     ):
         capture.relay(producer, ledger).run(until=lambda: capture.outbox.waiting() == 0)
 

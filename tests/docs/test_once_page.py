@@ -19,7 +19,7 @@ def test_the_programs_run(tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, "-W", "error", str(script)],
         capture_output=True,
         text=True,
         check=False,
@@ -27,6 +27,7 @@ def test_the_programs_run(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == "", "the page's programs follow the page's advice: nothing warns"
     said = done.stdout.splitlines()
     assert said[0] == "billed 10"
     assert "'processed'>: 9" in said[1]

@@ -77,7 +77,7 @@ def test_a_relay_is_replaced_in_the_middle(any_bootstrap: str, tmp_path: Path) -
                 super().abort_transaction()
 
     ids = {"transactional.id": f"relay-{topic}"}
-    ledger = Consumer({**names, "group.id": f"relay-{topic}"})
+    ledger = Consumer({**names, "group.id": f"relay-{topic}", "enable.auto.commit": False})
     with Stopping({**names, **ids}) as old, Producer({**names, **ids}) as new, ledger:
         first = outbox.relay(old, ledger)
         put(b"1")
