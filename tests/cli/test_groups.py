@@ -5,6 +5,7 @@ and deleted; and what cannot be is refused in words that say why and what to do.
 """
 
 import json
+import shlex
 import uuid
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,11 @@ def test_a_group_with_a_member_is_listed_and_described(semel: Commands, topic: s
             f"'semel groups describe {group}' names them"
         )
         asked = ["offsets", "reset", group, "--all-topics", "--to", "earliest"]
-        assert semel.failed(*asked) == (
+        assert semel.failed(*asked, "--execute") == (
             f"group {group} at {semel.bootstrap} is Stable with 1 member: its offsets can be changed only "
-            "while it has none; stop them first, or see the plan with --dry-run"
+            "while it has none; stop them first, or see the plan without --execute"
         )
-        planned = semel(*asked, "--dry-run")
+        planned = semel(*asked)
         assert planned.exit_code == 0
         assert "is Stable with 1 member" in planned.stderr
         assert semel.offsets(group) == {1: last.offset() + 1}
@@ -156,10 +157,11 @@ def test_a_group_of_the_new_protocol_is_described(semel: Commands, topic: str, g
 
 def test_every_way_to_reset(semel: Commands, topic: str, group: str) -> None:
     def reset(*how: str, topics: str = topic) -> dict[int, int]:
-        planned = semel.json("offsets", "reset", group, "--topic", topics, *how, "--dry-run")
+        planned = semel.json("offsets", "reset", group, "--topic", topics, *how)
         before = semel.offsets(group) if group in semel.done("groups", "list") else {}
-        done = semel.json("offsets", "reset", group, "--topic", topics, *how)
+        done = semel.json("offsets", "reset", group, "--topic", topics, *how, "--execute")
         assert planned == done
+        assert {one["group"] for one in done} == {group}
         assert [one["committed_offset"] for one in done] == [before.get(one["partition"]) for one in done]
         now = semel.offsets(group)
         assert now == before | {one["partition"]: one["new_offset"] for one in done}
@@ -175,35 +177,52 @@ def test_every_way_to_reset(semel: Commands, topic: str, group: str) -> None:
     assert reset("--by-duration", "1h", topics=f"{topic}:0") == {0: 0, 1: 20, 2: 0}
     assert reset("--by-duration", "PT0S", topics=f"{topic}:0") == {0: 10, 1: 20, 2: 0}
     assert reset("--to", "current") == {0: 10, 1: 20, 2: 0}
-    semel.done("offsets", "reset", group, "--all-topics", "--to", "earliest")
+    semel.done("offsets", "reset", group, "--all-topics", "--to", "earliest", "--execute")
     assert semel.offsets(group) == {0: 0, 1: 0, 2: 0}
-    header, *rows = semel.done(
-        "offsets", "reset", group, "--topic", topic, "--to", "3", "--dry-run"
-    ).splitlines()
-    assert header.split() == ["TOPIC", "PARTITION", "COMMITTED", "NEW"]
-    assert [row.split() for row in rows] == [
-        [topic, "0", "0", "3"],
-        [topic, "1", "0", "3"],
-        [topic, "2", "0", "0"],
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]], ids=["default", "--dry-run"])
+def test_a_reset_is_a_plan_until_it_is_executed(
+    semel: Commands, topic: str, group: str, dry_run: list[str]
+) -> None:
+    semel.done("offsets", "reset", group, "--topic", topic, "--to", "earliest", "--execute")
+    asked = ["offsets", "reset", group, "--topic", topic, *dry_run, "--to", "3"]
+    secret = ["-X", "sasl.password=my secret", "-Xsasl.password=my secret"]
+    planned = semel(*asked, *secret)
+    header, *rows = planned.stdout.splitlines()
+    assert header.split() == ["GROUP", "TOPIC", "PARTITION", "FROM", "TO"]
+    steps = [[group, topic, "0", "0", "3"], [group, topic, "1", "0", "3"], [group, topic, "2", "0", "0"]]
+    assert [row.split() for row in rows] == steps
+    said, command = planned.stderr.splitlines()[-1].split(": ")
+    assert said == f"a plan, nothing is changed; to set 3 offsets of group {group}"
+    assert shlex.split(command) == [
+        *("semel", "offsets", "reset", group, "--topic", topic, "--to", "3"),
+        *("-X", "sasl.password=…", "-Xsasl.password=…", "--execute"),
     ]
+    assert semel.offsets(group) == {0: 0, 1: 0, 2: 0}, "nothing is changed"
+    done = semel(*shlex.split(command)[1:])
+    assert done.stdout.splitlines() == planned.stdout.splitlines()
+    assert done.stderr.splitlines()[-1] == f"done: 3 offsets of group {group} set"
+    assert semel.offsets(group) == {0: 3, 1: 3, 2: 0}
 
 
 def test_an_offset_outside_the_log_becomes_the_nearest_inside(
     semel: Commands, topic: str, group: str
 ) -> None:
-    beyond = semel("offsets", "reset", group, "--topic", f"{topic}:0", "--to", "99")
+    done = f"done: 1 offset of group {group} set\n"
+    beyond = semel("offsets", "reset", group, "--topic", f"{topic}:0", "--to", "99", "--execute")
     assert beyond.exit_code == 0
-    assert beyond.stderr == f"99 is behind the end of {topic}-0: 10 is taken\n"
+    assert beyond.stderr == f"99 is behind the end of {topic}-0: 10 is taken\n{done}"
     assert semel.offsets(group) == {0: 10}
-    before = semel("offsets", "reset", group, "--topic", f"{topic}:0", "--shift-by", "-99")
-    assert before.stderr == f"-89 is before the first offset of {topic}-0: 0 is taken\n"
+    before = semel("offsets", "reset", group, "--topic", f"{topic}:0", "--shift-by", "-99", "--execute")
+    assert before.stderr == f"-89 is before the first offset of {topic}-0: 0 is taken\n{done}"
     assert semel.offsets(group) == {0: 0}
     assert semel.failed("offsets", "reset", group, "--topic", topic, "--shift-by", "1") == (
         f"nothing is committed for {topic}-1: there is no offset to shift; "
         f"nothing is committed for {topic}-2: there is no offset to shift"
     )
-    late = semel("offsets", "reset", group, "--topic", f"{topic}:2", "--to", "@0")
-    assert late.stderr == f"{topic}-2 has no record at or after that time: its end, 0, is taken\n"
+    late = semel("offsets", "reset", group, "--topic", f"{topic}:2", "--to", "@0", "--execute")
+    assert late.stderr == f"{topic}-2 has no record at or after that time: its end, 0, is taken\n{done}"
 
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])
@@ -211,24 +230,26 @@ def test_an_offset_outside_the_log_becomes_the_nearest_inside(
 def test_offsets_go_from_one_group_to_another(
     semel: Commands, topic: str, group: str, tmp_path: Path, file_format: str, with_group: bool
 ) -> None:
-    semel.done("offsets", "reset", group, "--topic", topic, "--to", "6")
+    semel.done("offsets", "reset", group, "--topic", topic, "--to", "6", "--execute")
     asked = ["offsets", "export", group, "--format", file_format]
     text = semel.done(*asked, *(["--with-group"] if with_group else []))
     if file_format == "csv":
         prefix = f"{group}," if with_group else ""
         assert text == f"{prefix}{topic},0,6\n{prefix}{topic},1,6\n{prefix}{topic},2,0\n"
-    semel.done("offsets", "reset", group, "--topic", topic, "--to", "latest")
+    semel.done("offsets", "reset", group, "--topic", topic, "--to", "latest", "--execute")
     other = group if with_group else f"{group}-copy"
     file = tmp_path / "offsets"
     file.write_text(text, encoding="utf-8")
-    assert semel.json("offsets", "import", other, str(file), "--dry-run") == semel.json(
-        "offsets", "import", other, "-", stdin=text
-    )
+    before = semel.offsets(other) if with_group else None
+    planned = semel("offsets", "import", other, str(file), "-o", "json")
+    assert planned.stderr.endswith(f"semel offsets import {other} {file} -o json --execute\n")
+    assert before is None or semel.offsets(other) == before
+    assert json.loads(planned.stdout) == semel.json("offsets", "import", other, "-", "--execute", stdin=text)
     assert semel.offsets(other) == {0: 6, 1: 6, 2: 0}
 
 
 def test_offsets_and_groups_are_deleted(semel: Commands, topic: str, group: str) -> None:
-    semel.done("offsets", "reset", group, "--topic", topic, "--to", "latest")
+    semel.done("offsets", "reset", group, "--topic", topic, "--to", "latest", "--execute")
     said = semel.done("offsets", "delete", group, "--topic", f"{topic}:0")
     assert said == f"deleted the offset of {group} in {topic}-0\n"
     assert semel.offsets(group) == {1: 20, 2: 0}
@@ -250,10 +271,10 @@ def test_offsets_and_groups_are_deleted(semel: Commands, topic: str, group: str)
 
 
 def test_a_topic_that_is_gone_has_no_lag(semel: Commands, topic: str, group: str) -> None:
-    semel.done("offsets", "reset", group, "--topic", f"{topic}:0", "--to", "5")
+    semel.done("offsets", "reset", group, "--topic", f"{topic}:0", "--to", "5", "--execute")
     kept = f"{topic}-kept"
     semel.done("topics", "create", kept)
-    semel.done("offsets", "reset", group, "--topic", kept, "--to", "latest")
+    semel.done("offsets", "reset", group, "--topic", kept, "--to", "latest", "--execute")
     assert f"topic {topic}-x does not exist" in semel.failed(
         "offsets", "reset", group, "--topic", f"{topic}-x", "--to", "latest"
     )
@@ -292,6 +313,14 @@ def test_a_topic_that_is_gone_has_no_lag(semel: Commands, topic: str, group: str
             "'soon' is no duration: use 90m",
         ),
         (["offsets", "reset", "g", "--topic", "t", "--to", "@soon"], "use milliseconds since 1970 or a time"),
+        (
+            ["offsets", "reset", "g", "--all-topics", "--to", "latest", "--execute", "--dry-run"],
+            "--execute carries the plan out and --dry-run does not: keep one.",
+        ),
+        (
+            ["offsets", "import", "g", "-", "--dry-run", "--execute"],
+            "--execute carries the plan out and --dry-run does not: keep one.",
+        ),
         (["offsets", "delete", "g"], "'semel groups delete' forgets all of a group."),
         (["offsets", "import", "g", "/no/such/file"], "does not exist"),
     ],

@@ -1,22 +1,55 @@
-"""Setting the offsets of a group: a plan is made, shown, and carried out if it is wanted.
+"""Setting the offsets of a group: a plan is made and shown, and carried out with `--execute`.
 
 Flow.   `semel offsets reset` and `import` say what they want of each partition; the facts are asked for; `core.groups.
         resetting` makes the plan.
-Rules.  A group with members is refused, because they would go on from where they are; its plan can be seen all the same.
-        What is not as it was asked for is said on standard error.
+Rules.  * Without `--execute` nothing changes, as with Kafka's tool, and the command that carries the plan out is named.
+        * A group with members is refused, because they would go on from where they are; its plan can be seen all the same.
+        * Standard output holds the plan alone. Everything said about it goes to standard error.
 """
 
+import functools
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from semel.cli.output import print_json, print_table
+from semel.cli.sentences import several
 
 if TYPE_CHECKING:
     from semel.client.cluster import Cluster
     from semel.core.groups.resetting import Facts, Step, Target
     from semel.types import TopicPartition
+
+F = TypeVar("F", bound=Callable[..., Any])
+_WORDS: Final = "semel.cli.offset_plans.words"
+
+
+class PlanCommand(click.Command):
+    """A command that remembers its words: the plan names the command that carries it out."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        words = list(args)
+        context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_WORDS] = words
+        return context
+
+
+def execution_options(command: F) -> F:
+    """`--execute`, and `--dry-run` for habits of Kafka's tool; the function gets `execute`."""
+
+    @functools.wraps(command)
+    def checked(*, dry_run: bool, execute: bool, **given: Any) -> Any:
+        if dry_run and execute:
+            raise click.UsageError("--execute carries the plan out and --dry-run does not: keep one.")
+        return command(execute=execute, **given)
+
+    dry_run = click.option("--dry-run", is_flag=True, help="Print the plan and change nothing: the default.")
+    execute = click.option("--execute", is_flag=True, help="Carry the plan out; without it nothing changes.")
+    return cast("F", execute(dry_run(checked)))
 
 
 async def carry_out(
@@ -24,9 +57,9 @@ async def carry_out(
     group: str,
     targets_of: "Callable[[Cluster], Awaitable[Mapping[TopicPartition, Target]]]",
     *,
-    dry_run: bool,
+    execute: bool,
 ) -> "list[Step]":
-    """Make a plan and, unless it is wanted only to be seen, commit it."""
+    """Make a plan and, if it is to be executed, commit it."""
     from semel.client import admin_groups, admin_offsets
     from semel.core.groups.resetting import plan
     from semel.errors import ConfigError, ErrorCode, RefusedError
@@ -34,12 +67,12 @@ async def carry_out(
     found = await admin_groups.find_group(cluster, group)
     if found is not None and found.state not in admin_groups.EMPTY_STATES:
         said = (
-            f"group {group} at {cluster.where} is {found.state} with {_count(len(found.members))}: "
+            f"group {group} at {cluster.where} is {found.state} with {several(len(found.members), 'member')}: "
             "its offsets can be changed only while it has none"
         )
-        if not dry_run:
+        if execute:
             raise RefusedError(
-                ErrorCode.NON_EMPTY_GROUP, f"{said}; stop them first, or see the plan with --dry-run"
+                ErrorCode.NON_EMPTY_GROUP, f"{said}; stop them first, or see the plan without --execute"
             )
         click.echo(said, err=True)
     targets = await targets_of(cluster)
@@ -50,7 +83,7 @@ async def carry_out(
     for one in steps:
         if one.remark is not None:
             click.echo(one.remark, err=True)
-    if not dry_run and steps:
+    if execute and steps:
         wanted = {
             one.partition: admin_offsets.Committed(one.target) for one in steps if one.target is not None
         }
@@ -89,12 +122,40 @@ async def _facts(
     return facts
 
 
-def print_plan(steps: "Sequence[Step]", output: str) -> None:
-    """The plan, carried out or not."""
+def print_plan(group: str, steps: "Sequence[Step]", output: str, *, executed: bool) -> None:
+    """The plan, and whether it was carried out, or how to."""
+    _print_steps(group, steps, output)
+    offsets = several(len(steps), "offset")
+    if not steps:
+        click.echo(f"group {group} has nothing to set", err=True)
+    elif executed:
+        click.echo(f"done: {offsets} of group {group} set", err=True)
+    else:
+        click.echo(f"a plan, nothing is changed; to set {offsets} of group {group}: {_execution()}", err=True)
+
+
+def _execution() -> str:
+    """The command that is running, as it carries its plan out; passwords are not repeated."""
+    from semel.client.security_keys import SECURITY_KEYS
+    from semel.core.metadata.config_types import PASSWORD
+
+    secrets = {one.name for one in SECURITY_KEYS if one.type is PASSWORD}
+    context = click.get_current_context()
+    words = ["semel", "offsets", str(context.info_name)]
+    for word in context.meta[_WORDS]:
+        flag = "-X" if word.startswith("-X") else ""
+        key, equals, _value = word.removeprefix(flag).partition("=")
+        if word != "--dry-run":
+            words.append(f"{flag}{key}=…" if equals and key.strip() in secrets else word)
+    return shlex.join([*words, "--execute"])
+
+
+def _print_steps(group: str, steps: "Sequence[Step]", output: str) -> None:
     if output == "json":
         print_json(
             [
                 {
+                    "group": group,
                     "topic": one.partition.topic,
                     "partition": one.partition.partition,
                     "committed_offset": one.committed,
@@ -105,9 +166,5 @@ def print_plan(steps: "Sequence[Step]", output: str) -> None:
             ]
         )
         return
-    rows = [[*one.partition, one.committed, one.target] for one in steps]
-    print_table(["TOPIC", "PARTITION", "COMMITTED", "NEW"], rows)
-
-
-def _count(members: int) -> str:
-    return "1 member" if members == 1 else f"{members} members"
+    rows = [[group, *one.partition, one.committed, one.target] for one in steps]
+    print_table(["GROUP", "TOPIC", "PARTITION", "FROM", "TO"], rows)

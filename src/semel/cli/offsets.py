@@ -1,13 +1,16 @@
-"""`semel offsets`: what groups have committed: show, reset, delete, export, import."""
+"""`semel offsets`: what groups have committed: show, reset, delete, export, import.
+
+Rules.  `reset` and `import` print a plan and change nothing without `--execute`; `delete` acts at once, as Kafka's tool does.
+"""
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from semel.cli import offset_files
-from semel.cli.offset_plans import carry_out, print_plan
+from semel.cli.offset_plans import PlanCommand, carry_out, execution_options, print_plan
 from semel.cli.options import connected, connection_options, output_option
 from semel.cli.output import print_json, print_table
 from semel.cli.times import OFFSET_MAX, duration_ms, timestamp_ms
@@ -32,9 +35,7 @@ class Selected(NamedTuple):
         return self.topic == partition.topic and is_among
 
 
-@click.group(
-    name="offsets", epilog="Example: semel offsets reset orders-app --all-topics --to earliest --dry-run"
-)
+@click.group(name="offsets", epilog="Example: semel offsets reset orders-app --all-topics --to earliest")
 def command() -> None:
     """See, reset, delete, export and import the offsets of groups."""
 
@@ -149,11 +150,9 @@ def _shift(_ctx: click.Context, _param: click.Parameter, value: int | None) -> "
     return None if value is None else Target(Kind.SHIFT, value)
 
 
-_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
-
-
 @command.command(
-    epilog="Example: semel offsets reset orders-app --topic orders:0,1 --to @2026-01-31T12:00:00Z --dry-run"
+    cls=PlanCommand,
+    epilog="Example: semel offsets reset orders-app --topic orders:0,1 --to @2026-01-31T12:00:00Z --execute",
 )
 @click.argument("group")
 @topic_option
@@ -174,7 +173,7 @@ _DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Print the plan a
     metavar="DURATION",
     help="As far back as this: 90m, 12h, 7d, or ISO 8601 as PT1H30M.",
 )
-@_DRY_RUN
+@execution_options
 @connection_options
 @output_option
 def reset(
@@ -184,13 +183,14 @@ def reset(
     to: "Target | None",
     shift: "Target | None",
     ago: "Target | None",
-    dry_run: bool,
+    execute: bool,
     bootstrap: str,
     settings: dict[str, str],
     output: str,
 ) -> None:
     """Set a group's offsets to the beginning, the end, a time, an offset, or so many records on.
 
+    Prints the plan and changes nothing; with --execute it carries the plan out.
     The group must have no members: they would go on from where they are. An offset outside the log becomes the nearest one
     inside. A group that does not exist yet is made, so that its first members begin there.
     """
@@ -209,8 +209,8 @@ def reset(
         return dict.fromkeys(await _partitions(cluster, wanted), chosen[0])
 
     with connected(bootstrap, settings) as client:
-        steps = client.run(carry_out, group, targets, dry_run=dry_run)
-    print_plan(steps, output)
+        steps = client.run(carry_out, group, targets, execute=execute)
+    print_plan(group, steps, output, executed=execute)
 
 
 async def _partitions(cluster: "Cluster", topics: Sequence[Selected]) -> "list[TopicPartition]":
@@ -296,17 +296,22 @@ def export(
     click.echo(text, nl=False)
 
 
-@command.command(name="import", epilog="Example: semel offsets import orders-app orders-app.csv --dry-run")
+@command.command(
+    name="import",
+    cls=PlanCommand,
+    epilog="Example: semel offsets import orders-app orders-app.csv --execute",
+)
 @click.argument("group")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@_DRY_RUN
+@execution_options
 @connection_options
 @output_option
 def import_(
-    group: str, file: str, dry_run: bool, bootstrap: str, settings: dict[str, str], output: str
+    group: str, file: str, execute: bool, bootstrap: str, settings: dict[str, str], output: str
 ) -> None:
     """Set a group's offsets to those in FILE ('-': standard input): CSV or JSON, by Semel or Kafka.
 
+    Prints the plan and changes nothing; with --execute it carries the plan out.
     Rows that name another group are left out. The group must have no members.
     """
     with click.open_file(file, encoding="utf-8") as stream:
@@ -323,5 +328,5 @@ def import_(
         return {where: Target(Kind.OFFSET, offset) for where, offset in offsets.items()}
 
     with connected(bootstrap, settings) as client:
-        steps = client.run(carry_out, group, targets, dry_run=dry_run)
-    print_plan(steps, output)
+        steps = client.run(carry_out, group, targets, execute=execute)
+    print_plan(group, steps, output, executed=execute)

@@ -98,9 +98,9 @@ def _offsets_without_members(teller: Teller) -> None:
     lines = "".join(f"{line}\n" for line in exported.splitlines() if line.count(",") == 2)
     assert lines == teller.semel("offsets", "export", "batch")
     file.write_text(lines, encoding="utf-8")
-    teller.semel("offsets", "import", "carried", str(file))
+    teller.semel("offsets", "import", "carried", str(file), "--execute")
     teller.tool("--describe --group carried")
-    teller.semel("offsets", "reset", "batch", "--all-topics", "--to", "earliest")
+    teller.semel("offsets", "reset", "batch", "--all-topics", "--to", "earliest", "--execute")
     teller.tool(f"--group batch --reset-offsets --from-file {file} --dry-run")
     teller.tool(f"--group batch --reset-offsets --from-file {file} --execute")
     for what in (

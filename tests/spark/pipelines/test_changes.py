@@ -55,7 +55,9 @@ def publish(capture: ChangeCapture, server: str) -> None:
     settings = {"bootstrap.servers": server}
     with (
         Producer({**settings, "transactional.id": f"relay-{capture.outbox.topic}"}) as producer,
-        Consumer({**settings, "group.id": f"relay-{capture.outbox.topic}", "enable.auto.commit": False}) as ledger,
+        Consumer(
+            {**settings, "group.id": f"relay-{capture.outbox.topic}", "enable.auto.commit": False}
+        ) as ledger,
     ):
         capture.relay(producer, ledger).run(until=lambda: capture.outbox.waiting() == 0)
 
