@@ -12,8 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from semel import Broker, Producer
 from semel._version import __version__
-from semel.cli.main import COMMANDS, cli
+from semel.cli.main import COMMANDS, UNREAD, cli
 
 ENTRY = "from semel.cli.main import main; main()"
 
@@ -53,6 +54,43 @@ def test_every_subcommand_has_help_with_an_example() -> None:
 def test_help_tells_how_to_complete_in_one_line() -> None:
     lines = CliRunner().invoke(cli, ["--help"]).output.splitlines()
     assert '  Completion: eval "$(_SEMEL_COMPLETE=bash_source semel)" (or zsh_source)' in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("--help", UNREAD),
+        ("offsets reset --help", UNREAD),
+        ("alerts", UNREAD),
+        ("topics list -b BROKER", UNREAD),
+        ("topics list -b BROKER -o json", UNREAD),
+        ("doctor -b BROKER", UNREAD),
+        ("topics describe missing -b BROKER", 1),
+        ("consume read-by-nobody -b BROKER", 0),
+        ("consume read-by-nobody -b BROKER -o json --group g", 0),
+    ],
+)
+@pytest.mark.parametrize("errors_too", [False, True], ids=["stdout", "both"])
+def test_a_reader_that_is_gone_ends_a_command_without_a_word(
+    semel_broker: Broker, arguments: str, code: int, errors_too: bool
+) -> None:
+    with Producer(bootstrap_servers=semel_broker.bootstrap) as producer:
+        producer.send("read-by-nobody", "a record").result()
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ENTRY, *arguments.replace("BROKER", semel_broker.bootstrap).split()],
+            stdout=writing,
+            stderr=writing if errors_too else subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writing)
+    assert done.stderr in (None, "") or code == 1, done.stderr
+    assert done.returncode == code
 
 
 def test_version() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 
 from semel.cli.options import PATIENCE, connection_options, partitions_of
-from semel.cli.output import Json, time_text
+from semel.cli.output import Json, drop_output, time_text
 from semel.cli.times import OFFSET_MAX, timestamp_ms
 from semel.exceptions import KafkaException, OffsetOutOfRangeException
 from semel.types import TopicPartition
@@ -88,6 +88,7 @@ def command(
     """Print the records of TOPIC, up to where it ends now.
 
     Records of open and aborted transactions are not shown: -X isolation.level=read_uncommitted shows them.
+    A reader that closes the pipe, as head does, ends the command like --max-messages.
     With --group the partitions are shared with the group's other members, and --offset is where those begin that nothing is
     committed for.
     """
@@ -116,13 +117,16 @@ def command(
         else:
             reading = _Member(consumer, topic)
         try:
-            _print_all(consumer, reading, printer, follow=follow, max_messages=max_messages)
-        except KeyboardInterrupt:
-            if not follow:
-                raise
-        finally:
-            printer.flush()
-            reading.end()
+            try:
+                _print_all(consumer, reading, printer, follow=follow, max_messages=max_messages)
+            except KeyboardInterrupt:
+                if not follow:
+                    raise
+            finally:
+                printer.flush()
+                reading.end()
+        except BrokenPipeError:
+            drop_output()  # The reader has enough. A record that did not reach it is not committed.
 
 
 def _print_all(

@@ -2,18 +2,26 @@
 
 Role.   The entry point. It imports a subcommand's module only when that one is called, so that
         `semel --help` never waits for numba, Arrow or the broker.
-Rules.  Exit code 0 done, 1 failed, 2 wrong usage. Every command's help carries an example.
+Rules.  * Exit code 0 done, 1 failed, 2 wrong usage. Every command's help carries an example.
+        * A command whose reader closed the pipe ends without a word, with `UNREAD`, as Unix tools do: it may have left something
+          undone, and its verdict was not heard. `consume` alone is done then, because its reader decides how much is enough.
 """
 
+import contextlib
 import importlib
-from collections.abc import Mapping
-from typing import Final
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from semel._version import __version__
+from semel.cli.output import drop_output
 from semel.errors import SemelError
+
+UNREAD: Final = 141
+"""128 and the number of SIGPIPE: what a shell shows for a tool that this signal ended."""
 
 # name -> (module, one line for the list). The line stands here so that the list imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -37,6 +45,15 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+@contextlib.contextmanager
+def _unread() -> Iterator[None]:
+    """A reader that is gone becomes an exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise click.exceptions.Exit(UNREAD) from None
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -48,6 +65,18 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """As click's, which prints help here and would exit with 1 where a reader is gone."""
+        with _unread():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """As click's, which would exit with 1 where a reader is gone."""
+        with _unread():
+            return super().invoke(ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """As click's, but from the table: completing a name imports no command."""
@@ -78,6 +107,18 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; an error of ours is one line on standard error and exit code 1."""
+    try:
+        _run()
+    except SystemExit as end:
+        try:
+            sys.stdout.flush()  # Here and not when the interpreter ends, where an error can only be printed.
+        except BrokenPipeError:
+            drop_output()
+            raise SystemExit(end.code or UNREAD) from None
+        raise
+
+
+def _run() -> None:
     try:
         cli.main(prog_name="semel")
     except SemelError as error:

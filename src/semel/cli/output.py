@@ -1,6 +1,11 @@
-"""What commands print: tables for people, JSON for programs, times and sizes in one spelling."""
+"""What commands print: tables for people, JSON for programs, times and sizes in one spelling.
+
+Rules.  A reader may close the pipe (`semel … | head`). The command then ends without a word; `main` decides the exit code.
+"""
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
@@ -11,6 +16,13 @@ Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Js
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024
+
+
+def drop_output() -> None:
+    """Standard output has no reader: whatever is still written there, now or when the interpreter ends, goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def print_json(document: Json) -> None:
