@@ -248,7 +248,7 @@ def test_what_each_partition_remembers_of_a_producer(broker: Broker, semel: Comm
     header, *rows = semel.done("producers", "describe", topic).splitlines()
     assert (
         header
-        == "PARTITION  PRODUCER ID  EPOCH  LAST SEQUENCE  LAST TIME                 OPEN TRANSACTION FROM"
+        == "PARTITION  PRODUCER ID  EPOCH  LAST SEQUENCE  LAST TIMESTAMP            OPEN TRANSACTION FROM"
     )
     assert [row.split()[:4] for row in rows] == [
         [str(partition), str(first["producer_id"]), "0", str(sequence)]

@@ -9,6 +9,7 @@ import pytest
 
 from fake_broker import FakeBroker, metadata, told
 from semel.cli.doctor import examine
+from semel.cli.output import time_text
 from semel.cli.sentences import Sentence
 from semel.client.cluster import Cluster
 from semel.core.wire.api_versions import ServedApi
@@ -31,11 +32,20 @@ from semel.core.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from semel.core.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from semel.core.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from semel.core.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from semel.core.wire.messages.list_transactions import TransactionState as ListTransactionsState
 from semel.core.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponseBroker,
@@ -57,6 +67,8 @@ class Patient:
         self.partition = SOUND
         self.log_dir = DescribeLogDirsResult(log_dir="/data", total_bytes=1 << 40, usable_bytes=1 << 39)
         self.producers: list[ProducerState] = []
+        self.producers_after_listing: list[ProducerState] | None = None
+        self.transaction: TransactionState | None = None
         self.settings: list[DescribeConfigsResourceResult] = []
         self.topic_settings: list[DescribeConfigsResourceResult] = []
         self.brokers: list[MetadataResponseBroker] = []
@@ -80,6 +92,19 @@ class Patient:
             case DescribeProducersRequest():
                 partition = PartitionResponse(active_producers=self.producers)
                 return DescribeProducersResponse(topics=[TopicResponse(name="t", partitions=[partition])])
+            case ListTransactionsRequest():
+                self.producers = self.producers_after_listing or self.producers
+                listed = [
+                    ListTransactionsState(transactional_id=one.transactional_id, producer_id=one.producer_id)
+                    for one in (self.transaction,)
+                    if one is not None
+                ]
+                return ListTransactionsResponse(transaction_states=listed)
+            case FindCoordinatorRequest():
+                return FindCoordinatorResponse(node_id=1)
+            case DescribeTransactionsRequest():
+                assert self.transaction is not None
+                return DescribeTransactionsResponse(transaction_states=[self.transaction])
             case _:
                 offset = ListOffsetsPartitionResponse(offset=0, timestamp=SIMULATION_START_MS)
                 return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[offset])])
@@ -135,15 +160,47 @@ def test_a_broker_that_announces_an_address_nobody_can_use() -> None:
     assert text.endswith("Check advertised.listeners.")
 
 
-def test_an_idle_producer_is_counted_and_a_hanging_transaction_is_wrong() -> None:
+def test_an_old_producer_is_counted_and_a_hanging_transaction_is_wrong() -> None:
     patient = Patient()
     long_ago = SIMULATION_START_MS - 5 * HOUR_MS
     patient.producers = [ProducerState(producer_id=7, last_timestamp=long_ago, current_txn_start_offset=42)]
     sentences = patient.examined()
-    assert any("1 were idle for over an hour, the longest for 5.0 h" in one.text for one in sentences)
-    assert patient.troubles() == [
-        ("problem", "1 transaction open without a write for 15 minutes: producer 7 from offset 42.")
-    ]
+    assert any(
+        f"the last records of 1 have timestamps over an hour old, the oldest of {time_text(long_ago)}: idle, or "
+        in one.text
+        for one in sentences
+    )
+    text = (
+        "1 transaction that no coordinator will end: producer 7 from offset 42 of t-0. "
+        "See 'semel txn find-hanging', end with 'semel txn abort'."
+    )
+    assert patient.troubles() == [("problem", text)]
+
+
+@pytest.mark.parametrize(("minutes", "is_long"), [(14, False), (16, True)])
+def test_a_transaction_is_old_by_the_clock_of_its_coordinator(minutes: int, is_long: bool) -> None:
+    patient = Patient()
+    long_ago = SIMULATION_START_MS - 5 * HOUR_MS
+    patient.producers = [ProducerState(producer_id=7, last_timestamp=long_ago, current_txn_start_offset=42)]
+    begun = SIMULATION_START_MS - minutes * 60_000
+    patient.transaction = TransactionState(
+        transactional_id="shop",
+        transaction_state="Ongoing",
+        producer_id=7,
+        transaction_start_time_ms=begun,
+        topics=[TopicData(topic="t", partitions=[0])],
+    )
+    old = [("problem", f"1 transaction open for over 15 minutes: shop for {minutes} min.")]
+    assert patient.troubles() == (old if is_long else [])
+
+
+def test_a_transaction_that_ended_while_the_doctor_asked_does_not_hang() -> None:
+    """Its records are old, and the coordinator has forgotten it: the partition, asked again, has closed it."""
+    patient = Patient()
+    long_ago = SIMULATION_START_MS - 5 * HOUR_MS
+    patient.producers = [ProducerState(producer_id=7, last_timestamp=long_ago, current_txn_start_offset=42)]
+    patient.producers_after_listing = [ProducerState(producer_id=7, last_timestamp=long_ago)]
+    assert patient.troubles() == []
 
 
 def test_settings_without_effect_are_named() -> None:

@@ -1,4 +1,4 @@
-"""Too many producers remembered: the doctor counts them and says how old they are, and a lower expiry lets them go.
+"""Too many producers remembered: the doctor counts them and says how old their records are, and a lower expiry lets them go.
 
 Method: the real broker, producers and doctor in a simulation, over hours of its clock.
 """
@@ -10,6 +10,7 @@ from semel import ConfigResource, ConfigResourceType, NewTopic
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.cli.doctor import examine
+from semel.cli.output import time_text
 from semel.client.admin_client.client import AsyncAdmin
 from semel.client.cluster import Cluster
 from semel.client.config import ClientConfig
@@ -46,7 +47,7 @@ def test_idle_producers_are_counted_and_a_lower_expiry_lets_them_go_while_the_br
         await runtime.tasks.sleep(3 * HOUR_S)
         told = await _told_of_producers(runtime)
         assert told.startswith(f"Partitions remember {PRODUCERS} producers in {PRODUCERS} entries; ")
-        assert f"{PRODUCERS} were idle for over an hour, the longest for 3.0 h" in told
+        assert f"the last records of {PRODUCERS} have timestamps over an hour old, the oldest of " in told
         assert "producer.id.expiration.ms" in told
         async with AsyncAdmin(bootstrap_servers=ADDRESS, runtime=runtime) as admin:
             everywhere = ConfigResource(ConfigResourceType.BROKER, "")
@@ -54,6 +55,39 @@ def test_idle_producers_are_counted_and_a_lower_expiry_lets_them_go_while_the_br
             await admin.incremental_alter_configs({everywhere: lower})
         await runtime.tasks.sleep(2 * CHECK_S)
         assert (await _told_of_producers(runtime)) == "Partitions remember 0 producers in 0 entries."
+        await broker.stop()
+
+    in_simulation(story)
+
+
+def test_a_record_with_an_old_timestamp_makes_no_producer_idle_and_no_transaction_hang() -> None:
+    """Events of last year, written just now, and by a transaction that is open since just now."""
+
+    async def story(runtime: Runtime) -> None:
+        broker = Broker(
+            BrokerConfig.of({"listeners": f"PLAINTEXT://{ADDRESS}", "log.dirs": "/data"}), runtime
+        )
+        await broker.start()
+        names = {"bootstrap.servers": ADDRESS}
+        last_year_ms = runtime.clock.now_ms() - 7712 * HOUR_S * 1000
+        async with (
+            AsyncProducer(names, runtime=runtime) as plain,
+            AsyncProducer({**names, "transactional.id": "backfill"}, runtime=runtime) as producer,
+        ):
+            await plain.send("t", value=b"old", timestamp=last_year_ms)
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send("t", value=b"older", timestamp=last_year_ms)
+            await producer.flush()
+            async with Cluster(runtime, ClientConfig.of(names)) as cluster:
+                sentences = await examine(cluster)
+            (told,) = [one.text for one in sentences if one.text.startswith("Partitions remember")]
+            assert told == (
+                "Partitions remember 2 producers in 2 entries; the last records of 2 have timestamps over an hour old, the oldest "
+                f"of {time_text(last_year_ms)}: idle, or with times of their own (producer.id.expiration.ms forgets them)."
+            )
+            assert not [one for one in sentences if "transaction" in one.text]
+            await producer.abort_transaction()
         await broker.stop()
 
     in_simulation(story)

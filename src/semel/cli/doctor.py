@@ -4,7 +4,7 @@ Role.   Each check asks one thing and gives sentences, good or bad. Nothing is c
 Rules.  * A check that the broker cannot answer says so and is no problem.
         * Exit code 1 if anything is wrong; a warning is no failure.
         * There is no clock in the protocol: records from the future show that clocks disagree, or that a producer sets
-          times of its own.
+          times of its own. Records of the past do not show that a producer is idle, for the same reason.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import print_json, size_text
+from semel.cli.output import print_json, size_text, time_text
 from semel.cli.sentences import Sentence, several, some
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ _MARKS: Final = {"ok": "  ok  ", "warning": " warn ", "problem": "WRONG "}
 _FREE_SHARE_MIN: Final = 0.05
 _FREE_BYTES_MIN: Final = 1 << 30
 _SKEW_MAX_MS: Final = 5_000
-_IDLE_MS: Final = 3_600_000
+_OLD_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
 _PRODUCERS_MANY: Final = 100_000
 _TRANSACTION_OLD_MS: Final = 900_000
 _REPLICAS_ENOUGH: Final = 3
@@ -269,32 +270,51 @@ async def _producers(cluster: "Cluster") -> list[Sentence]:
 
     now_ms = cluster.runtime.clock.now_ms()
     states = [
-        one for topic in await _led_topics(cluster) for one in await admin.describe_producers(cluster, topic)
+        (topic.name, one)
+        for topic in await _led_topics(cluster)
+        for one in await admin.describe_producers(cluster, topic)
     ]
-    ids = {one.producer_id for one in states}
-    last = [one.last_timestamp_ms for one in states if one.last_timestamp_ms is not None]
-    idle = [when for when in last if now_ms - when > _IDLE_MS]
+    ids = {one.producer_id for _topic, one in states}
     text = (
         f"Partitions remember {several(len(ids), 'producer')} in {several(len(states), 'entry', 'entries')}"
     )
-    if idle:
+    stamped = [one.last_timestamp_ms for _topic, one in states if one.last_timestamp_ms is not None]
+    if old := [when for when in stamped if now_ms - when > _OLD_MS]:
         text += (
-            f"; {len(idle)} were idle for over an hour, the longest for {(now_ms - min(idle)) / 3_600_000:.1f} h "
-            "(producer.id.expiration.ms forgets them)"
+            f"; the last records of {len(old)} have timestamps over an hour old, the oldest of {time_text(min(old))}: idle, "
+            "or with times of their own (producer.id.expiration.ms forgets them)"
         )
     sentences = [Sentence("warning" if len(states) > _PRODUCERS_MANY else "ok", text + ".")]
-    hanging = [
-        one
-        for one in states
-        if one.transaction_start_offset is not None
-        and one.last_timestamp_ms is not None
-        and now_ms - one.last_timestamp_ms > _TRANSACTION_OLD_MS
-    ]
-    if hanging:
-        shown = some(
-            [f"producer {one.producer_id} from offset {one.transaction_start_offset}" for one in hanging]
+    if topics := sorted({topic for topic, one in states if one.transaction_start_offset is not None}):
+        sentences += await _transactions(cluster, topics, now_ms)
+    return sentences
+
+
+async def _transactions(cluster: "Cluster", topics: list[str], now_ms: int) -> list[Sentence]:
+    """What is open for long: by the coordinator's clock. What hangs: by asking coordinator and partition."""
+    from semel.client import admin_transactions
+
+    found = await admin_transactions.open_transactions(
+        cluster, topics, now_ms=now_ms, older_than_ms=_TRANSACTION_OLD_MS
+    )
+    sentences = []
+    if hanging := [
+        f"producer {one.producer_id} from offset {one.start_offset} of {one.topic}-{one.partition}"
+        for one in found
+        if one.is_hanging
+    ]:
+        text = (
+            f"{several(len(hanging), 'transaction')} that no coordinator will end: {some(hanging)}. "
+            "See 'semel txn find-hanging', end with 'semel txn abort'."
         )
-        text = f"{several(len(hanging), 'transaction')} open without a write for 15 minutes: {shown}."
+        sentences.append(Sentence("problem", text))
+    old = []
+    for name in sorted({one.transactional_id for one in found if one.transactional_id is not None}):
+        view = await admin_transactions.describe_transaction(cluster, name)
+        if view.start_ms is not None and now_ms - view.start_ms > _TRANSACTION_OLD_MS:
+            old.append(f"{name} for {(now_ms - view.start_ms) / _MINUTE_MS:.0f} min")
+    if old:
+        text = f"{several(len(old), 'transaction')} open for over 15 minutes: {some(old)}."
         sentences.append(Sentence("problem", text))
     return sentences
 

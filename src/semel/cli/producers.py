@@ -25,8 +25,9 @@ def command() -> None:
 def describe(
     topic: str, partition: int | None, bootstrap: str, settings: dict[str, str], output: str
 ) -> None:
-    """Print each producer's id, epoch, last sequence and last time, and where its open transaction begins.
+    """Print each producer's id, epoch, last sequence and last timestamp, and where its open transaction begins.
 
+    The timestamp is that of the producer's last record: a producer that sets times of its own can be busy with an old one.
     The protocol does not tell the offset of a producer's last record: 'semel log dump' of a snapshot does.
     """
 
@@ -45,7 +46,7 @@ def describe(
     if output == "json":
         print_json([one._asdict() for one in found])
         return
-    header = ["PARTITION", "PRODUCER ID", "EPOCH", "LAST SEQUENCE", "LAST TIME", "OPEN TRANSACTION FROM"]
+    header = ["PARTITION", "PRODUCER ID", "EPOCH", "LAST SEQUENCE", "LAST TIMESTAMP", "OPEN TRANSACTION FROM"]
     rows = [
         [
             one.partition,

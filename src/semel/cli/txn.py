@@ -127,7 +127,7 @@ command.add_command(
     default=15,
     show_default=True,
     metavar="MINUTES",
-    help="Younger ones are never said to hang.",
+    help="Those whose last record has a younger timestamp are never said to hang.",
 )
 @click.option("--all", "every", is_flag=True, help="Every open transaction, hanging or not.")
 @connection_options
@@ -142,7 +142,8 @@ def find_hanging(
 ) -> None:
     """Print transactions that are open on a partition and that no coordinator will end.
 
-    Readers of committed records wait before the offset where the oldest one begins.
+    Readers of committed records wait before the offset where the oldest one begins. The last timestamp is that of the producer's
+    last record, which may be much older than its writing.
     """
 
     async def ask(cluster: "Cluster") -> "list[OpenTransaction]":
@@ -167,7 +168,7 @@ def find_hanging(
         "FROM OFFSET",
         "PRODUCER ID",
         "EPOCH",
-        "LAST TIME",
+        "LAST TIMESTAMP",
         "TRANSACTIONAL ID",
         "HANGS",
     ]

@@ -2,8 +2,10 @@
 
 Role.   The requests behind `semel txn`.
 Rules.  * A transaction hangs where a partition has it open and no coordinator will ever end it there: nobody knows its
-          producer, or the coordinator's transaction does not include the partition. Only one older than the longest timeout
-          is called so, because coordinator and partition hear of each other a little late.
+          producer, or the coordinator's transaction does not include the partition. Only one whose last record is older than
+          the longest timeout is called so, because coordinator and partition hear of each other a little late.
+        * A record's timestamp is its producer's to choose, so age alone proves nothing: the partition is asked again after the
+          coordinator. A transaction that ended meanwhile is closed there, because markers come before the coordinator forgets.
         * Ending a hanging one writes an abort marker to that partition with the producer's own epoch. It is the only
           way, and it is for those alone: a coordinator's own transaction is ended by fencing its producer.
 """
@@ -142,10 +144,7 @@ async def open_transactions(
 ) -> list[OpenTransaction]:
     """What partitions have open, of these topics or of all, oldest offsets first; and which of them hang."""
     names = topics if topics is not None else [one.name for one in await admin.list_topics(cluster)]
-    found: list[tuple[str, admin.ProducerView]] = []
-    for name in names:
-        views = await admin.describe_producers(cluster, await cluster.topic(name))
-        found += [(name, view) for view in views if view.transaction_start_offset is not None]
+    found = await _with_open_transaction(cluster, names)
     if not found:
         return []
     ids = sorted({view.producer_id for _name, view in found})
@@ -154,6 +153,10 @@ async def open_transactions(
         one.transactional_id: await describe_transaction(cluster, one.transactional_id)
         for one in owners.values()
     }
+    still_open = {
+        (name, view.partition, view.producer_id, view.transaction_start_offset)
+        for name, view in await _with_open_transaction(cluster, sorted({name for name, _view in found}))
+    }
     result = []
     for name, view in found:
         owner = owners.get(view.producer_id)
@@ -161,6 +164,7 @@ async def open_transactions(
             owner is not None
             and TopicPartition(name, view.partition) in described[owner.transactional_id].partitions
         )
+        is_open = (name, view.partition, view.producer_id, view.transaction_start_offset) in still_open
         is_old = now_ms - (view.last_timestamp_ms or 0) > older_than_ms
         result.append(
             OpenTransaction(
@@ -172,10 +176,21 @@ async def open_transactions(
                 max(view.coordinator_epoch or 0, 0),
                 view.last_timestamp_ms,
                 None if owner is None else owner.transactional_id,
-                is_old and not is_known,
+                is_old and is_open and not is_known,
             )
         )
     return sorted(result)
+
+
+async def _with_open_transaction(
+    cluster: Cluster, topics: Sequence[str]
+) -> list[tuple[str, admin.ProducerView]]:
+    """The producers with a transaction open, each with its topic."""
+    found: list[tuple[str, admin.ProducerView]] = []
+    for name in topics:
+        views = await admin.describe_producers(cluster, await cluster.topic(name))
+        found += [(name, view) for view in views if view.transaction_start_offset is not None]
+    return found
 
 
 async def abort_on_partition(cluster: Cluster, topic: str, partition: int, start_offset: int) -> None:
