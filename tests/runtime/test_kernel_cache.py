@@ -4,11 +4,15 @@ Method: folders that are given, missing or read-only, and the environment that n
 """
 
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from semel.core.records import memory
+from semel.runtime import kernel_cache
 from semel.runtime.config import kernel_cache_directory
 from semel.runtime.kernel_cache import use_kernel_cache
 
@@ -16,6 +20,7 @@ from semel.runtime.kernel_cache import use_kernel_cache
 @pytest.fixture(autouse=True)
 def _same_cache_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_cache_directory", memory._cache_directory)
+    monkeypatch.setattr(memory, "_is_cached", memory._is_cached)
 
 
 @pytest.mark.parametrize(
@@ -32,17 +37,70 @@ def test_where_kernels_are_kept(environment: dict[str, str], expected: str) -> N
 
 
 def test_a_folder_that_can_be_written_is_used(tmp_path: Path) -> None:
-    assert use_kernel_cache(tmp_path / "deep" / "kernels")
+    assert use_kernel_cache(tmp_path / "deep" / "kernels") == tmp_path / "deep" / "kernels"
     assert memory._cache_directory == str(tmp_path / "deep" / "kernels")
     assert list((tmp_path / "deep" / "kernels").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_said_and_done_without(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_folder_that_cannot_be_written_has_one_beside_the_package_in_its_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
-    before = memory._cache_directory
-    with caplog.at_level(logging.WARNING):
-        assert not use_kernel_cache(tmp_path / "file" / "kernels")
-    assert "kernels are compiled anew" in caplog.text
-    assert memory._cache_directory == before
+    beside = tmp_path / "package" / "kernels"
+    monkeypatch.setattr(kernel_cache, "OWN_KERNEL_CACHE", beside)
+    with caplog.at_level(logging.INFO):
+        for _asked in ("by the broker", "by a producer", "by a consumer"):
+            assert use_kernel_cache(tmp_path / "file" / "kernels") == beside
+    assert memory._cache_directory == str(beside)
+    (said,) = caplog.records
+    assert said.levelno == logging.INFO, "nothing is lost by it"
+    assert said.getMessage() == (
+        f"compiled kernels are kept in {beside}: {tmp_path}/file/kernels cannot be written (Not a directory)"
+    )
+
+
+_PROGRAM = """
+import logging, sys
+from pathlib import Path
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
+from semel.runtime import kernel_cache
+kernel_cache.OWN_KERNEL_CACHE = Path(sys.argv[1])
+import pyarrow as pa
+from semel import Broker, Consumer, Producer
+from semel.runtime.kernel_loading import load_kernels_beside
+with Broker() as broker:
+    names = {"bootstrap.servers": broker.bootstrap}
+    with Producer(names) as producer:
+        producer.send_arrow("t", pa.table({"value": [b"a", b"b"]}))
+        producer.flush()
+    with Consumer(names) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek_to_beginning()
+        rows = 0
+        while rows < 2:
+            rows += consumer.poll_arrow(timeout_ms=500).num_rows
+    load_kernels_beside(daemon=False).join()  # As a broker does, once it has lived for a while.
+from semel.core.records.kernels import scan_kernel
+print(scan_kernel().stats.cache_path)
+"""
+
+
+def test_nowhere_to_write_is_said_once_and_is_true(tmp_path: Path) -> None:
+    """Broker, producer and consumer in one process: one warning, and no kernel is kept anywhere."""
+    (tmp_path / "file").write_text("not a folder")
+    beside = tmp_path / "file" / "beside"
+    environment = {**os.environ, "SEMEL_KERNEL_CACHE": str(tmp_path / "file" / "kernels")}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, str(beside)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        f"this process compiles its kernels anew, and keeps them for no other: {tmp_path}/file/kernels cannot be written "
+        f"(Not a directory), nor {beside} (Not a directory); let SEMEL_KERNEL_CACHE name a folder that can\n"
+    )
+    assert done.stdout == "None\n"

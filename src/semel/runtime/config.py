@@ -6,6 +6,10 @@ Role.   Where compiled kernels are kept. Everything else is configured by argume
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
+
+OWN_KERNEL_CACHE: Final = Path(__file__).parent.parent / "__pycache__" / "kernels"
+"""Beside the package: where compiled kernels are kept if the configured folder cannot be written."""
 
 
 def kernel_cache_directory(environment: Mapping[str, str] = os.environ) -> Path:

@@ -2,31 +2,58 @@
 
 Role.   `use_kernel_cache` points the pure kernels at a folder that can be written; `warm` fills it.
 Flow.   `make install` runs this module. A broker or client calls `use_kernel_cache` before its first kernel.
-Rules.  A folder that cannot be written is no error: the kernels are then compiled anew in every process, and a line in
-        the log says so.
+Rules.  * A configured folder that cannot be written is no error: kernels are kept beside the package then, which the log tells at
+          level INFO. Only where that is read-only, too, does every process compile its kernels anew; that is a warning.
+        * Broker, producers and consumers of a process ask in turn. Each folder is looked at once, and the log says it once.
 """
 
 import logging
 import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 
-from semel.runtime.config import kernel_cache_directory
+from semel.runtime.config import OWN_KERNEL_CACHE, kernel_cache_directory
 
 _logger = logging.getLogger(__name__)
+_lock = threading.Lock()
+_chosen: dict[Path, Path | None] = {}
+"""What became of the folders that were asked for: themselves, another in their place, or none."""
 
 
-def use_kernel_cache(directory: Path | None = None) -> bool:
-    """Keep compiled kernels in `directory` (the configured one if None); whether it can be written."""
+def use_kernel_cache(directory: Path | None = None) -> Path | None:
+    """Keep compiled kernels in `directory` (the configured one if None), or beside the package; where, or None for nowhere."""
     directory = kernel_cache_directory() if directory is None else directory
-    if not _writable(directory):
-        _logger.warning("%s cannot be written: kernels are compiled anew by every process", directory)
-        return False
+    with _lock:
+        if directory not in _chosen:
+            _chosen[directory] = _choose(directory)
+        chosen = _chosen[directory]
     from semel.core.records.memory import use_kernel_cache as use
 
-    use(str(directory))
-    return True
+    use(None if chosen is None else str(chosen))
+    return chosen
+
+
+def _choose(directory: Path) -> Path | None:
+    why = _obstacle(directory)
+    if why is None:
+        return directory
+    why_beside = _obstacle(OWN_KERNEL_CACHE)
+    if why_beside is None:
+        _logger.info(
+            "compiled kernels are kept in %s: %s cannot be written (%s)", OWN_KERNEL_CACHE, directory, why
+        )
+        return OWN_KERNEL_CACHE
+    _logger.warning(
+        "this process compiles its kernels anew, and keeps them for no other: %s cannot be written (%s), nor %s (%s); "
+        "let SEMEL_KERNEL_CACHE name a folder that can",
+        directory,
+        why,
+        OWN_KERNEL_CACHE,
+        why_beside,
+    )
+    return None
 
 
 def warm() -> None:
@@ -47,22 +74,24 @@ def warm() -> None:
     search_kernels.outlaws_kernel()
 
 
-def _writable(directory: Path) -> bool:
+def _obstacle(directory: Path) -> str | None:
+    """Why the folder cannot be written; None if it can."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=directory)
-    except OSError:
-        return False
+    except OSError as error:
+        return error.strerror or str(error)
     os.close(descriptor)
     Path(name).unlink()
-    return True
+    return None
 
 
 def main() -> None:
     started = time.monotonic()
-    use_kernel_cache()
+    kept = use_kernel_cache()
     warm()
-    print(f"kernels ready in {time.monotonic() - started:.1f} s, kept in {kernel_cache_directory()}")
+    where = "kept nowhere" if kept is None else f"kept in {kept}"
+    print(f"kernels ready in {time.monotonic() - started:.1f} s, {where}")
 
 
 if __name__ == "__main__":

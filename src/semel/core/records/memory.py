@@ -8,7 +8,7 @@ Rules.  * Every number in a kernel is an int64, addresses included. Numba's arra
           wrap-around and do not become tight loops; on addresses the same loop is 4 to 10 times faster.
         * Nothing here checks an address. `read_int` and `read_long` stay below `end`; everything else trusts
           its caller, which proves its bounds first.
-        * A cache that cannot be written is no error: the kernel is compiled in each process instead.
+        * No cache is no error: the kernel is compiled in each process instead.
 """
 
 import inspect
@@ -38,15 +38,16 @@ _OPTIONS: Final = {"nogil": True, "error_model": "numpy"}
 _SIGN_OFF: Final = (1 << 63) - 1
 _SEVEN_SIGNS_OFF: Final = (1 << 57) - 1
 _cache_directory: str | None = None
+_is_cached = True
 
 
-def use_kernel_cache(directory: str) -> None:
-    """Keep compiled kernels below this directory. Call it before the first kernel is used.
+def use_kernel_cache(directory: str | None) -> None:
+    """Keep compiled kernels below this directory, or nowhere (None). Call it before the first kernel is used.
 
     Without it numba decides: `NUMBA_CACHE_DIR`, beside the source, or the user's cache.
     """
-    global _cache_directory  # noqa: PLW0603  # One process, one cache.
-    _cache_directory = directory
+    global _cache_directory, _is_cached  # One process, one cache.
+    _cache_directory, _is_cached = directory, directory is not None
 
 
 def compiled(function: Callable[..., Any], signature: Any, sources: Sequence[ModuleType]) -> Kernel:
@@ -56,7 +57,7 @@ def compiled(function: Callable[..., Any], signature: Any, sources: Sequence[Mod
         if directory := _cache_directory or everybodys:
             config.CACHE_DIR = f"{directory}/semel-{_fingerprint(sources)}"
         try:
-            kernel: Kernel = njit(signature, cache=True, **_OPTIONS)(function)
+            kernel: Kernel = njit(signature, cache=_is_cached, **_OPTIONS)(function)
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
