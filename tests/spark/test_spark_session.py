@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from semel import Admin
 from semel.spark import register
 from semel.spark.python_path import use_python
 from semel.spark.spark_session import _has_master, defaults
@@ -93,3 +94,37 @@ def test_spark_finds_the_source_by_itself(spark: "SparkSession") -> None:
     other = spark.newSession()
     with pytest.raises(Exception, match="subscribe, subscribePattern and assign"):
         other.read.format("semel").option("kafka.bootstrap.servers", "localhost:1").load().schema  # noqa: B018 - loading is it.
+
+
+_PROGRAM = """
+import sys
+from semel.spark import register, session
+bootstrap, checkpoint = sys.argv[1:]
+spark = session(master="local[1]")
+register(session(master="local[1]"))
+def stream():
+    return spark.readStream.format("semel").option("kafka.bootstrap.servers", bootstrap).option("subscribe", "quiet").load()
+for number in range(2):
+    query = stream().writeStream.format("noop").option("checkpointLocation", f"{checkpoint}/{number}")
+    query.trigger(availableNow=True).start().awaitTermination()
+print("ended", flush=True)
+spark.stop()
+"""
+
+
+def test_queries_of_a_session_replace_no_source(
+    java_installed: None, spark_bootstrap: str, tmp_path: Path
+) -> None:
+    """Spark warned of a replaced source when the session began, when it was asked for again, and with every streaming query."""
+    with Admin(bootstrap_servers=spark_bootstrap) as admin:
+        admin.create_topics("quiet")
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, spark_bootstrap, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+    assert "replaced" not in done.stderr
+    assert "DataSourceManager" not in done.stderr

@@ -2,7 +2,9 @@
 
 Role.   `register`. PySpark finds Semel by itself where it looks for installed sources (`pyspark_semel`); a session whose
         workers run in another environment, or in which that search is off, is told here.
-Rules.  Registering twice is harmless, whoever came first.
+Rules.  * Registering twice is harmless, whoever came first.
+        * A source that the session knows is left alone: Spark would warn about a replaced source, and again at the start of every
+          streaming query, which gets a copy of the session and of everything registered in it.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -10,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NAME: Final = "semel"
 _KNOWN_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 def register(spark: "SparkSession") -> None:
     """Have this session understand `format("semel")` for read, readStream, write and writeStream."""
+    if _is_known(spark):
+        return
     from pyspark.errors import AnalysisException
 
     from semel.spark.source import SemelDataSource
@@ -25,3 +30,9 @@ def register(spark: "SparkSession") -> None:
         # Spark found it by itself, and does not let a source it found be replaced.
         if refused.getCondition() != _KNOWN_ALREADY:
             raise
+
+
+def _is_known(spark: "SparkSession") -> bool:
+    """Whether the session has the source already; a session of Spark Connect cannot be asked."""
+    session = getattr(spark, "_jsparkSession", None)
+    return session is not None and bool(session.sessionState().dataSourceManager().dataSourceExists(_NAME))
