@@ -46,6 +46,16 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_data_of_another_broker_is_refused_in_the_words_of_this_class(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, node_id=3):
+        pass
+    with pytest.raises(ConfigError) as refused:
+        Broker(data_dir=tmp_path, node_id=4).start()
+    assert str(refused.value) == (
+        f"{tmp_path} belongs to broker 3, this is broker 4: use its node.id or another data_dir"
+    )
+
+
 def test_it_shows_its_metrics_where_it_is_told_to() -> None:
     with Broker(metrics="127.0.0.1:0") as broker:
         assert sent(broker.bootstrap, b"one", b"two") == [0, 1]

@@ -140,7 +140,7 @@ class _Running:
         try:
             config = BrokerConfig.of({**settings, "log.dirs": self.data_dir})
             self._app = BrokerApp(config, real_runtime(), metrics=metrics)
-            self._loop.run(self._app.start())
+            self._start()
         except BaseException:
             self._release()
             raise
@@ -150,6 +150,12 @@ class _Running:
         self._kernels.daemon = True
         self._kernels.start()
         _alive.add(self)
+
+    def _start(self) -> None:
+        try:
+            self._loop.run(self._app.start())
+        except ConfigError as error:  # The directory is this class's keyword.
+            raise ConfigError(str(error).replace("another log.dirs", "another data_dir")) from error
 
     def check_process(self, what: str) -> None:
         if self._pid != os.getpid():

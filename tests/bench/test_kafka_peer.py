@@ -15,7 +15,10 @@ from semel.bench.kafka_peer import KafkaHome, PeerFailedError, PeerMissingError
 def test_a_missing_installation_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMEL_PEERS", str(tmp_path))
     monkeypatch.setattr(kafka_peer, "java", lambda: "java")
-    with pytest.raises(PeerMissingError, match=r"Kafka 9\.9\.9 is not installed: run 'make peers'"):
+    with pytest.raises(
+        PeerMissingError,
+        match=r"Kafka 9\.9\.9 is not installed: run 'python -m semel\.bench\.kafka_peer install 9\.9\.9'",
+    ):
         kafka_peer.find("9.9.9")
 
 
@@ -44,7 +47,9 @@ def test_an_older_installation_is_completed(tmp_path: Path, monkeypatch: pytest.
     (home / "lib" / ".complete").touch()
     (home / "lib" / "old.jar").touch()
     (home / "pom.xml").write_text("<project/>")
-    with pytest.raises(PeerMissingError, match="without jars we need: run 'make peers'"):
+    with pytest.raises(
+        PeerMissingError, match=r"without jars we need: run 'python -m semel\.bench\.kafka_peer install"
+    ):
         kafka_peer.find("9.9.9")
     assert kafka_peer.install("9.9.9") == kafka_peer.find("9.9.9")
     assert sorted(path.name for path in (home / "lib").iterdir()) == [".complete", "fetched.jar"]

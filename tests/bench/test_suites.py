@@ -102,7 +102,7 @@ def test_who_has_no_kafka_is_told_every_way_to_one(
     monkeypatch.setattr(kafka_peer, "java", lambda: "java")
     result = semel("broker")
     assert isinstance(result.exception, kafka_peer.PeerMissingError)
-    for way in ("make peers", "semel.bench.kafka_peer install", "--against HOST:PORT", "--alone"):
+    for way in ("Java 17+ and Maven", "semel.bench.kafka_peer install", "--against HOST:PORT", "--alone"):
         assert way in str(result.exception)
     assert asked == []
 

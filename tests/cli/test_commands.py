@@ -320,7 +320,7 @@ def test_nobody_there_is_said_at_once() -> None:
     said = Commands("127.0.0.1:1").failed("topics", "list")
     assert said == (
         "no broker of 127.0.0.1:1 can be reached (nobody listens at 127.0.0.1:1): "
-        "start one with 'semel broker', or name another with --bootstrap"
+        "start one with 'semel broker', or name another with bootstrap.servers"
     )
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from semel import Broker, Producer
 from semel._version import __version__
 from semel.cli.main import COMMANDS, UNREAD, cli
+from semel.cli.options import in_flags
 
 ENTRY = "from semel.cli.main import main; main()"
 
@@ -93,6 +94,16 @@ def test_a_reader_that_is_gone_ends_a_command_without_a_word(
     assert done.returncode == code
 
 
+def test_errors_of_the_library_name_options_here() -> None:
+    """A program is told the setting; who types a command, its option."""
+    done = semel("topics", "list", "-b", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.endswith(": start one with 'semel broker', or name another with --bootstrap\n")
+    assert in_flags("bootstrap.servers='': name one; kafka.bootstrap.servers, bootstrap.servers.x stay") == (
+        "--bootstrap='': name one; kafka.bootstrap.servers, bootstrap.servers.x stay"
+    )
+
+
 def test_version() -> None:
     result = CliRunner().invoke(cli, ["--version"])
     assert (result.exit_code, result.output) == (0, f"semel {__version__}\n")
@@ -119,7 +130,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1() -> None:
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr == (
-        "semel: nowhere.json is missing: run 'make test' first, or name the file with --results\n"
+        "semel: nowhere.json is missing: a run of the project's own tests writes it; name the file with --results\n"
     )
 
 

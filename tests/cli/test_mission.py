@@ -97,7 +97,7 @@ def test_when_all_rows_passed_nothing_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(MissionResultsError, match="is missing: run 'make test' first"):
+    with pytest.raises(MissionResultsError, match="is missing: a run of the project's own tests writes it"):
         CliRunner().invoke(
             cli,
             ["mission", "--results", str(tmp_path / "none.json")],

@@ -65,7 +65,7 @@ def test_a_missing_file_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(MissionResultsError) as refused:
         read_results(tmp_path / "mission.json")
     assert str(refused.value) == (
-        f"{tmp_path}/mission.json is missing: run 'make test' first, or name the file with --results"
+        f"{tmp_path}/mission.json is missing: a run of the project's own tests writes it; name the file with --results"
     )
 
 
@@ -87,7 +87,8 @@ def test_a_file_that_no_test_run_wrote_is_refused_by_name(tmp_path: Path, text: 
     path = tmp_path / "mission.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(
-        MissionResultsError, match=r"mission\.json holds no results of a test run \(.*run 'make test' again"
+        MissionResultsError,
+        match=r"mission\.json holds no results of a test run \(.*run the project's own tests again",
     ):
         read_results(path)
 

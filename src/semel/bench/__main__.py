@@ -91,7 +91,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m semel.bench",
         description="Measure Semel beside its peers, in interleaved rounds.",
-        epilog="Example: python -m semel.bench kernels --pairs 15 --write docs/benchmarks.md. "
+        epilog="Example: python -m semel.bench kernels --pairs 15 --write benchmarks.md. "
         "The broker, its cleaner, groups, transactions and Spark beside their peers have options of their own: python -m semel.bench broker --help",
     )
     parser.add_argument(

@@ -35,7 +35,7 @@ def parser_of(name: str, what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m semel.bench {name}",
         description=f"Measure {what} beside Apache Kafka, in interleaved rounds.",
-        epilog=f"Example: python -m semel.bench {name} --pairs 7 --write docs/benchmarks-{name}.md",
+        epilog=f"Example: python -m semel.bench {name} --pairs 7 --write benchmarks-{name}.md",
     )
     parser.add_argument("--pairs", type=int, help=f"rounds per workload, default {PAIRS_DEFAULT}")
     parser.add_argument(

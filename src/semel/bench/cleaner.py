@@ -256,7 +256,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m semel.bench cleaner",
         description="Measure compaction beside Apache Kafka, in interleaved rounds.",
-        epilog="Example: python -m semel.bench cleaner --pairs 7 --write docs/benchmarks-cleaner.md",
+        epilog="Example: python -m semel.bench cleaner --pairs 7 --write benchmarks-cleaner.md",
     )
     parser.add_argument("--pairs", type=int, default=_PAIRS_DEFAULT, help=f"rounds, default {_PAIRS_DEFAULT}")
     parser.add_argument("--megabytes", type=int, default=400, help="what is cleaned in a round, default 400")

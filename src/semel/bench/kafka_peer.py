@@ -235,11 +235,13 @@ def find(version: str = DEFAULT_VERSION) -> KafkaHome:
     home = _home(version)
     if not (home / "lib" / ".complete").exists():
         raise PeerMissingError(
-            f"Apache Kafka {version} is not installed: run 'make peers' (needs Java 17+ and Maven) to get it"
+            f"Apache Kafka {version} is not installed: run 'python -m semel.bench.kafka_peer install {version}' "
+            "(needs Java 17+ and Maven) to get it"
         )
     if (home / "pom.xml").read_text(encoding="utf-8") != _pom(version):
         raise PeerMissingError(
-            f"Apache Kafka {version} is installed without jars we need: run 'make peers' to complete it"
+            f"Apache Kafka {version} is installed without jars we need: run "
+            f"'python -m semel.bench.kafka_peer install {version}' to complete it"
         )
     return KafkaHome(version, home)
 

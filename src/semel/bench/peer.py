@@ -66,9 +66,7 @@ def peer_of(options: argparse.Namespace) -> Peer | None:
     try:
         home = kafka_peer.find()
     except kafka_peer.PeerMissingError as missing:
-        raise kafka_peer.PeerMissingError(
-            f"{missing}; without a checkout: python -m semel.bench.kafka_peer install; {_WAY_OUT}"
-        ) from missing
+        raise kafka_peer.PeerMissingError(f"{missing}; {_WAY_OUT}") from missing
     return Peer(f"Apache Kafka {home.version}", home)
 
 

@@ -341,7 +341,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m semel.bench profile",
         description="Show where the broker's time goes, workload by workload.",
-        epilog="Example: python -m semel.bench profile --write docs/benchmarks-profile.md",
+        epilog="Example: python -m semel.bench profile --write benchmarks-profile.md",
     )
     parser.add_argument("--quick", action="store_true", help="little work: a first look, not to be published")
     parser.add_argument("--write", type=Path, metavar="PAGE.md", help="write this page")

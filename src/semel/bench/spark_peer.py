@@ -59,7 +59,9 @@ def _classpath(name: str) -> str:
     java()
     home = peers_directory() / name
     if not (home / "lib" / ".complete").exists():
-        raise PeerMissingError(f"{name} is not installed: run 'make peers' (needs Java 17+ and Maven)")
+        raise PeerMissingError(
+            f"{name} is not installed: run 'python -m semel.bench.spark_peer install' (needs Java 17+ and Maven)"
+        )
     return f"{home / 'lib'}/*"
 
 

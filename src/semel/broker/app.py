@@ -126,7 +126,7 @@ class Broker:
             raise ConfigError(
                 f"{directory.path} is of two clusters: meta.properties says cluster.id={directory.cluster_id}, its "
                 f"metadata {cluster_id}; bring the right files back, set cluster.id={cluster_id} if they are, or use "
-                "another --data-dir"
+                "another log.dirs"
             )
         config = as_changed(config, store.image)
         if idle := without_effect({**config.static, **config.dynamic}):

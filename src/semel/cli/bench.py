@@ -41,7 +41,8 @@ _SUITES_TEXT: Final = "\b\n    " + "\n    ".join(f"{one.name:<13} {one.line}" fo
 
     {_SUITES_TEXT}
 
-    The peer is the Apache Kafka that 'make peers' installs, or the broker named by --against. A missed target is a result, not a failure.
+    The peer is the Apache Kafka that 'python -m semel.bench.kafka_peer install' fetches, or the broker named by --against. A missed
+    target is a result, not a failure.
     """,
 )
 @click.argument("names", metavar="[SUITE]...", nargs=-1, callback=_check_names, shell_complete=_complete)

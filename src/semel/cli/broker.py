@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from semel.cli.options import pairs
+from semel.cli.options import BROKER_FLAGS, in_flags, pairs
 from semel.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -140,9 +140,8 @@ def _settings(
         named["log.dirs"] = data_dir
     if broker_id is not None:
         named["node.id"] = str(broker_id)
-    options = {"listeners": "--listen", "log.dirs": "--data-dir", "node.id": "--broker-id"}
     for key in named.keys() & settings.keys():
-        raise click.UsageError(f"{options[key]} and -X {key}={settings[key]} name one thing: keep one.")
+        raise click.UsageError(f"{BROKER_FLAGS[key]} and -X {key}={settings[key]} name one thing: keep one.")
     given = {**(read_properties(file) if file is not None else {}), **settings, **named}
     if "log.dirs" in named:
         given.pop("log.dir", None)  # The file's other spelling of what the command line names.
@@ -218,6 +217,8 @@ async def _start(broker: "Broker") -> None:
     address = f"{config.host}:{config.port}"
     try:
         await broker.start()
+    except ConfigError as error:
+        raise ConfigError(in_flags(str(error), BROKER_FLAGS)) from error
     except socket.gaierror as error:
         raise ConfigError(
             f"cannot listen on {address}: the host {config.host!r} is not known ({error.strerror}); "

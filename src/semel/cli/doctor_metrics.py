@@ -98,7 +98,7 @@ def _what_became(gap: Gap, known: "ProducerView | None") -> str:
         return "It has sent what was missing since and goes on."
     return (
         "It has not gone on since. Was it restarted? Then it has another id: what was not acknowledged to it must be sent again "
-        "by the new one (docs/guide.md, When a sequence breaks)."
+        "by the new one."
     )
 
 

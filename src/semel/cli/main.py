@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from semel._version import __version__
+from semel.cli.options import in_flags
 from semel.cli.output import drop_output
 from semel.errors import SemelError
 
@@ -101,7 +102,7 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Events that count exactly once: a Kafka-compatible log for Python and Spark.
 
-    Example: semel mission --missing
+    Example: semel demo --story records --records 10000
     """
 
 
@@ -122,5 +123,5 @@ def _run() -> None:
     try:
         cli.main(prog_name="semel")
     except SemelError as error:
-        click.echo(f"semel: {error}", err=True)
+        click.echo(f"semel: {in_flags(str(error))}", err=True)
         raise SystemExit(1) from error

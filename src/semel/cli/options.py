@@ -1,11 +1,13 @@
 """Options that many commands share, and what they become.
 
 Role.   `-b/--bootstrap`, `-X key=value` and `-o` look and mean the same everywhere; `connected` turns the first two into
-        a client. `partitions_of` looks at a topic before records of it are written or read.
+        a client. `partitions_of` looks at a topic before records of it are written or read. `in_flags` is how errors of the library,
+        which name settings, are told to people who give options.
 Rules.  Nothing heavy is imported here: help and completion come by.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -27,7 +29,18 @@ _REACH: Final = frozenset(
     }
 )
 
+FLAGS: Final = {"bootstrap.servers": "--bootstrap"}
+"""What settings are called on the command line."""
+BROKER_FLAGS: Final = {"listeners": "--listen", "log.dirs": "--data-dir", "node.id": "--broker-id"}
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def in_flags(text: str, flags: Mapping[str, str] = FLAGS) -> str:
+    """A sentence of the library with the options of the command line in the place of settings."""
+    for key, flag in flags.items():
+        text = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w-]|\.\w)", flag, text)
+    return text
 
 
 def pairs(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> dict[str, str]:

@@ -117,7 +117,7 @@ _FAULTS = [
 @click.option(
     "--write",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Add what --sim played to this page (docs/campaign.md).",
+    help="Add what --sim played to this Markdown page.",
 )
 @click.option(
     "--self-test",

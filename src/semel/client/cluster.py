@@ -326,7 +326,7 @@ class Cluster:
         kind = DisconnectedError if self.nodes else UnreachableError
         what = f"no broker of {self.where} can be reached ({'; '.join(failures)})"
         self.troubles.met(Kind.CLUSTER, self.where, what, way_out)
-        raise kind(f"{what}: start one with 'semel broker', or name another with --bootstrap")
+        raise kind(f"{what}: start one with 'semel broker', or name another with bootstrap.servers")
 
     async def _open(self, address: Address) -> _Link:
         async with self._opening.setdefault(address, asyncio.Lock()):

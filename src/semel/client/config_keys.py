@@ -269,7 +269,8 @@ def _known(keys: Mapping[str, ConfigKey], name: str, of_a: str) -> ConfigKey:
         raise ConfigException(f"{name} is a setting of a {owner}, not of a {of_a}: leave it out")
     meant = _MEANT.get(dotted)
     near = meant if meant in keys else nearest(dotted, keys)
-    hint = f": did you mean {near}?" if near else "; see docs/client-settings.md for those there are"
+    listing = {"producer": "ProducerConfig", "consumer": "ConsumerConfig"}.get(of_a, "AdminConfig")
+    hint = f": did you mean {near}?" if near else f"; help(semel.{listing}) lists those there are"
     raise ConfigException(f"{name} is no setting of a {of_a}{hint}")
 
 

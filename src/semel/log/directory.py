@@ -99,7 +99,7 @@ class LogDirectory:
         owner = found.get("node.id", found.get("broker.id"))
         if owner != str(node_id):
             raise ConfigError(
-                f"{self.path} belongs to broker {owner}, this is broker {node_id}: use its --broker-id or another --data-dir"
+                f"{self.path} belongs to broker {owner}, this is broker {node_id}: use its node.id or another log.dirs"
             )
         self.directory_id = found.get("directory.id")
         self.cluster_id = found.get("cluster.id")

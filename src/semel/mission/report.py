@@ -72,13 +72,13 @@ def read_results(path: Path) -> list[TestResult]:
         return [_test_result(entry) for entry in document]
     except FileNotFoundError:
         raise MissionResultsError(
-            f"{path} is missing: run 'make test' first, or name the file with --results"
+            f"{path} is missing: a run of the project's own tests writes it; name the file with --results"
         ) from None
     except OSError as error:
         raise MissionResultsError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise MissionResultsError(
-            f"{path} holds no results of a test run ({error}): run 'make test' again"
+            f"{path} holds no results of a test run ({error}): run the project's own tests again"
         ) from error
 
 

@@ -95,7 +95,16 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'semel.once' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"semel.once.{_HOMES[name]}"), name)
+    try:
+        return getattr(importlib.import_module(f"semel.once.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as missing:
+        if missing.name != "sqlalchemy":
+            raise
+        raise ModuleNotFoundError(
+            f"semel.once.{name} keeps its books in a database and needs SQLAlchemy: pip install 'semel[sql]', "
+            "or 'semel[postgresql]' with the driver for PostgreSQL",
+            name=missing.name,
+        ) from missing
 
 
 def __dir__() -> list[str]:

@@ -10,14 +10,7 @@ Rules.  * Tables begin with `semel_`, live beside the user's own, and are made w
 
 from typing import Any, Final
 
-try:
-    import sqlalchemy as sa
-except ImportError as missing:
-    raise ImportError(
-        "the consumers that keep their books in a database need SQLAlchemy: pip install 'semel[sql]', "
-        "or 'semel[postgresql]' for PostgreSQL"
-    ) from missing
-
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.errors import ConfigError

@@ -7,6 +7,8 @@ of this package has the name of a function in it, because importing a module tak
 import importlib
 from typing import TYPE_CHECKING, Final
 
+from semel.spark.pyspark_extra import need_pyspark
+
 if TYPE_CHECKING:
     from semel.spark.java import JavaMissingError
     from semel.spark.pipelines.changes import ChangeCapture
@@ -112,7 +114,11 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'semel.spark' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    try:
+        return getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError:
+        need_pyspark()
+        raise
 
 
 def __dir__() -> list[str]:

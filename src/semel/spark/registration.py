@@ -9,6 +9,8 @@ Rules.  * Registering twice is harmless, whoever came first.
 
 from typing import TYPE_CHECKING, Final
 
+from semel.spark.pyspark_extra import need_pyspark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,6 +20,7 @@ _KNOWN_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
 
 def register(spark: "SparkSession") -> None:
     """Have this session understand `format("semel")` for read, readStream, write and writeStream."""
+    need_pyspark()
     if _is_known(spark):
         return
     from pyspark.errors import AnalysisException

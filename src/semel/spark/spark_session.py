@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from semel.spark.java import use_java
+from semel.spark.pyspark_extra import need_pyspark
 from semel.spark.python_path import use_python
 from semel.spark.registration import register
 
@@ -49,6 +50,7 @@ def session(
     `master` is Spark's: `local[4]`, `spark://host:7077`, …; without it spark-submit's, else all cores of this machine.
     `config` holds Spark's settings and wins over Semel's defaults.
     """
+    need_pyspark()
     if master is None and not _has_master():
         master = "local[*]"
     use_python(is_local=master is not None and master.startswith("local"))

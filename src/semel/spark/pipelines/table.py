@@ -143,7 +143,7 @@ def create_changelog(topic: str, *, bootstrap: str, partitions: int = 1, **confi
             if "compact" not in str(found):
                 raise ConfigError(
                     f"topic {topic!r} has cleanup.policy={found}: a changelog is compacted, or the table loses old keys. "
-                    f"semel configs alter topic {topic} --set cleanup.policy=compact"
+                    f"Set it: semel configs set --topic {topic} cleanup.policy=compact"
                 ) from None
 
 
