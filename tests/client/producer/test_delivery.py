@@ -296,6 +296,66 @@ def test_with_the_fatal_policy_a_missing_sequence_is_the_end_of_the_producer() -
     tell(transactional, in_a_transaction, sequence_error_policy="fatal", transactional_id="id")
 
 
+@pytest.mark.parametrize(
+    ("code", "kind", "goes_on"),
+    [
+        (OUT_OF_ORDER, semel.OutOfOrderSequenceException, True),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, semel.InvalidProducerEpochException, True),
+        (ErrorCode.PRODUCER_FENCED, semel.ProducerFencedException, False),
+        (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            semel.TransactionalIdAuthorizationException,
+            False,
+        ),
+    ],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_block_says_whether_its_producer_goes_on(
+    code: ErrorCode, kind: type[semel.KafkaException], goes_on: bool, waits: bool
+) -> None:
+    script = Script(ErrorCode.NONE, code)
+
+    async def story(producer: AsyncProducer, _runtime: Runtime) -> None:
+        await producer.init_transactions()
+
+        async def block() -> None:
+            async with producer.transaction():
+                await (await producer.send("t", b"1"))
+                second = await producer.send("t", b"2")
+                if waits:
+                    await second
+
+        with pytest.raises(kind) as raised:
+            await block()
+        assert (raised.value.abortable, raised.value.fatal) == (goes_on, not goes_on)
+        assert producer.is_ready is goes_on
+        if goes_on:
+            async with producer.transaction():
+                await producer.send("t", b"3")
+
+    tell(script, story, transactional_id="id")
+
+
+def test_a_block_ends_with_what_ended_its_producer() -> None:
+    script = Script(ErrorCode.NONE, OUT_OF_ORDER)
+
+    async def story(producer: AsyncProducer, _runtime: Runtime) -> None:
+        await producer.init_transactions()
+
+        async def block() -> None:
+            async with producer.transaction():
+                await (await producer.send("t", b"1"))
+                await producer.send("t", b"2")
+
+        with pytest.raises(semel.OutOfOrderSequenceException) as raised:
+            await block()
+        assert (raised.value.abortable, raised.value.fatal) == (False, True)
+        with pytest.raises(semel.IllegalStateException, match="cannot go on"):
+            await producer.begin_transaction()
+
+    tell(script, story, sequence_error_policy="fatal", transactional_id="id")
+
+
 @pytest.mark.mission("IDEM-22")
 def test_a_duplicate_is_a_success_without_an_offset_that_only_metrics_show() -> None:
     script = Script(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)

@@ -67,7 +67,7 @@ def test_producers_are_numbered_used_again_and_replaced_when_fenced(any_bootstra
                     thief.init_transactions()
                 producer.send(topic, b"never")
 
-        with pytest.raises(semel.KafkaException):
+        with pytest.raises(semel.ProducerFencedException):
             be_fenced()
         with pool.transaction() as one, pool.transaction() as joined:
             assert joined is one

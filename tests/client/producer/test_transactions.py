@@ -182,6 +182,102 @@ def test_who_is_fenced_hears_so_from_every_call(peer: Peer, names: tuple[str, st
     eventually(lambda: visible(peer, topic) == [b"new"], "only what the new one wrote")
 
 
+# What a block does after its producer was fenced, and whether it had sent something before.
+_ZOMBIES: dict[str, tuple[bool, str]] = {
+    "sends": (False, "send"),
+    "sends again": (True, "send"),
+    "waits for its record": (True, "result"),
+    "sends, flushes and sends": (True, "flush"),
+    "sends offsets": (True, "offsets"),
+}
+
+
+@pytest.mark.mission("FEN-04", "FEN-06")
+@pytest.mark.parametrize("story", _ZOMBIES)
+def test_who_is_fenced_inside_of_a_block_hears_so_from_the_block(
+    peer: Peer, names: tuple[str, str], story: str
+) -> None:
+    transactional_id, topic = names
+    has_sent, act = _ZOMBIES[story]
+
+    def block() -> None:
+        with producer(peer, transactional_id) as old, old.transaction():
+            if has_sent:
+                old.send(topic, b"before").result(30)
+            producer(peer, transactional_id).close()
+            if act == "offsets":
+                old.send_offsets_to_transaction({(topic, 0): 1}, "g")
+            sent = old.send(topic, b"after")
+            if act == "result":
+                sent.result(30)
+            elif act == "flush":
+                old.flush()
+                old.send(topic, b"more")
+
+    async def asynchronous_block() -> None:
+        async with aio.Producer(bootstrap_servers=peer.bootstrap, transactional_id=transactional_id) as old:
+            await old.init_transactions()
+            try:
+                async with old.transaction():
+                    if has_sent:
+                        await (await old.send(topic, b"before"))
+                    await asyncio.to_thread(lambda: producer(peer, transactional_id).close())
+                    if act == "offsets":
+                        await old.send_offsets_to_transaction({(topic, 0): 1}, "g")
+                    sent = await old.send(topic, b"after")
+                    if act == "result":
+                        await sent
+                    elif act == "flush":
+                        await old.flush()
+                        await old.send(topic, b"more")
+            finally:
+                with pytest.raises(semel.ProducerFencedException):
+                    await old.begin_transaction()
+
+    for told in (block, lambda: asyncio.run(asynchronous_block())):
+        with pytest.raises(semel.ProducerFencedException, match="old epoch") as fenced:
+            told()
+        assert fenced.value.fatal
+        assert not fenced.value.abortable
+
+
+def test_an_error_of_the_applications_own_is_not_hidden_by_a_fenced_producer(
+    peer: Peer, names: tuple[str, str]
+) -> None:
+    transactional_id, topic = names
+    with producer(peer, transactional_id) as old:
+
+        def block() -> None:
+            with old.transaction():
+                old.send(topic, b"never").result(30)
+                producer(peer, transactional_id).close()
+                raise ValueError("mine")
+
+        with pytest.raises(ValueError, match="mine") as raised:
+            block()
+        assert "old epoch" in raised.value.__notes__[0]
+        with pytest.raises(semel.ProducerFencedException):
+            old.begin_transaction()
+
+
+def test_a_fatal_error_of_another_client_leaves_no_transaction_open(
+    peer: Peer, names: tuple[str, str]
+) -> None:
+    transactional_id, topic = names
+    with producer(peer, transactional_id) as sending:
+
+        def block() -> None:
+            with sending.transaction():
+                sending.send(topic, b"never").result(30)
+                raise semel.SaslAuthenticationException("another client's")
+
+        with pytest.raises(semel.SaslAuthenticationException):
+            block()
+        with sending.transaction():
+            sending.send(topic, b"seen")
+    eventually(lambda: visible(peer, topic) == [b"seen"], "only what was committed")
+
+
 def test_a_closed_producer_leaves_no_transaction_open(peer: Peer, names: tuple[str, str]) -> None:
     transactional_id, topic = names
     with producer(peer, transactional_id) as sending:

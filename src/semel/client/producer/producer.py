@@ -27,7 +27,7 @@ from semel.client.producer.outbox import Outbox
 from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
 from semel.client.producer.sender import Sender
 from semel.client.producer.topics import KnownTopic, Topics
-from semel.client.producer.transaction_errors import NOT_TRANSACTIONAL, torn
+from semel.client.producer.transaction_errors import NOT_TRANSACTIONAL, left_block, torn
 from semel.client.producer.transactions import Transactions, positions
 from semel.client.producer.transactions import group_metadata as group_of
 from semel.client.settings import ProducerConfig
@@ -375,10 +375,11 @@ class AsyncProducer:
                 await self.send_offsets_to_transaction(consumer.consumed(), consumer.group_metadata())
             await self.commit_transaction()
         except BaseException as error:
-            if not getattr(error, "fatal", False):
-                await self._abort_after(error)
+            ending = await self._abort_after(error)
             if consumer is not None:
-                consumer.seek_to_committed()
+                _rewind(consumer, error if ending is None else ending)
+            if ending is not None:
+                raise ending from error
             raise
 
     @property
@@ -386,12 +387,16 @@ class AsyncProducer:
         """Whether a transaction could be begun now."""
         return self.transactions is not None and self.transactions.is_ready
 
-    async def _abort_after(self, error: BaseException) -> None:
-        """Abort without hiding why."""
+    async def _abort_after(self, error: BaseException) -> KafkaException | None:
+        """Abort without hiding why; what is raised in place of the error, if the abort shows that the producer cannot go on."""
+        transactions = self.transactions
+        if transactions is None or (getattr(error, "fatal", False) and transactions.ending is not None):
+            return None
         try:
             await self.abort_transaction()
-        except KafkaException as second:
-            error.add_note(f"and the transaction could not be aborted: {second}")
+        except Exception as second:
+            return left_block(error, second, transactions.ending)
+        return None
 
     def _transactions(self) -> Transactions:
         self._check_open()
@@ -525,3 +530,11 @@ class AsyncProducer:
     abortTransaction = abort_transaction  # noqa: N815
     prepareTransaction = prepare_transaction  # noqa: N815
     completeTransaction = complete_transaction  # noqa: N815
+
+
+def _rewind(consumer: "AsyncConsumer", error: BaseException) -> None:
+    """Send a consumer back to what is committed, without hiding why."""
+    try:
+        consumer.seek_to_committed()
+    except Exception as second:
+        error.add_note(f"and the consumer could not go back to what is committed: {second}")

@@ -481,8 +481,11 @@ class Sender:
         last = self.cluster.troubles.last(batch.created_ms)
         error = answers.failure(decision, batch, answer, self._config, last)
         self.metrics.failed(batch.partition.topic, records=batch.records_count)
+        is_the_end = decision.code in _SEQUENCE_ERRORS and self._config.sequence_error_policy == "fatal"
+        if is_the_end:
+            error.fatal, error.abortable, error.retriable = True, False, False
         self.outbox.fail(decision.batch_id, error)
-        if decision.code in _SEQUENCE_ERRORS and self._config.sequence_error_policy == "fatal":
+        if is_the_end:
             self.die(error)
 
     def _expire(self, now_ms: int) -> int | None:
@@ -514,6 +517,7 @@ class Sender:
         """Nothing can be sent any more: fail all there is, and whatever comes."""
         if self.problem is not None:
             return
+        error.fatal, error.abortable, error.retriable = True, False, False
         self.problem = error
         self.outbox.shut(lambda: gone(error))
         self.fail_all(error)

@@ -27,6 +27,7 @@ _FENCED_TEXT: Final = (
     "Producer attempted an operation with an old epoch. Either there is a newer producer with the same transactionalId, "
     "or the producer's transaction has been expired by the broker."
 )
+_OLD_EPOCH_WAY: Final = "Abort it: the abort raises ProducerFencedException if a newer producer took over; otherwise this one goes on."
 _GROUP_ERRORS: Final = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -88,7 +89,8 @@ def failed(
             f"{offsets_of.generation_id} (any more), so its offsets were not taken. Abort the transaction.",
             code=producer.error,
         )
-    reason = exception_for(producer.error, f"{text}. Abort it and go on.")
+    way = _OLD_EPOCH_WAY if producer.error in FENCED else "Abort it and go on."
+    reason = exception_for(producer.error, f"{text}. {way}")
     reason.abortable, reason.fatal, reason.retriable = True, False, False
     return _in_error_state(producer, reason, fatal=False) if again else reason
 
@@ -130,6 +132,19 @@ def fatal(producer: TransactionalProducer, current: tuple[int, int] | None) -> K
     )
     error.fatal, error.abortable, error.retriable = True, False, False
     return error
+
+
+def left_block(
+    error: BaseException, second: Exception, ending: KafkaException | None
+) -> KafkaException | None:
+    """The abort after `error` failed with `second`: what the block raises in its place, or None if `error` stays.
+
+    An error that says "abort and go on" gives way to the end of its producer. An error of the application's own stays.
+    """
+    if ending is not None and getattr(error, "abortable", False):
+        return ending
+    error.add_note(f"and the transaction could not be aborted: {second}")
+    return None
 
 
 def no_two_phase_commit(where: str) -> UnsupportedVersionException:

@@ -102,6 +102,16 @@ class Transactions:
         """Whether the transaction is another's to end."""
         return self._producer is not None and self._producer.is_guest
 
+    @property
+    def ending(self) -> KafkaException | None:
+        """Why this producer cannot go on; None while it can."""
+        if self._sender.problem is not None:
+            return self._sender.problem
+        producer = self._producer
+        if producer is None or producer.state is not _S.FATAL_ERROR:
+            return None
+        return errors.failed(producer, self._explanation)
+
     # The application
 
     async def init(self, timeout_ms: int, *, keep_prepared: bool = False) -> Identity:

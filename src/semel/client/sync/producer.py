@@ -22,6 +22,7 @@ from semel.client.producer.intake import GivenHeaders, Held, Timestamp
 from semel.client.producer.leaving import has_last_work, leave
 from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
 from semel.client.producer.producer import CLOSED, AsyncProducer, Offsets
+from semel.client.producer.transaction_errors import left_block
 from semel.client.settings import ProducerConfig
 from semel.client.sync.shell import Shell
 from semel.core.client.accumulator import Batch
@@ -222,10 +223,11 @@ class Producer(Shell):
                 self.send_offsets_to_transaction(consumer.consumed(), consumer.group_metadata())
             self.commit_transaction()
         except BaseException as error:
-            if not getattr(error, "fatal", False):
-                self._abort_after(error)
+            ending = self._abort_after(error)
             if consumer is not None:
-                consumer.seek_to_committed()
+                _rewind(consumer, error if ending is None else ending)
+            if ending is not None:
+                raise ending from error
             raise
 
     @property
@@ -233,12 +235,16 @@ class Producer(Shell):
         """Whether a transaction could be begun now."""
         return self._core.is_ready
 
-    def _abort_after(self, error: BaseException) -> None:
-        """Abort without hiding why."""
+    def _abort_after(self, error: BaseException) -> KafkaException | None:
+        """Abort without hiding why; what is raised in place of the error, if the abort shows that the producer cannot go on."""
+        transactions = self._core.transactions
+        if transactions is None or (getattr(error, "fatal", False) and transactions.ending is not None):
+            return None
         try:
             self.abort_transaction()
-        except KafkaException as second:
-            error.add_note(f"and the transaction could not be aborted: {second}")
+        except Exception as second:
+            return left_block(error, second, transactions.ending)
+        return None
 
     # Life
 
@@ -268,3 +274,11 @@ class Producer(Shell):
     abortTransaction = abort_transaction  # noqa: N815
     prepareTransaction = prepare_transaction  # noqa: N815
     completeTransaction = complete_transaction  # noqa: N815
+
+
+def _rewind(consumer: "Consumer", error: BaseException) -> None:
+    """Send a consumer back to what is committed, without hiding why."""
+    try:
+        consumer.seek_to_committed()
+    except Exception as second:
+        error.add_note(f"and the consumer could not go back to what is committed: {second}")
