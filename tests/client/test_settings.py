@@ -277,7 +277,7 @@ def test_serializers_are_callables_or_javas_names() -> None:
     plainly = producer()
     assert plainly.key_serializer is plain
     assert [plain("ü"), plain(b"x"), plain(bytearray(b"y"))] == ["ü".encode(), b"x", b"y"]
-    with pytest.raises(SerializationException, match="a int is neither bytes nor text"):
+    with pytest.raises(SerializationException, match="value=1: an int is neither bytes nor text"):
         plain(1)
     with pytest.raises(
         ConfigException, match=r"com\.example\.Mine: use a callable, or one of ByteArraySerializer"

@@ -16,6 +16,7 @@ from semel.client.config_keys import ALL_KEYS, read
 from semel.client.security import PLAINTEXT, Security
 from semel.client.security_keys import is_security
 from semel.errors import ConfigError, InvariantError
+from semel.words import kind
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class ClientConfig:
 def command_config(config: ReachConfig) -> ClientConfig:
     """The settings of a cluster that a command opened."""
     if not isinstance(config, ClientConfig):
-        raise InvariantError(f"a command runs on a ClientConfig, not on a {type(config).__name__}")
+        raise InvariantError(f"a command runs on a ClientConfig, not on {kind(config)}")
     return config
 
 

@@ -38,6 +38,7 @@ from semel.core.metadata.config_types import (
 from semel.core.metadata.configs import nearest
 from semel.errors import ConfigError
 from semel.exceptions import ConfigException
+from semel.words import a
 
 Given: TypeAlias = Value | Callable[..., Any] | list[Any] | tuple[Any, ...]
 """What a user may give: text, a number, a flag, a list of texts, and callables where Java takes classes."""
@@ -266,12 +267,12 @@ def _known(keys: Mapping[str, ConfigKey], name: str, of_a: str) -> ConfigKey:
             if dotted in CONSUMER_KEYS
             else "admin client"
         )
-        raise ConfigException(f"{name} is a setting of a {owner}, not of a {of_a}: leave it out")
+        raise ConfigException(f"{name} is a setting of {a(owner)}, not of {a(of_a)}: leave it out")
     meant = _MEANT.get(dotted)
     near = meant if meant in keys else nearest(dotted, keys)
     listing = {"producer": "ProducerConfig", "consumer": "ConsumerConfig"}.get(of_a, "AdminConfig")
     hint = f": did you mean {near}?" if near else f"; help(semel.{listing}) lists those there are"
-    raise ConfigException(f"{name} is no setting of a {of_a}{hint}")
+    raise ConfigException(f"{name} is no setting of {a(of_a)}{hint}")
 
 
 def _parsed(key: ConfigKey, given: Given) -> Read:

@@ -14,22 +14,39 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from semel.exceptions import ConfigException, SerializationException
+from semel.types import BytesLike
+from semel.words import a, kind, shown
 
 Serializer: TypeAlias = Callable[[Any], bytes | None]
 Deserializer: TypeAlias = Callable[[bytes], Any]
 
 
-def plain(value: object) -> bytes:
-    """Bytes as they are, text as UTF-8: what a producer does without a setting."""
-    if isinstance(value, bytes):
-        return value
+def plain(value: object, argument: str = "value") -> bytes:
+    """Bytes as they are, text as UTF-8: what a producer does without a setting. `argument`: key or value."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return raw(value)
     if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
+        return _utf8(value, f"{argument}=")
     raise SerializationException(
-        f"a {type(value).__name__} is neither bytes nor text: set key.serializer or value.serializer"
+        f"{argument}={shown(value)}: {kind(value)} is neither bytes nor text: encode it, or set {argument}.serializer"
     )
+
+
+def raw(value: BytesLike) -> bytes:
+    """The bytes of what is like them; raises for a view that was released."""
+    try:
+        return bytes(value)
+    except (ValueError, BufferError) as error:
+        raise SerializationException(f"{shown(value)} has no bytes: {error}") from error
+
+
+def _utf8(value: str, said: str = "") -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise SerializationException(
+            f"{said}{shown(value)} is no text UTF-8 can write: {error.reason}"
+        ) from None
 
 
 def unchanged(content: bytes) -> bytes:
@@ -39,13 +56,13 @@ def unchanged(content: bytes) -> bytes:
 
 def _bytes(value: object) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
+        return raw(value)
     raise _not_a("bytes", value)
 
 
 def _string(value: object) -> bytes:
     if isinstance(value, str):
-        return value.encode()
+        return _utf8(value)
     raise _not_a("a str", value)
 
 
@@ -54,7 +71,7 @@ def _number(layout: str, kinds: tuple[type, ...]) -> tuple[Serializer, Deseriali
 
     def write(value: object) -> bytes:
         if not isinstance(value, kinds) or isinstance(value, bool):
-            raise _not_a(" or ".join(f"a {kind.__name__}" for kind in kinds), value)
+            raise _not_a(" or ".join(a(one.__name__) for one in kinds), value)
         try:
             return form.pack(value)
         except (struct.error, OverflowError) as error:
@@ -105,8 +122,8 @@ def _void(_value: object) -> None:
     return None
 
 
-def _not_a(kind: str, value: object) -> SerializationException:
-    return SerializationException(f"a {type(value).__name__} is not {kind}: use another serializer")
+def _not_a(wanted: str, value: object) -> SerializationException:
+    return SerializationException(f"{shown(value)}: {kind(value)} is not {wanted}: use another serializer")
 
 
 _FLOATS: Final = (float, int)
@@ -152,8 +169,8 @@ def deserializer(key: str, given: object) -> Deserializer:
 
 def _kind(key: str, name: str, suffix: str) -> tuple[Serializer, Deserializer]:
     short = name.removeprefix("class ").removeprefix(_PACKAGE)
-    kind = _KINDS.get(short.removesuffix(suffix)) if short.endswith(suffix) else None
-    if kind is None:
+    found = _KINDS.get(short.removesuffix(suffix)) if short.endswith(suffix) else None
+    if found is None:
         known = ", ".join(f"{one}{suffix}" for one in _KINDS)
         raise ConfigException(f"{key}={name}: use a callable, or one of {known}")
-    return kind
+    return found

@@ -34,6 +34,7 @@ from semel.core.groups.assignors import ASSIGNORS
 from semel.core.metadata.config_types import ConfigKey
 from semel.errors import ConfigError
 from semel.exceptions import ConfigException, InvalidGroupIdException
+from semel.words import kind, shown
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +60,29 @@ _HIDDEN: Final = "[hidden]"  # Java's word.
 _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 
 
+class SettingsTypeError(ConfigException, TypeError):
+    """Settings that are no mapping."""
+
+
+def check_mapping(client: str, given: object) -> None:
+    """Raise unless these are settings: an address alone is the mistake made most often."""
+    if given is None or isinstance(given, Mapping):
+        return
+    address = given if isinstance(given, str) and given else "host:9092"
+    raise SettingsTypeError(
+        f"{client}({shown(given)}): settings are a mapping or keywords, not {kind(given)}. Write "
+        f'{client}({{"bootstrap.servers": "{address}"}})'
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(ABC):
     """What every client has."""
 
     KEYS: ClassVar[Mapping[str, ConfigKey]]
     KIND: ClassVar[str]
+    CLIENT: ClassVar[str]
+    """The class a user makes with these settings."""
     BOOTSTRAP_SERVERS_CONFIG: ClassVar[str] = "bootstrap.servers"
     CLIENT_ID_CONFIG: ClassVar[str] = "client.id"
     REQUEST_TIMEOUT_MS_CONFIG: ClassVar[str] = "request.timeout.ms"
@@ -90,6 +108,7 @@ class Settings(ABC):
     @classmethod
     def of(cls, settings: Mapping[str, Given] | None = None, /, **keywords: Given) -> Self:
         """The settings a user gave; raises `ConfigException` with the key, the value and the way out."""
+        check_mapping(cls.CLIENT, settings)
         given = read(cls.KEYS, _together(settings or {}, keywords), of_a=cls.KIND)
         if not given.get("bootstrap.servers"):
             raise ConfigException(
@@ -141,6 +160,7 @@ class ProducerConfig(Settings):
 
     KEYS: ClassVar[Mapping[str, ConfigKey]] = PRODUCER_KEYS
     KIND: ClassVar[str] = "producer"
+    CLIENT: ClassVar[str] = "Producer"
     ENABLE_IDEMPOTENCE_CONFIG: ClassVar[str] = "enable.idempotence"
     TRANSACTIONAL_ID_CONFIG: ClassVar[str] = "transactional.id"
     TRANSACTION_TIMEOUT_CONFIG: ClassVar[str] = "transaction.timeout.ms"
@@ -231,6 +251,7 @@ class ConsumerConfig(Settings):
 
     KEYS: ClassVar[Mapping[str, ConfigKey]] = CONSUMER_KEYS
     KIND: ClassVar[str] = "consumer"
+    CLIENT: ClassVar[str] = "Consumer"
     GROUP_ID_CONFIG: ClassVar[str] = "group.id"
     GROUP_INSTANCE_ID_CONFIG: ClassVar[str] = "group.instance.id"
     KEY_DESERIALIZER_CLASS_CONFIG: ClassVar[str] = "key.deserializer"
@@ -337,6 +358,7 @@ class AdminConfig(Settings):
 
     KEYS: ClassVar[Mapping[str, ConfigKey]] = ADMIN_KEYS
     KIND: ClassVar[str] = "admin client"
+    CLIENT: ClassVar[str] = "Admin"
     DEFAULT_API_TIMEOUT_MS_CONFIG: ClassVar[str] = "default.api.timeout.ms"
 
     default_api_timeout_ms: int
@@ -361,6 +383,11 @@ _ADMINS: Final[Iterator[int]] = itertools.count(1)
 
 
 def _together(settings: Mapping[str, Given], keywords: Mapping[str, Given]) -> dict[str, Given]:
+    for name in settings:
+        if not isinstance(name, str):
+            raise ConfigException(
+                f"{shown(name)} is no name of a setting: names are text, as bootstrap.servers"
+            )
     twice = settings.keys() & keywords.keys()
     for name in sorted(twice):
         if settings[name] != keywords[name]:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.errors import ConfigError
+from semel.words import a
 
 DIALECTS: Final = ("sqlite", "postgresql")
 _SQLITE_TIMEOUT_SECONDS: Final = 30
@@ -136,7 +137,7 @@ def as_bytes(what: str, value: object) -> bytes | None:
         case str():
             return value.encode()
     raise ConfigError(
-        f"a {what} of type {type(value).__name__} cannot be stored: bytes, text and None can; "
+        f"{a(what)} of type {type(value).__name__} cannot be stored: bytes, text and None can; "
         "use a consumer without deserializers, or serialize it first"
     )
 

@@ -356,6 +356,34 @@ def test_a_block_ends_with_what_ended_its_producer() -> None:
     tell(script, story, sequence_error_policy="fatal", transactional_id="id")
 
 
+def test_a_batch_nobody_can_write_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Arguments are checked before; here something gets past them."""
+    script = Script(partitions=2)
+
+    async def story(producer: AsyncProducer, _runtime: Runtime) -> None:
+        (first,) = await sent(producer, b"1")
+        known = producer.topics.get("t")
+        assert known is not None
+        for partition in (0, 1):
+            unwritable: Any = 1.5
+            bad = producer.outbox.append(known, partition, None, b"bad", unwritable, ())
+            after = await producer.send("t", b"after", partition=partition)
+            other = await producer.send("t", b"other", partition=1 - partition)
+            assert bad is not None
+            for lost in (bad, after):  # They are in one batch.
+                with pytest.raises(semel.InvalidRecordException, match="cannot be written: TypeError"):
+                    await lost
+            assert (await other).offset >= 0
+        assert [(await one).offset for one in await sent(producer, b"2", b"3")] == [2, 3]
+        assert (await first).offset == 0
+
+    tell(script, story, linger_ms=5)
+    assert [b"bad"] not in script.values
+    numbers = [(header.producer_epoch, header.base_sequence) for at, header, _ in script.sent if at == 0]
+    assert numbers == [(0, 0), (1, 0), (2, 0), (2, 1)], "what was not sent leaves no gap"
+    assert "cannot be written" in caplog.text
+
+
 @pytest.mark.mission("IDEM-22")
 def test_a_duplicate_is_a_success_without_an_offset_that_only_metrics_show() -> None:
     script = Script(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from semel.core.wire.message import Response
 from semel.errors import ErrorCode
+from semel.words import a
 
 Answer: TypeAlias = Response | ErrorCode
 """What a shard says; or, as a code, that it could not."""
@@ -51,7 +52,7 @@ def answered(
     if isinstance(answer, expected):
         return answer
     if isinstance(answer, Response):
-        raise TypeError(f"a {expected.__name__} was expected, the coordinator gave {answer}")
+        raise TypeError(f"{a(expected.__name__)} was expected, the coordinator gave {answer}")
     return _later(answer, expected, refused)
 
 
@@ -60,7 +61,7 @@ async def _later(answer: Awaitable[Answer], expected: type[R], refused: Callable
     if isinstance(found, ErrorCode):
         return refused(found)
     if not isinstance(found, expected):
-        raise TypeError(f"a {expected.__name__} was expected, the coordinator gave {found}")
+        raise TypeError(f"{a(expected.__name__)} was expected, the coordinator gave {found}")
     return found
 
 

@@ -6,9 +6,10 @@ Role.   The part of the admin client that asks who is there and what is agreed o
 # ruff: noqa: N815 - the aliases are Java's names.
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from semel._version import __version__
+from semel.client import arguments
 from semel.client.admin import controller, ordered
 from semel.client.admin_client.core import AdminCore, known, public, settled
 from semel.client.admin_client.tables import Answers
@@ -35,6 +36,7 @@ from semel.core.wire.messages.update_features import FeatureUpdateKey, UpdateFea
 from semel.errors import SemelError
 from semel.types import TopicPartition
 
+_REPLICAS: Final = "a list of copies: topic, partition and broker of each"
 R = TypeVar("R", bound=tuple[str, int, int])
 """A partition's copy: a `TopicPartitionReplica`, or a plain triple."""
 
@@ -101,7 +103,7 @@ class ClusterCalls(AdminCore):
         self, replicas: Iterable[tuple[str, int, int]]
     ) -> Answers[TopicPartitionReplica, ReplicaLogDirInfo]:
         """Where these copies are, by topic, partition and broker."""
-        wanted = [TopicPartitionReplica(*one) for one in replicas]
+        wanted = [_replica(one, "replicas") for one in arguments.listed("replicas", replicas, _REPLICAS)]
         described = await self.describe_log_dirs({one.broker_id for one in wanted})
         found: Answers[TopicPartitionReplica, ReplicaLogDirInfo] = Answers()
         for one in wanted:
@@ -120,8 +122,10 @@ class ClusterCalls(AdminCore):
     async def alter_replica_log_dirs(self, directories: Mapping[R, str]) -> None:
         """Move copies to other directories of their brokers, by topic, partition and broker."""
         by_broker: dict[int, dict[str, dict[str, list[int]]]] = {}
-        for replica, path in directories.items():
-            one = TopicPartitionReplica(*replica)
+        for replica, path in arguments.mapped(
+            "directories", directories, "a mapping of copies to paths"
+        ).items():
+            one = _replica(replica, "directories")
             topics = by_broker.setdefault(one.broker_id, {}).setdefault(path, {})
             topics.setdefault(one.topic, []).append(one.partition)
         cluster = self._cluster
@@ -192,7 +196,9 @@ class ClusterCalls(AdminCore):
                     max_version_level=level,
                     upgrade_type=safe_downgrade if allow_downgrade else upgrade,
                 )
-                for name, level in levels.items()
+                for name, level in arguments.mapped(
+                    "levels", levels, "a mapping of features to levels"
+                ).items()
             ],
             validate_only=validate_only,
         )
@@ -217,3 +223,13 @@ class ClusterCalls(AdminCore):
     alterReplicaLogDirs = alter_replica_log_dirs
     describeFeatures = describe_features
     updateFeatures = update_features
+
+
+def _replica(given: object, argument: str) -> TopicPartitionReplica:
+    if not isinstance(given, tuple | list) or len(given) != 3:
+        raise arguments.refused(argument, given, "topic, partition and broker of a copy")
+    topic, partition, broker_id = given
+    return TopicPartitionReplica(
+        *arguments.partition((topic, partition), argument),
+        arguments.whole(f"{argument}: broker", broker_id, "a broker's number", most=arguments.INT32_MAX),
+    )

@@ -9,7 +9,7 @@ Rules.  A broker answers for its own settings itself; for the rest anyone, and c
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from semel.client import admin
+from semel.client import admin, arguments
 from semel.client.admin_client.core import AdminCore, public, settled
 from semel.client.admin_client.tables import Answers, Listing
 from semel.client.admin_client.values import (
@@ -31,6 +31,7 @@ from semel.core.wire.messages.incremental_alter_configs import (
 from semel.core.wire.messages.list_config_resources import ListConfigResourcesRequest
 from semel.errors import SemelError
 from semel.exceptions import IllegalArgumentException
+from semel.words import shown
 
 _OWN: Final = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
@@ -51,7 +52,7 @@ class ConfigCalls(AdminCore):
     ) -> Answers[ConfigResource, Answers[str, ConfigEntry]]:
         """Every setting of these resources, or those named by `keys`, with where its value comes from."""
         wanted = _resources(resources)
-        asked = None if keys is None else list(keys)
+        asked = None if keys is None else arguments.names(keys, "keys")
         found: dict[ConfigResource, Answers[str, ConfigEntry] | SemelError] = {}
         for node_id, some in _by_node(wanted).items():
             results = await admin.described_configs(
@@ -78,7 +79,11 @@ class ConfigCalls(AdminCore):
         self, changes: Mapping[ConfigResource, Changes], *, validate_only: bool = False
     ) -> None:
         """Change settings, by resource: `{resource: {"retention.ms": "1000", "cleanup.policy": None}}` or operations."""
-        wanted = {ConfigResource(*one): _operations(given) for one, given in changes.items()}
+        accepted = "a mapping of resources to settings"
+        wanted = {
+            _resource(one): _operations(given)
+            for one, given in arguments.mapped("changes", changes, accepted).items()
+        }
         answers: dict[ConfigResource, SemelError | None] = {}
         for node_id, some in _by_node(wanted).items():
             results = await admin.altered_configs(
@@ -141,7 +146,20 @@ class ConfigCalls(AdminCore):
 def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
     if isinstance(given, ConfigResource):
         return [given]
-    return list(dict.fromkeys(ConfigResource(*one) for one in given))
+    accepted = "a ConfigResource, or a list of them"
+    return list(dict.fromkeys(_resource(one) for one in arguments.listed("resources", given, accepted)))
+
+
+def _resource(given: object) -> ConfigResource:
+    """A resource, or the pair of its type and its name."""
+    if isinstance(given, tuple | list) and len(given) == 2:
+        number, name = given
+        known = isinstance(number, int) and number in ConfigResourceType.__members__.values()
+        if known and isinstance(name, str):
+            return ConfigResource(ConfigResourceType(number), name)
+    raise IllegalArgumentException(
+        f"{shown(given)} is no resource: use ConfigResource(ConfigResourceType.TOPIC, 'orders') or the like"
+    )
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
@@ -162,7 +180,11 @@ def _operations(given: Changes) -> list[AlterConfigOp]:
             AlterConfigOp(name, value, OpType.DELETE if value is None else OpType.SET)
             for name, value in given.items()
         ]
-    return list(given)
+    operations = arguments.listed("changes", given, "settings by name, or a list of AlterConfigOp")
+    for one in operations:
+        if not isinstance(one, AlterConfigOp):
+            raise arguments.refused("changes", one, "an AlterConfigOp, or settings by name")
+    return operations
 
 
 def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:

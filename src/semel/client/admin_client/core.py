@@ -12,6 +12,7 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from semel.client import arguments
 from semel.client.admin import ordered
 from semel.client.admin_client.tables import Answers
 from semel.client.client_metrics import AdminMetrics
@@ -28,6 +29,7 @@ CLOSED: Final = "Cannot perform operation after the admin client has been closed
 P = ParamSpec("P")
 T = TypeVar("T")
 K = TypeVar("K")
+V = TypeVar("V")
 C = TypeVar("C", bound="AdminCore")
 W = TypeVar("W", bound=tuple[str, int])
 """A partition: a `TopicPartition`, or a plain pair."""
@@ -120,14 +122,20 @@ async def each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T
     return answers
 
 
-def names(given: str | Iterable[str]) -> list[str]:
+def names(given: str | Iterable[str], argument: str) -> list[str]:
     """One name or many, without repeats."""
-    return list(dict.fromkeys([given] if isinstance(given, str) else given))
+    return arguments.names(given, argument)
 
 
-def partitions(given: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+def partitions(given: object, argument: str = "topic_partitions") -> list[TopicPartition]:
     """Partitions, without repeats."""
-    return list(dict.fromkeys(TopicPartition(*one) for one in given))
+    return list(dict.fromkeys(arguments.partitions(given, argument)))
+
+
+def by_partition(given: Mapping[W, V], argument: str) -> dict[TopicPartition, V]:
+    """What is given for each partition."""
+    found = arguments.mapped(argument, given, "a mapping whose keys are partitions")
+    return {arguments.partition(where, argument): value for where, value in found.items()}
 
 
 async def leaders_of(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:

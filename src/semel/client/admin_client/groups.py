@@ -8,7 +8,7 @@ Rules.  Offsets are changed only in groups without members; deleting a group del
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from semel.client import admin_groups, admin_offsets
+from semel.client import admin_groups, admin_offsets, arguments
 from semel.client.admin_client.core import AdminCore, W, each, names, partitions, public, settled
 from semel.client.admin_client.tables import Answers, Listing
 from semel.client.admin_client.values import ConsumerGroupDescription, GroupListing, MemberDescription
@@ -45,7 +45,7 @@ class GroupCalls(AdminCore):
         async def ask(group_id: str) -> ConsumerGroupDescription:
             return _described(await admin_groups.describe_group(self._cluster, group_id))
 
-        return settled(await each(names(group_ids), ask))
+        return settled(await each(names(group_ids, "group_ids"), ask))
 
     @public
     async def delete_consumer_groups(self, group_ids: str | Iterable[str]) -> None:
@@ -54,7 +54,7 @@ class GroupCalls(AdminCore):
         async def order(group_id: str) -> None:
             await admin_groups.delete_group(self._cluster, group_id)
 
-        settled(await each(names(group_ids), order))
+        settled(await each(names(group_ids, "group_ids"), order))
 
     @public
     async def remove_members_from_consumer_group(
@@ -66,7 +66,8 @@ class GroupCalls(AdminCore):
         reason: str = "removed by an administrator",
     ) -> None:
         """Take members out of a group: those named, or all of them if none are. Those that live will join again."""
-        instances, members = list(group_instance_ids), list(member_ids)
+        instances = names(group_instance_ids, "group_instance_ids")
+        members = names(member_ids, "member_ids")
         if not instances and not members:
             group = await admin_groups.describe_group(self._cluster, group_id)
             instances = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
@@ -104,11 +105,8 @@ class GroupCalls(AdminCore):
     ) -> None:
         """Set what a group without members has committed; a group that does not exist comes to be."""
         wanted: dict[TopicPartition, admin_offsets.Committed] = {}
-        for where, given in offsets.items():
-            one = OffsetAndMetadata(given) if isinstance(given, int) else given
-            wanted[TopicPartition(*where)] = admin_offsets.Committed(
-                one.offset, one.leader_epoch, one.metadata
-            )
+        for where, (offset, metadata, leader_epoch) in arguments.positions(offsets).items():
+            wanted[where] = admin_offsets.Committed(offset, leader_epoch, metadata)
         await admin_offsets.alter_offsets(self._cluster, group_id, wanted)
 
     @public

@@ -137,7 +137,7 @@ class SecurityCalls(AdminCore):
     ) -> Answers[str, tuple[ScramCredentialInfo, ...]]:
         """Which SCRAM credentials these users have, or everyone."""
         request = DescribeUserScramCredentialsRequest(
-            users=None if users is None else [UserName(name=one) for one in names(users)]
+            users=None if users is None else [UserName(name=one) for one in names(users, "users")]
         )
         cluster = self._cluster
 

@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from semel.client import admin
+from semel.client import admin, arguments
 from semel.client.admin import controller
 from semel.client.admin_client.core import (
     AdminCore,
     W,
+    by_partition,
     carried_out,
     known,
     leaders_of,
@@ -86,17 +87,27 @@ class TopicCalls(AdminCore):
         timeout_ms: int | None = None,
     ) -> Answers[str, CreatedTopic]:
         """Make topics: names, for the broker's defaults, or `NewTopic`s. With `validate_only` nothing is made."""
-        given = [topics] if isinstance(topics, str | NewTopic) else list(topics)
-        wanted = [_creatable(one if isinstance(one, NewTopic) else NewTopic(one)) for one in given]
+        accepted = "a topic's name, a NewTopic, or a list of them"
+        given = (
+            [topics] if isinstance(topics, str | NewTopic) else arguments.listed("topics", topics, accepted)
+        )
+        wanted = [
+            _creatable(
+                one if isinstance(one, NewTopic) else NewTopic(arguments.text("topics", one, accepted))
+            )
+            for one in given
+        ]
         results = await admin.create_topics(
-            self._cluster, wanted, validate_only=validate_only, timeout_ms=timeout_ms
+            self._cluster, wanted, validate_only=validate_only, timeout_ms=_wait(timeout_ms)
         )
         return settled({one.name: _created(one, self._cluster.where) for one in results})
 
     @public
     async def delete_topics(self, topics: str | Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Remove topics with all their records."""
-        results = await admin.delete_topics(self._cluster, names(topics), timeout_ms=timeout_ms)
+        results = await admin.delete_topics(
+            self._cluster, names(topics, "topics"), timeout_ms=_wait(timeout_ms)
+        )
         settled(
             {
                 one.name: _refusal(
@@ -119,7 +130,7 @@ class TopicCalls(AdminCore):
     @public
     async def describe_topics(self, topics: str | Iterable[str]) -> Answers[str, TopicDescription]:
         """Topics with their partitions, leaders and replicas."""
-        wanted = names(topics)
+        wanted = names(topics, "topics")
         if not wanted:  # Kafka takes no names for none, older brokers for all.
             return Answers()
         cluster = self._cluster
@@ -146,8 +157,8 @@ class TopicCalls(AdminCore):
         """Give topics more partitions: their whole number, by topic."""
         timeout_ms = self._settings.request_timeout_ms
         topics = []
-        for name, given in counts.items():
-            wanted = given if isinstance(given, NewPartitions) else NewPartitions(given)
+        for name, given in arguments.mapped("counts", counts, "a mapping of topics to numbers").items():
+            wanted = given if isinstance(given, NewPartitions) else NewPartitions(_count(name, given))
             assignments = wanted.new_assignments
             topics.append(
                 CreatePartitionsTopic(
@@ -188,7 +199,10 @@ class TopicCalls(AdminCore):
             raise IllegalArgumentException(
                 f"isolation_level={isolation_level!r}: use {' or '.join(_ISOLATION_LEVELS)}"
             )
-        wanted = {TopicPartition(*where): spec for where, spec in specs.items()}
+        wanted = by_partition(specs, "specs")
+        for where, spec in wanted.items():
+            if not isinstance(spec, OffsetSpec):
+                raise arguments.refused(f"specs[{where}]", spec, "an OffsetSpec, as OffsetSpec.latest()")
         cluster = self._cluster
 
         async def ask() -> dict[TopicPartition, ListOffsetsResultInfo | SemelError]:
@@ -230,7 +244,12 @@ class TopicCalls(AdminCore):
         self, before_offsets: Mapping[W, int]
     ) -> Answers[TopicPartition, DeletedRecords]:
         """Delete what lies before an offset, by partition; -1 deletes everything that is there now."""
-        wanted = {TopicPartition(*where): offset for where, offset in before_offsets.items()}
+        wanted = {
+            where: arguments.whole(
+                f"before_offsets[{where}]", offset, "an offset, or -1 for the end", least=-1
+            )
+            for where, offset in by_partition(before_offsets, "before_offsets").items()
+        }
         timeout_ms = self._settings.request_timeout_ms
         cluster = self._cluster
 
@@ -306,7 +325,7 @@ class TopicCalls(AdminCore):
     async def alter_partition_reassignments(self, replicas: Mapping[W, Sequence[int] | None]) -> None:
         """Move partitions to these brokers; None stops a move."""
         timeout_ms = self._settings.request_timeout_ms
-        wanted = {TopicPartition(*where): some for where, some in replicas.items()}
+        wanted = by_partition(replicas, "replicas")
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=timeout_ms,
             topics=[
@@ -389,17 +408,40 @@ class TopicCalls(AdminCore):
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
-    assignments = topic.replicas_assignments or {}
+    name = arguments.text("NewTopic: name", topic.name, "a topic's name", may_be_empty=True)
+    assignments = arguments.mapped(
+        f"{name}: replicas_assignments",
+        topic.replicas_assignments or {},
+        "a mapping of partitions to brokers",
+    )
+    configs = arguments.mapped(f"{name}: configs", topic.configs, "a mapping of settings to texts")
     return CreatableTopic(
-        name=topic.name,
-        num_partitions=-1 if assignments else topic.num_partitions,
-        replication_factor=-1 if assignments else topic.replication_factor,
+        name=name,
+        num_partitions=-1 if assignments else _number(name, "num_partitions", topic.num_partitions),
+        replication_factor=-1
+        if assignments
+        else _number(name, "replication_factor", topic.replication_factor, arguments.INT16_MAX),
         assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            CreatableReplicaAssignment(
+                partition_index=_number(name, "partition", index),
+                broker_ids=[_number(name, "broker", one) for one in _listed(brokers) or ()],
+            )
             for index, brokers in assignments.items()
         ],
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()],
+        configs=[
+            CreatableTopicConfig(
+                name=arguments.text(f"{name}: configs", key, "names of settings"),
+                value=None
+                if value is None
+                else arguments.text(f"{name}: {key}", value, "text", may_be_empty=True),
+            )
+            for key, value in configs.items()
+        ],
     )
+
+
+def _number(topic: str, what: str, given: object, most: int = arguments.INT32_MAX) -> int:
+    return arguments.whole(f"{topic}: {what}", given, "a whole number", most=most, least=-most)
 
 
 def _created(one: CreatableTopicResult, where: str) -> CreatedTopic | RefusedError:
@@ -412,6 +454,16 @@ def _created(one: CreatableTopicResult, where: str) -> CreatedTopic | RefusedErr
         known(one.num_partitions),
         known(one.replication_factor),
         {each.name: each.value for each in one.configs or ()},
+    )
+
+
+def _wait(timeout_ms: int | None) -> int | None:
+    return None if timeout_ms is None else arguments.wait_ms(timeout_ms)
+
+
+def _count(topic: object, given: object) -> int:
+    return arguments.whole(
+        f"counts[{topic}]", given, "a number of partitions or a NewPartitions", most=arguments.INT32_MAX
     )
 
 
@@ -437,7 +489,7 @@ def _by_topic(wanted: Iterable[TopicPartition]) -> dict[str, list[TopicPartition
 
 
 def _listed(some: Sequence[int] | None) -> list[int] | None:
-    return None if some is None else list(some)
+    return None if some is None else arguments.listed("replicas", some, "a list of brokers, or None")
 
 
 def _refusal(number: int, what: str, where: str, reason: str | None = None) -> RefusedError | None:

@@ -7,7 +7,7 @@ Role.   The part of the admin client that shows transactions and producer state,
 
 from collections.abc import Iterable, Sequence
 
-from semel.client import admin, admin_transactions
+from semel.client import admin, admin_transactions, arguments
 from semel.client.admin_client.core import AdminCore, each, names, partitions, public, settled
 from semel.client.admin_client.tables import Answers, Listing
 from semel.client.admin_client.values import (
@@ -36,7 +36,7 @@ class TransactionCalls(AdminCore):
             self._cluster,
             states=states,
             producer_ids=producer_ids,
-            older_than_ms=older_than_ms,
+            older_than_ms=arguments.whole("older_than_ms", older_than_ms, "whole milliseconds"),
             pattern=transactional_id_pattern,
         )
         return Listing(TransactionListing(*one) for one in found)
@@ -51,7 +51,7 @@ class TransactionCalls(AdminCore):
             found = await admin_transactions.describe_transaction(self._cluster, transactional_id)
             return TransactionDescription(*found)
 
-        return settled(await each(names(transactional_ids), ask))
+        return settled(await each(names(transactional_ids, "transactional_ids"), ask))
 
     @public
     async def fence_producers(self, transactional_ids: str | Iterable[str]) -> Answers[str, FencedProducer]:
@@ -60,12 +60,13 @@ class TransactionCalls(AdminCore):
         async def order(transactional_id: str) -> FencedProducer:
             return FencedProducer(*await admin_transactions.fence(self._cluster, transactional_id))
 
-        return settled(await each(names(transactional_ids), order))
+        return settled(await each(names(transactional_ids, "transactional_ids"), order))
 
     @public
     async def abort_transaction(self, topic_partition: tuple[str, int], start_offset: int) -> None:
         """End the transaction a partition has open from this offset on: for those that hang, whose coordinator forgot them."""
-        where = TopicPartition(*topic_partition)
+        where = arguments.partition(topic_partition, "topic_partition")
+        start_offset = arguments.offset(start_offset, "start_offset")
         await admin_transactions.abort_on_partition(self._cluster, where.topic, where.partition, start_offset)
 
     @public
@@ -75,9 +76,9 @@ class TransactionCalls(AdminCore):
         """Transactions that partitions have open for longer and no coordinator knows; they hold readers back for ever."""
         found = await admin_transactions.open_transactions(
             self._cluster,
-            None if topics is None else names(topics),
+            None if topics is None else names(topics, "topics"),
             now_ms=self._cluster.runtime.clock.now_ms(),
-            older_than_ms=older_than_ms,
+            older_than_ms=arguments.whole("older_than_ms", older_than_ms, "whole milliseconds"),
         )
         return Listing(one for one in found if one.is_hanging)
 

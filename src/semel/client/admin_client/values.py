@@ -8,9 +8,11 @@ Rules.  * Times are milliseconds since 1970. What Kafka calls -1 because nobody 
 
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from semel.client.arguments import milliseconds
 from semel.client.consumer.values import OffsetAndMetadata
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
@@ -200,11 +202,9 @@ class OffsetSpec(NamedTuple):
         return cls(-3)
 
     @classmethod
-    def for_timestamp(cls, timestamp_ms: int) -> "OffsetSpec":
-        """The first at or after a time."""
-        if timestamp_ms < 0:
-            raise ValueError(f"{timestamp_ms} is no time: milliseconds since 1970")
-        return cls(timestamp_ms)
+    def for_timestamp(cls, timestamp_ms: int | datetime) -> "OffsetSpec":
+        """The first at or after a time: milliseconds since 1970, or a `datetime`; without a zone UTC."""
+        return cls(milliseconds(timestamp_ms, "timestamp_ms"))
 
 
 class ListOffsetsResultInfo(NamedTuple):

@@ -1,14 +1,31 @@
 """What users hand to a consumer, in the shapes they like, made into what the consumer works with.
 
-Role.   Shared by the blocking and the asynchronous face: partitions, offsets, subscriptions, listeners.
+Role.   Shared by the blocking and the asynchronous face: offsets, times, subscriptions, listeners; and what is the same for every
+        client, from `semel.client.arguments`.
 Rules.  `(topic, partition)` stands for a `TopicPartition`, a number for an `OffsetAndMetadata`, three callables for a listener.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
+from semel.client.arguments import (
+    count_or_none,
+    function_or_none,
+    listed,
+    mapped,
+    milliseconds,
+    partition,
+    partitions,
+    position,
+    positions,
+    refused,
+    text,
+    topic,
+    wait_ms,
+)
 from semel.client.consumer.values import (
+    CommitCallback,
     ConsumerRebalanceListener,
     OffsetAndMetadata,
     SubscriptionPattern,
@@ -16,6 +33,22 @@ from semel.client.consumer.values import (
 )
 from semel.exceptions import IllegalArgumentException
 from semel.types import TopicPartition
+from semel.words import shown
+
+__all__ = [
+    "count_or_none",
+    "listener",
+    "offsets",
+    "partition",
+    "partitions",
+    "reason",
+    "subscription",
+    "target",
+    "times",
+    "told_of_commits",
+    "topic",
+    "wait_ms",
+]
 
 _CAMEL: Final = {
     "on_partitions_assigned": "onPartitionsAssigned",
@@ -24,57 +57,76 @@ _CAMEL: Final = {
 }
 
 
-def partition(given: tuple[str, int]) -> TopicPartition:
-    """One partition."""
-    if isinstance(given, str) or len(given) != 2:
-        raise IllegalArgumentException(f"{given!r} is no partition: use TopicPartition(topic, partition)")
-    topic, index = given
-    if not topic or not isinstance(topic, str) or not isinstance(index, int) or index < 0:
-        raise IllegalArgumentException(f"{given!r} is no partition: a topic's name and a number from 0 on")
-    return TopicPartition(topic, index)
-
-
-def partitions(given: Iterable[tuple[str, int]] | TopicPartition) -> list[TopicPartition]:
-    """Some partitions; one alone may stand for a list of itself."""
-    if isinstance(given, TopicPartition):
-        return [given]
-    return [partition(one) for one in given]
-
-
-def offsets(
-    given: Mapping[Any, int | OffsetAndMetadata] | None,
-) -> dict[TopicPartition, OffsetAndMetadata] | None:
+def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata] | None:
     """Positions to store."""
     if given is None:
         return None
-    found = {}
-    for where, at in given.items():
-        wanted = OffsetAndMetadata(at) if isinstance(at, int) else OffsetAndMetadata(*at)
-        if wanted.offset < 0:
-            raise IllegalArgumentException(f"{where}: {wanted.offset} is no offset, the first one is 0")
-        found[partition(where)] = wanted
+    return {where: OffsetAndMetadata(*at) for where, at in positions(given).items()}
+
+
+def target(given: object) -> OffsetAndMetadata:
+    """Where to go on."""
+    found = position(given, "offset")
+    return OffsetAndMetadata(*found)
+
+
+def times(given: object) -> dict[TopicPartition, int]:
+    """Times to look for, in milliseconds, by partition."""
+    accepted = "a mapping of partitions to times"
+    found: dict[TopicPartition, int] = {}
+    for where, at in mapped("timestamps", given, accepted).items():
+        place = partition(where, "timestamps")
+        if type(at) is int and at < 0:
+            raise IllegalArgumentException(
+                f"The target time for partition {place} is {at}. The target time cannot be negative."
+            )
+        found[place] = milliseconds(at, f"timestamps[{place}]")
     return found
 
 
-def subscription(
-    topics: Any, pattern: str | re.Pattern[str] | None
-) -> list[str] | re.Pattern[str] | SubscriptionPattern:
+def subscription(topics: Any, pattern: Any) -> list[str] | re.Pattern[str] | SubscriptionPattern:
     """What to subscribe to: names, or a pattern."""
-    if isinstance(topics, re.Pattern | SubscriptionPattern) and pattern is None:
+    if isinstance(topics, re.Pattern) and pattern is None:
+        return _compiled(topics)
+    if isinstance(topics, SubscriptionPattern) and pattern is None:
+        text("topics: pattern", topics.pattern, "a regular expression as text")
         return topics
     if (topics is None) == (pattern is None):
         raise IllegalArgumentException("subscribe to topics or to a pattern: exactly one of the two")
     if pattern is not None:
-        return re.compile(pattern)
-    if isinstance(topics, str):
-        return [topics]
-    names = list(topics)
+        return _compiled(pattern)
+    names = (
+        [topics]
+        if isinstance(topics, str)
+        else listed("topics", topics, "a topic's name, or a list of names")
+    )
     for name in names:
         if not isinstance(name, str) or not name.strip():
             raise IllegalArgumentException(
-                "Topic collection to subscribe to cannot contain null or empty topic"
+                f"Topic collection to subscribe to cannot contain null or empty topic: {shown(name)} is no name"
             )
-    return names
+    return [text("topics", name, "names of topics") for name in names]
+
+
+def _compiled(pattern: Any) -> re.Pattern[str]:
+    if not isinstance(pattern, str | re.Pattern) or isinstance(getattr(pattern, "pattern", ""), bytes):
+        raise refused("pattern", pattern, "a regular expression of text")
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise IllegalArgumentException(
+            f"pattern={shown(pattern)} is no regular expression: {error}"
+        ) from error
+
+
+def told_of_commits(given: CommitCallback | None) -> CommitCallback | None:
+    """Who is told about commits."""
+    return function_or_none(given, "callback", "offsets and error")
+
+
+def reason(given: str | None) -> str | None:
+    """Why something is asked for, in the words of the user's."""
+    return None if given is None else text("reason", given, "text, or None", may_be_empty=True)
 
 
 class _Callables(ConsumerRebalanceListener):
@@ -102,6 +154,8 @@ def listener(
 ) -> ConsumerRebalanceListener | None:
     """Who is told about partitions; an object with the methods of a listener, under Python's or Java's names, is one."""
     callables = (on_assign, on_revoke, on_lost)
+    for name, one in zip(("on_assign", "on_revoke", "on_lost"), callables, strict=True):
+        function_or_none(one, name, "partitions")
     if given is None:
         return _Callables(*callables) if any(callables) else None
     if any(callables):
@@ -110,5 +164,5 @@ def listener(
         return given
     methods = [getattr(given, name, None) or getattr(given, camel, None) for name, camel in _CAMEL.items()]
     if not any(methods):
-        raise IllegalArgumentException(f"{given!r} is no listener: it has none of {', '.join(_CAMEL)}")
+        raise IllegalArgumentException(f"{shown(given)} is no listener: it has none of {', '.join(_CAMEL)}")
     return _Callables(*methods)

@@ -10,6 +10,7 @@ Elsewhere. What happens: `engine`. The blocking twin: `semel.client.sync.consume
 
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -153,7 +154,8 @@ class AsyncConsumer:
             raise unreadable.error from unreadable.error.__cause__
 
     async def _pieces(self, timeout_ms: int, count_max: int | None) -> list[Piece]:
-        deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
+        deadline_ms = self._runtime.clock.monotonic_ms() + arguments.wait_ms(timeout_ms)
+        arguments.count_or_none(count_max, "max_records")
         while True:
             step = await self._engine.step(deadline_ms, count_max)
             if isinstance(step, list):
@@ -182,7 +184,7 @@ class AsyncConsumer:
     def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Go on at this offset."""
         self._settle()
-        self._questions.seek(arguments.partition(partition), offset)
+        self._questions.seek(arguments.partition(partition), arguments.target(offset))
 
     def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Go on at the first record there is; of all partitions without an argument."""
@@ -246,7 +248,7 @@ class AsyncConsumer:
     ) -> None:
         """Store positions beside everything else; `callback(offsets, exception)` is called inside a later poll, commit or close."""
         self._settle()
-        self._questions.commit_async(arguments.offsets(offsets), callback)
+        self._questions.commit_async(arguments.offsets(offsets), arguments.told_of_commits(callback))
 
     async def committed(
         self, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
@@ -264,7 +266,7 @@ class AsyncConsumer:
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group divide its partitions anew, with the next poll."""
-        self._questions.enforce_rebalance(reason)
+        self._questions.enforce_rebalance(arguments.reason(reason))
 
     # Questions
 
@@ -285,15 +287,15 @@ class AsyncConsumer:
         )
 
     async def offsets_for_times(
-        self, timestamps: Mapping[Any, int], timeout_ms: int | None = None
+        self, timestamps: Mapping[Any, int | datetime], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time in ms, None if there is none."""
-        asked = {arguments.partition(where): at for where, at in timestamps.items()}
+        """The first record at or after a time, None if there is none. Milliseconds since 1970, or a `datetime`: without a zone UTC."""
+        asked = arguments.times(timestamps)
         return await self._public(self._questions.offsets_for_times(asked, timeout_ms))
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[PartitionInfo]:
         """The partitions of a topic."""
-        return await self._public(self._questions.partitions_for(topic, timeout_ms))
+        return await self._public(self._questions.partitions_for(arguments.topic(topic), timeout_ms))
 
     async def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[PartitionInfo]]:
         """Every topic this client may see."""
@@ -330,6 +332,7 @@ class AsyncConsumer:
 
     async def close(self, timeout_ms: int = DEFAULT_CLOSE_MS) -> None:
         """Commit if that is automatic, leave the group, and end. Closing twice is harmless."""
+        timeout_ms = arguments.wait_ms(timeout_ms)
         if self._is_closed:
             return
         self._settle()

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from semel.client.arguments import wait_ms
 from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster, troubles_of
 from semel.client.config import READ_COMMITTED
@@ -392,10 +393,14 @@ class Engine:
 
     # Waiting for answers
 
+    def limit_ms(self, timeout_ms: int | None) -> int:
+        """How long a call may take: as given, or `default.api.timeout.ms`."""
+        return self.config.default_api_timeout_ms if timeout_ms is None else wait_ms(timeout_ms)
+
     async def patiently(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """What the attempt gives, tried again while its errors may pass; raises `TimeoutException` in the end."""
         self._check()
-        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.limit_ms(timeout_ms)
         since_ms = self._now_ms()
 
         async def tried() -> T:
@@ -408,7 +413,7 @@ class Engine:
     async def position(self, where: TopicPartition, timeout_ms: int | None) -> int:
         """The offset of the next record; looked for if it is not known yet."""
         self._check()
-        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self.limit_ms(timeout_ms)
         since_ms = self._now_ms()
         deadline_ms = since_ms + limit_ms
         self.positions.is_awaited = True

@@ -18,7 +18,6 @@ from semel.client.consumer.values import (
 )
 from semel.core.client.reset import Reset
 from semel.errors import ErrorCode, RefusedError
-from semel.exceptions import IllegalArgumentException
 from semel.types import UNKNOWN_OFFSET, TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -32,14 +31,11 @@ class Questions:
 
     # State
 
-    def seek(self, where: TopicPartition, to: int | OffsetAndMetadata) -> None:
+    def seek(self, where: TopicPartition, to: OffsetAndMetadata) -> None:
         """Go on at this offset."""
         self._engine.check()
-        offset, epoch = (to, None) if isinstance(to, int) else (to.offset, to.leader_epoch)
-        if offset < 0:
-            raise IllegalArgumentException(f"seek offset must not be a negative number: {offset}")
         self._engine.state(where)
-        self._engine.subscription.seek(where, offset, epoch)
+        self._engine.subscription.seek(where, to.offset, to.leader_epoch)
 
     def reset(self, partitions: Sequence[TopicPartition], how: Reset | None) -> None:
         """Go on where this says, or where is committed, of all partitions if none are named."""
@@ -83,7 +79,7 @@ class Questions:
         """Store positions, and wait for it."""
         engine = self._engine
         engine.check()
-        limit_ms = engine.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = engine.limit_ms(timeout_ms)
         clock = engine.runtime.clock
         since = clock.monotonic()
         await engine.waiting.until_woken(engine.committing.store(offsets, timeout_ms=limit_ms))
@@ -132,11 +128,6 @@ class Questions:
         self, asked: Mapping[TopicPartition, int], timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time."""
-        for where, at in asked.items():
-            if at < 0:
-                raise IllegalArgumentException(
-                    f"The target time for partition {where} is {at}. The target time cannot be negative."
-                )
         found = await self._engine.patiently(lambda: self._engine.positions.offsets_at(asked), timeout_ms)
         return {
             where: None if at.offset == UNKNOWN_OFFSET else OffsetAndTimestamp(*at)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
+from semel.client.arguments import seconds
 from semel.core.client.accumulator import Batch
 from semel.errors import SemelError
 from semel.exceptions import IllegalStateException, TimeoutException
@@ -74,6 +75,7 @@ class _Waitable(ABC):
         """A batch whose end is waited for; None if all have ended."""
 
     def _wait(self, timeout: float | None) -> None:
+        timeout = seconds(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while (batch := self._pending()) is not None:
             _refuse_own_loop(batch)
@@ -214,11 +216,22 @@ def _listen(batch: Batch, listener: Callable[[], object]) -> None:
 
 
 def _guarded(callback: Callable[..., object], *arguments: object) -> None:
-    """A callback that fails is the application's trouble, not that of other records."""
+    """A callback that fails is the application's trouble, not that of other records: whatever it raises, they are told too.
+
+    Only Ctrl-C goes on its way. It comes to the main thread, where a loop of the application's runs.
+    """
     try:
-        callback(*arguments)
-    except Exception:
+        found = callback(*arguments)
+    except BaseException as error:
         _logger.exception("a callback of send failed")
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
+        return
+    if asyncio.iscoroutine(found):
+        found.close()
+        _logger.error(
+            "a callback of send is a coroutine, and nobody awaits it: await the future of send instead"
+        )
 
 
 def _resolve(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]") -> None:

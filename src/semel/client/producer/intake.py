@@ -4,19 +4,20 @@ Role.   `Intake.offer` takes a record if it can be taken at once, on the caller'
         memory comes back as `Held`, to be offered again with `place`.
 Flow.   Both producers, blocking and awaitable, call it; how to wait is theirs.
 Rules.  * A partition that is named wins; else the key decides, by the Java client's hash; else the topic's sticky partition.
-        * What cannot be a record is refused at once: a partition or time below zero, headers that are no pairs, a record
-          above `max.request.size` or `buffer.memory`.
+        * What cannot be a record is refused at once, by the argument's name: nothing but whole numbers, bytes and text that UTF-8
+          can write gets into a batch. A record above `max.request.size` or `buffer.memory` is refused too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from semel.client import arguments
 from semel.client.partitioner import murmur2
 from semel.client.producer.future import Callback, SendFuture
 from semel.client.producer.outbox import Outbox
 from semel.client.producer.topics import KnownTopic, Topics
-from semel.client.serializers import Serializer, plain
+from semel.client.serializers import Serializer, plain, raw
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Headers, record_size
 from semel.core.records.batch import HEADER_SIZE
@@ -26,15 +27,17 @@ from semel.exceptions import (
     RecordTooLargeException,
     SerializationException,
 )
+from semel.words import kind, shown
 
-GivenHeaders: TypeAlias = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]] | None
+HeaderValue: TypeAlias = bytes | bytearray | memoryview | None
+GivenHeaders: TypeAlias = Mapping[str, HeaderValue] | Iterable[tuple[str, HeaderValue]] | None
 Timestamp: TypeAlias = int | datetime | None
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, number of partitions) -> partition; key and value as they are sent."""
 
 _POSITIVE: Final = 0x7FFFFFFF
 _HASHES_MAX: Final = 10_000
-_MILLISECONDS: Final = 1000
+_INT32_MAX: Final = arguments.INT32_MAX
 _ROUND_ROBIN: Final = ("RoundRobinPartitioner", "org.apache.kafka.clients.producer.RoundRobinPartitioner")
 
 
@@ -101,15 +104,17 @@ class Intake:
     ) -> SendFuture | Held:
         """Take a record if it can be taken at once."""
         opening = self._outbox.openings
+        if type(topic) is not str:
+            topic = arguments.topic(topic)
         key_bytes = None if key is None else self._key_bytes(key)
         value_bytes = None if value is None else self._value_bytes(value)
         if timestamp is not None:
-            timestamp = milliseconds(timestamp)
+            timestamp = arguments.milliseconds(timestamp)
         pairs: Headers = () if headers is None else _pairs(headers)
-        if partition is not None and partition < 0:
-            raise IllegalArgumentException(
-                f"Invalid partition: {partition}. Partition number should always be non-negative or null."
-            )
+        if partition is not None and (type(partition) is not int or not 0 <= partition <= _INT32_MAX):
+            partition = _partition(partition)
+        if callback is not None and not callable(callback):
+            raise arguments.refused("callback", callback, "a callable of metadata and error, or None")
         known = self._topics.get(topic)
         if known is None or (partition is not None and partition >= known.count):
             return self._held(topic, partition, key_bytes, value_bytes, timestamp, pairs, callback, opening)
@@ -146,17 +151,26 @@ class Intake:
             raise self._too_large(known.name, size)
         if partition is None:
             if self.partitioner is not None:
-                partition = self.partitioner(known.name, key, value, known.count)
-                if not 0 <= partition < known.count:
-                    raise IllegalArgumentException(
-                        f"partitioner.class chose partition {partition} of {known.name}, which has {known.count}"
-                    )
+                partition = self._asked(self.partitioner, known, key, value)
             elif key is not None and not self._ignores_keys:
                 hashed = self._hashes.get(key)
                 if hashed is None:
                     hashed = self._hash(key)
                 partition = hashed % known.count
         return self._outbox.append(known, partition, key, value, timestamp_ms, headers, opening)
+
+    def _asked(
+        self, partitioner: Partitioner, known: KnownTopic, key: bytes | None, value: bytes | None
+    ) -> int:
+        """What the application's partitioner says, if it is a partition."""
+        chosen: object = partitioner(known.name, key, value, known.count)
+        where = "partitioner.class: partition"
+        index = arguments.whole(where, chosen, f"a whole number below {known.count}, from 0 on")
+        if not 0 <= index < known.count:
+            raise IllegalArgumentException(
+                f"partitioner.class chose partition {index} of {known.name}, which has {known.count}"
+            )
+        return index
 
     def _hash(self, key: bytes) -> int:
         if len(self._hashes) >= _HASHES_MAX:
@@ -175,9 +189,7 @@ class Intake:
         callback: Callback | None,
         opening: int,
     ) -> Held:
-        if not isinstance(topic, str) or not topic:
-            raise IllegalArgumentException(f"{topic!r} is no name of a topic: give a text")
-        held = Held(topic, partition, key, value, timestamp_ms, headers, callback, opening)
+        held = Held(arguments.topic(topic), partition, key, value, timestamp_ms, headers, callback, opening)
         if held.size_bytes > self._size_max:
             raise self._too_large(topic, held.size_bytes)
         return held
@@ -194,39 +206,51 @@ class Intake:
 def _checked(key: str, serializer: Serializer) -> Serializer:
     """A serializer of the application's, whose bytes are bytes."""
     if serializer is plain:
-        return serializer
+        argument = key.partition(".")[0]
+
+        def as_it_is(value: Any) -> bytes:
+            return value if type(value) is bytes else plain(value, argument)
+
+        return as_it_is
 
     def serialized(value: Any) -> bytes | None:
         content: object = serializer(value)
-        if content is None or isinstance(content, bytes):
+        if content is None or type(content) is bytes:
             return content
-        if isinstance(content, bytearray | memoryview):
-            return bytes(content)
-        raise SerializationException(f"{key} gave a {type(content).__name__} for {value!r}, not bytes")
+        if isinstance(content, bytes | bytearray | memoryview):
+            return raw(content)
+        raise SerializationException(f"{key} gave {kind(content)} for {shown(value)}, not bytes")
 
     return serialized
 
 
-def milliseconds(timestamp: int | datetime) -> int:
-    """Since 1970; a time without a zone is local."""
-    if isinstance(timestamp, datetime):
-        timestamp = int(timestamp.timestamp() * _MILLISECONDS)
-    if timestamp < 0:
+def _partition(given: object) -> int:
+    index = arguments.whole("partition", given, "a whole number from 0 on, or None", most=_INT32_MAX)
+    if index < 0:
         raise IllegalArgumentException(
-            f"Invalid timestamp: {timestamp}. Timestamp should always be non-negative or null."
+            f"Invalid partition: {index}. Partition number should always be non-negative or null."
         )
-    return timestamp
+    return index
 
 
-def _pairs(headers: Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]) -> Headers:
+def _pairs(headers: object) -> Headers:
     given = headers.items() if isinstance(headers, Mapping) else headers
-    pairs = tuple((name, content) for name, content in given)
-    for name, content in pairs:
-        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
-            raise IllegalArgumentException(
-                f"a header is a pair of text and bytes (or None), not ({name!r}, {content!r})"
-            )
-    return pairs
+    if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
+        raise arguments.refused("headers", headers, "a mapping of text to bytes, or a list of such pairs")
+    return tuple(map(_pair, given))
+
+
+def _pair(given: object) -> tuple[str, bytes | None]:
+    """One header: text and bytes, and nothing else, because a batch with anything else could not be written."""
+    if isinstance(given, tuple | list) and len(given) == 2:
+        name, content = given
+        if isinstance(name, str) and (content is None or isinstance(content, bytes | bytearray | memoryview)):
+            if not name.isascii():
+                arguments.check_utf8("headers: name", name)
+            return str(name), content if content is None or type(content) is bytes else raw(content)
+    raise IllegalArgumentException(
+        f"headers: a header is a pair of text and bytes (or None), not {shown(given)}"
+    )
 
 
 def _partitioner(given: Callable[..., int] | str | None) -> Partitioner | None:

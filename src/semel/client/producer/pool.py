@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from semel.client.config_keys import Given
 from semel.client.producer.producer import AsyncProducer
+from semel.client.settings import check_mapping
 from semel.exceptions import ConfigException, IllegalStateException
 from semel.runtime.bundle import Runtime
 from semel.runtime.clock import RealClock
@@ -95,6 +96,7 @@ class Shelf(Generic[ProducerT]):
 
 def pool_settings(settings: Mapping[str, Given] | None, keywords: Mapping[str, Given]) -> dict[str, Given]:
     """A producer's settings without a transactional id."""
+    check_mapping("TransactionalProducerPool", settings)
     given = {**(settings or {}), **keywords}
     for name, value in given.items():
         if name.replace("_", ".") == "transactional.id":

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from semel.exceptions import IllegalArgumentException
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from semel.words import kind, shown
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -28,6 +29,10 @@ class PreparedTxnState(NamedTuple):
         """A state, or its text."""
         if isinstance(given, PreparedTxnState):
             return given
+        if not isinstance(given, str):
+            raise IllegalArgumentException(
+                f"prepared_txn_state={shown(given)} is {kind(given)}: it must be what prepare_transaction gave, or its text"
+            )
         if not given:
             return cls()
         producer_id, colon, epoch = given.partition(":")

@@ -15,13 +15,14 @@ from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from semel.client import arguments
 from semel.client.chain import Chain
 from semel.client.cluster import Cluster, PartitionView
 from semel.client.config_keys import Given
 from semel.client.metrics import MetricValues, report
 from semel.client.producer.encoding import Kernels
 from semel.client.producer.future import ArrowFuture, Callback, SendFuture
-from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp, milliseconds
+from semel.client.producer.intake import GivenHeaders, Held, Intake, Timestamp
 from semel.client.producer.leaving import LOOP_ENDED, LoopWatch
 from semel.client.producer.outbox import Outbox
 from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
@@ -229,7 +230,7 @@ class AsyncProducer:
 
     def _arrow_time(self, timestamp: Timestamp) -> int:
         """The time of rows without one."""
-        return self._runtime.clock.now_ms() if timestamp is None else milliseconds(timestamp)
+        return self._runtime.clock.now_ms() if timestamp is None else arguments.milliseconds(timestamp)
 
     async def flush(self) -> None:
         """Send everything that was given now, and return once the fate of all of it is known."""
@@ -254,6 +255,7 @@ class AsyncProducer:
     async def partitions_for(self, topic: str) -> list[PartitionView]:
         """The partitions of a topic, as the cluster describes them."""
         self._check_open()
+        topic = arguments.topic(topic)
         self._start()
         await self.topics.fetch(topic, None, self._settings.max_block_ms)
         return list((await self.cluster.topic(topic)).partitions)
@@ -278,7 +280,17 @@ class AsyncProducer:
         Instead of `init_transactions`, and once. What is sent here is committed or aborted with the rest; `flush` before the
         owner ends it. For each identity a partition has one producer that writes to it, because sequences begin at 0.
         """
-        self._transactions().join(Identity(producer_id, producer_epoch))
+        identity = Identity(
+            arguments.whole("producer_id", producer_id, "a whole number from 0 on", least=0),
+            arguments.whole(
+                "producer_epoch",
+                producer_epoch,
+                "a whole number from 0 on",
+                least=0,
+                most=arguments.INT16_MAX,
+            ),
+        )
+        self._transactions().join(identity)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction. Nothing is sent for it."""
@@ -301,12 +313,12 @@ class AsyncProducer:
         `group_metadata` is what `consumer.group_metadata()` gives: a member the group has replaced is refused then. A plain
         group id is accepted, and nobody is refused for it.
         """
-        transactions, group = self._transactions(), group_of(group_metadata)
+        transactions, group, wanted = self._transactions(), group_of(group_metadata), positions(offsets)
         if self._is_torn(group_metadata):
             transactions.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
             raise torn(group)
         with self._timed("txn-send-offsets"):
-            await transactions.send_offsets(group, positions(offsets), self._settings.max_block_ms)
+            await transactions.send_offsets(group, wanted, self._settings.max_block_ms)
 
     async def commit_transaction(self) -> None:
         """Store what was sent, and commit: all of it is seen, by those who read what is committed, or nothing."""
@@ -339,8 +351,7 @@ class AsyncProducer:
 
     async def complete_transaction(self, prepared_txn_state: PreparedTxnState | str) -> None:
         """Commit the prepared transaction if it is this one, and abort it if it is another."""
-        transactions = self._transactions()
-        wanted = PreparedTxnState.of(prepared_txn_state)
+        transactions, wanted = self._transactions(), PreparedTxnState.of(prepared_txn_state)
         if wanted == PreparedTxnState(*transactions.prepared):
             await self.commit_transaction()
         else:
@@ -437,6 +448,7 @@ class AsyncProducer:
 
     async def close(self, timeout: float | None = None) -> None:
         """Send what was given, then end. `timeout` in seconds: what is not stored by then fails. Closing twice is harmless."""
+        timeout = arguments.seconds(timeout)
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return

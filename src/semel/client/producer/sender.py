@@ -294,12 +294,17 @@ class Sender:
     def _launch(self, node_id: int, parcel: Parcel) -> None:
         topics: dict[str, TopicProduceData] = {}
         now_ms, records_count = self.runtime.clock.monotonic_ms(), 0
+        unwritable: list[tuple[Send[TopicPartition], Exception]] = []
         for send in parcel.sends:
             topic, partition = send.partition
             batch = self.outbox.under_way[send.batch_id]
+            try:
+                written = encoded(batch, send, self.codec)
+            except Exception as error:  # Of records nobody can write: no others are to end with them.
+                unwritable.append((send, error))
+                continue
             batch.attempts += 1
             records_count += batch.records_count
-            written = encoded(batch, send, self.codec)
             self._measure(batch, written, now_ms)
             data = topics.get(topic)
             if data is None:
@@ -307,6 +312,9 @@ class Sender:
                 topic_id = known.topic_id if known is not None else bytes(16)
                 data = topics[topic] = TopicProduceData(name=topic, topic_id=topic_id)
             data.partition_data.append(PartitionProduceData(index=partition, records=written))
+        self._give_up(parcel, unwritable)
+        if not parcel.sends:
+            return
         request = ProduceRequest(
             transactional_id=self._config.transactional_id,
             acks=self._config.acks,
@@ -319,6 +327,16 @@ class Sender:
         self.runtime.tasks.spawn(
             self._exchange(node_id, parcel, request), name=f"produce to broker {node_id}"
         )
+
+    def _give_up(self, parcel: Parcel, unwritable: Sequence[tuple[Send[TopicPartition], Exception]]) -> None:
+        """Take batches that cannot be written out of a request: they are refused as a broker would, and were not sent."""
+        for send, error in unwritable:
+            parcel.sends.remove(send)
+            _logger.error("a batch of %s cannot be written", send.partition, exc_info=error)
+            answer = PartitionProduceResponse(
+                error_code=ErrorCode.INVALID_RECORD, error_message=f"it cannot be written: {error!r}"
+            )
+            self._on_outcome(send, answer, None)
 
     def _measure(self, batch: Batch, written: WritableBytes, now_ms: int) -> None:
         topic, records = batch.partition.topic, batch.records_count

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from semel.client import arguments
 from semel.client.cluster import error_code, is_locked_out
 from semel.client.producer import answers
 from semel.client.producer import transaction_errors as errors
@@ -519,20 +520,27 @@ class Transactions:
 
 
 def group_metadata(group: Any) -> GroupMetadata:
-    """A group id, or what a consumer's `group_metadata` gives."""
+    """A group id, or what a consumer's `group_metadata` gives; raises `IllegalArgumentException` for anything else."""
+    accepted = "a group id, or what consumer.group_metadata() gives"
     if isinstance(group, str):
-        return GroupMetadata(group)
-    return GroupMetadata(group.group_id, group.generation_id, group.member_id, group.group_instance_id)
+        return GroupMetadata(arguments.text("group_metadata", group, accepted))
+    found = [getattr(group, name, None) for name in GroupMetadata._fields]
+    if found[0] is None:
+        raise arguments.refused("group_metadata", group, accepted)
+    group_id, generation_id, member_id, instance_id = found
+    return GroupMetadata(
+        arguments.text("group_metadata: group_id", group_id, "a group id"),
+        arguments.whole("group_metadata: generation_id", generation_id, "a number", most=arguments.INT32_MAX),
+        arguments.text("group_metadata: member_id", member_id, "text", may_be_empty=True),
+        None
+        if instance_id is None
+        else arguments.text("group_metadata: group_instance_id", instance_id, "text"),
+    )
 
 
-def positions(offsets: Mapping[Any, Any]) -> dict[TopicPartition, Position]:
+def positions(offsets: object) -> dict[TopicPartition, Position]:
     """Offsets as numbers, or with metadata, by partition or by a plain pair."""
-    found: dict[TopicPartition, Position] = {}
-    for partition, given in offsets.items():
-        if isinstance(given, int):
-            position = Position(given)
-        else:
-            epoch = given.leader_epoch
-            position = Position(given.offset, given.metadata or "", -1 if epoch is None else epoch)
-        found[TopicPartition(*partition)] = position
-    return found
+    return {
+        where: Position(offset, metadata, -1 if epoch is None else epoch)
+        for where, (offset, metadata, epoch) in arguments.positions(offsets).items()
+    }

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -176,7 +177,8 @@ class Consumer(Shell):
             raise unreadable.error from unreadable.error.__cause__
 
     def _pieces(self, timeout_ms: int, count_max: int | None) -> list[Piece]:
-        deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
+        deadline_ms = self._runtime.clock.monotonic_ms() + arguments.wait_ms(timeout_ms)
+        arguments.count_or_none(count_max, "max_records")
         while True:
             try:
                 step = self._run(self._step(deadline_ms, count_max))
@@ -222,7 +224,7 @@ class Consumer(Shell):
 
     def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Go on at this offset."""
-        self._at_once(self._questions.seek, arguments.partition(partition), offset)
+        self._at_once(self._questions.seek, arguments.partition(partition), arguments.target(offset))
 
     def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Go on at the first record there is; of all partitions without an argument."""
@@ -283,7 +285,9 @@ class Consumer(Shell):
         callback: CommitCallback | None = None,
     ) -> None:
         """Store positions beside everything else; `callback(offsets, exception)` is called inside a later poll, commit or close."""
-        self._at_once(self._questions.commit_async, arguments.offsets(offsets), callback)
+        self._at_once(
+            self._questions.commit_async, arguments.offsets(offsets), arguments.told_of_commits(callback)
+        )
 
     def committed(
         self, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
@@ -297,7 +301,7 @@ class Consumer(Shell):
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group divide its partitions anew, with the next poll."""
-        self._at_once(self._questions.enforce_rebalance, reason)
+        self._at_once(self._questions.enforce_rebalance, arguments.reason(reason))
 
     # Questions
 
@@ -316,15 +320,15 @@ class Consumer(Shell):
         return self._wait_for(self._questions.offsets_at(chosen, LATEST, timeout_ms))
 
     def offsets_for_times(
-        self, timestamps: Mapping[Any, int], timeout_ms: int | None = None
+        self, timestamps: Mapping[Any, int | datetime], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time in ms, None if there is none."""
-        asked = {arguments.partition(where): at for where, at in timestamps.items()}
+        """The first record at or after a time, None if there is none. Milliseconds since 1970, or a `datetime`: without a zone UTC."""
+        asked = arguments.times(timestamps)
         return self._wait_for(self._questions.offsets_for_times(asked, timeout_ms))
 
     def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[PartitionInfo]:
         """The partitions of a topic."""
-        return self._wait_for(self._questions.partitions_for(topic, timeout_ms))
+        return self._wait_for(self._questions.partitions_for(arguments.topic(topic), timeout_ms))
 
     def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[PartitionInfo]]:
         """Every topic this client may see."""
@@ -355,6 +359,7 @@ class Consumer(Shell):
 
     def close(self, timeout_ms: int = DEFAULT_CLOSE_MS) -> None:
         """Commit if that is automatic, leave the group, and end. Closing twice is harmless."""
+        timeout_ms = arguments.wait_ms(timeout_ms)
         if self._is_closed or not self._thread.is_ours:
             self._shut(self._engine.close())
             return

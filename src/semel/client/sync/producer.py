@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from os import getpid
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from semel.client.arguments import seconds
 from semel.client.cluster import PartitionView
 from semel.client.config_keys import Given
 from semel.client.metrics import MetricValues
@@ -250,7 +251,7 @@ class Producer(Shell):
 
     def close(self, timeout: float | None = None) -> None:
         """Send what was given, then end. `timeout` in seconds: what is not stored by then fails. Closing twice is harmless."""
-        self._shut(self._core.close(timeout))
+        self._shut(self._core.close(seconds(timeout)))
 
     def _last_work(self, timeout: float | None, when: str, /) -> Coroutine[Any, Any, None] | None:
         core: AsyncProducer | None = getattr(self, "_core", None)

@@ -25,6 +25,10 @@ ABORTABLE: Final = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.REBALANCE_IN_PROGRESS,
+        # Offsets no group takes, whoever sends them. Java's client ends; an abort undoes the little that was done.
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     }
 )
 

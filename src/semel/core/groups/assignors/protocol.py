@@ -20,6 +20,7 @@ from semel.core.wire.messages.consumer_protocol import (
 )
 from semel.errors import WireError
 from semel.types import BytesLike, TopicPartition
+from semel.words import a
 
 PROTOCOL_TYPE: Final = "consumer"
 VERSION_MAX: Final = 3
@@ -91,11 +92,11 @@ def decode_assignment(data: BytesLike) -> MemberAssignment:
 def _decode(cls: type[R], data: BytesLike) -> R:
     if len(data) < _VERSION.size:
         raise WireError(
-            f"{len(data)} bytes are too few for a {cls.__name__}: its version takes {_VERSION.size}"
+            f"{len(data)} bytes are too few for {a(cls.__name__)}: its version takes {_VERSION.size}"
         )
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
-        raise WireError(f"a {cls.__name__} has no version {version}")
+        raise WireError(f"{a(cls.__name__)} has no version {version}")
     if version > VERSION_MAX:
         return plain.read(cls, data, _VERSION.size, version=VERSION_MAX, flexible=False, open_end=True)
     return cls.decode(data, version, _VERSION.size)
