@@ -52,7 +52,7 @@ def _start(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[st
     default="earliest",
     show_default=True,
     metavar="earliest|latest|N|@TIME",
-    help="Where to begin; a time is in milliseconds since 1970 or ISO 8601.",
+    help="Where to begin; a time is in milliseconds since 1970 or ISO 8601, without a zone UTC.",
 )
 @click.option(
     "--group",

@@ -161,7 +161,7 @@ def _shift(_ctx: click.Context, _param: click.Parameter, value: int | None) -> "
     "--to",
     callback=_to,
     metavar="earliest|latest|current|N|@TIME",
-    help="Where to; a time is in milliseconds since 1970 or ISO 8601.",
+    help="Where to; a time is in milliseconds since 1970 or ISO 8601, without a zone UTC.",
 )
 @click.option(
     "--shift-by", "shift", type=int, callback=_shift, metavar="N", help="So many records on, or back with -N."

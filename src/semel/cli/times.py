@@ -1,12 +1,13 @@
 """Times and durations as users write them."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import click
 
 OFFSET_MAX: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO_DURATION: Final = re.compile(
     r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII
 )
@@ -16,15 +17,20 @@ _SHORT_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d":
 
 
 def timestamp_ms(text: str) -> int:
-    """Milliseconds since 1970, or a time in ISO 8601; without a zone it is this machine's."""
+    """Milliseconds since 1970, or a time in ISO 8601; without a zone it is UTC, as in Kafka's tools."""
     if text.isdecimal() and int(text) <= OFFSET_MAX:
         return int(text)
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
+        given = datetime.fromisoformat(text)
+        moment = given.replace(tzinfo=UTC) if given.utcoffset() is None else given
+        found = (moment - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        found = -1
+    if found < 0:  # Also of times before 1970: to a broker they are the end, or the beginning.
         raise click.BadParameter(
             f"{'@' + text!r}: use milliseconds since 1970 or a time like @2026-01-31T12:00:00Z."
-        ) from None
+        )
+    return found
 
 
 def duration_ms(text: str) -> int:

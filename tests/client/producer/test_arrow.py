@@ -63,13 +63,13 @@ def test_every_column_arrives(broker: ThreadBroker, sending: semel.Producer, top
         {
             "key": pa.array(["a", None, "c"]),
             "value": pa.array([b"1", b"", None], pa.large_binary()),
-            "timestamp": pa.array([5, 6, None], pa.timestamp("ms")),
+            "timestamp": pa.array([5, 6, None], pa.timestamp("ms", "UTC")),
             "headers": pa.array([[("h", b"x")], [], None], pairs),
             "partition": pa.array([3, 3, 3], pa.int32()),
             "other": pa.array([1, 2, 3]),
         }
     )
-    ((told),) = sending.send_arrow(topic, table, timestamp=77).result(TIMEOUT)
+    ((told),) = sending.send_arrow(topic, table, timestamp=77, ignore_columns="other").result(TIMEOUT)
     assert told == (topic, 3, 0, 3)
     assert [(r.key, r.value, r.timestamp_ms, r.headers) for r in found(broker, topic)[3]] == [
         (b"a", b"1", 5, (("h", b"x"),)),
@@ -145,18 +145,192 @@ def test_compressed_columns_and_records_read_back(broker: ThreadBroker, topic: s
     assert [r.value for _header, records in made for r in records] == values * 2
 
 
-def test_what_cannot_be_rows_is_refused_with_its_place(sending: semel.Producer, topic: str) -> None:
-    for table, kind, text in (
-        ({"value": ["a", "b"], "partition": [0, 9]}, semel.IllegalArgumentException, "row 1: partition 9"),
-        ({"value": ["a"], "partition": ["x"]}, semel.IllegalArgumentException, "whole numbers"),
-        ({"value": [1]}, semel.InvalidRecordException, "column value has type int64"),
-        ({"other": [1]}, semel.InvalidRecordException, "a key or a value column"),
-        ({"value": [b"x" * (2 << 20)]}, semel.RecordTooLargeException, "max.request.size"),
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+REFUSED: dict[str, tuple[Any, str]] = {
+    "partition there is none of": ({"value": ["a", "b"], "partition": [0, 9]}, "row 1: partition 9"),
+    "partition below zero": ({"value": ["a"], "partition": [-1]}, "row 0: partition -1"),
+    "partition beyond": (
+        {"value": ["a"], "partition": pa.array([2**64 - 1], pa.uint64())},
+        "row 0: partition 18446744073709551615",
+    ),
+    "partition as text": ({"value": ["a"], "partition": ["x"]}, "column partition has type string: .* whole numbers"),
+    "partition as float": ({"value": ["a"], "partition": [0.0]}, "column partition has type double: .*int32"),
+    "value as number": ({"value": [1]}, "column value has type int64: it must be bytes or text.*cast"),
+    "key as number": ({"key": [1], "value": ["a"]}, "column key has type int64: it must be bytes or text.*'key'"),
+    "key as list": ({"key": [["a"]], "value": ["a"]}, "column key has type list<.*: it must be bytes or text"),
+    "key of many numbers": (
+        {"key": pa.array([1, 1]).dictionary_encode(), "value": ["a", "b"]},
+        "column key has type dictionary<.*: it must be bytes or text",
+    ),
+    "nothing": ({}, "a key or a value column"),
+    "no content": ({"partition": [0]}, "columns partition: there must be a key or a value column"),
+    "unknown column": (
+        {"value": ["a"], "offset": [1]},
+        r"column offset is of no record: send_arrow takes key, value, .* ignore_columns=\['offset'\]",
+    ),
+    "unknown columns": ({"value": ["a"], "b": [1], "Key": ["k"]}, "columns b, Key are of no record"),
+    "only unknown": ({"other": [1]}, "column other is of no record"),
+    "column twice": (pa.table([["a"], ["b"]], names=["value", "value"]), "column value is there more than once"),
+    "time as text": ({"value": ["a"], "timestamp": ["2026"]}, "column timestamp has type string: .*tz='UTC'"),
+    "time as float": ({"value": ["a"], "timestamp": [1.5]}, "column timestamp has type double"),
+    "time as day": ({"value": ["a"], "timestamp": pa.array([1], pa.date32())}, "column timestamp has type date32"),
+    "time before 1970": ({"value": ["a", "b"], "timestamp": [1, -5]}, "row 1: timestamp -5 ms is before 1970"),
+    "time too large": (
+        {"value": ["a"], "timestamp": pa.array([2**62], pa.timestamp("s", "UTC"))},
+        "column timestamp of type .* is no number of milliseconds",
+    ),
+    "number too large": (
+        {"value": ["a"], "timestamp": pa.array([2**63], pa.uint64())},
+        "column timestamp of type uint64 .* is no number of milliseconds",
+    ),
+    "headers as text": ({"value": ["a"], "headers": ["h"]}, "column headers has type string: it must be a list"),
+    "headers as map": (
+        {"value": ["a"], "headers": pa.array([[("h", b"v")]], pa.map_(pa.string(), pa.binary()))},
+        "column headers has type map",
+    ),
+    "header values as numbers": (
+        {"value": ["a"], "headers": pa.array([[{"key": "h", "value": 1}]])},
+        "column headers has type list<.*int64.*: it must be a list of structs",
+    ),
+    "header without a key": (
+        {"value": ["a", "b"], "headers": pa.array([[("h", b"v")], [("h", b"v"), (None, b"v")]], PAIRS)},
+        "row 1: a header has no key",
+    ),
+    "header that is null": (
+        {"value": ["a", "b", "c"], "headers": pa.array([None, [("h", b"v")], [None]], PAIRS)},
+        "row 2: a header is null",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_rows_is_refused_by_column_and_row(
+    broker: ThreadBroker, sending: semel.Producer, kind: str
+) -> None:
+    given, text = REFUSED[kind]
+    table = given if isinstance(given, pa.Table) else pa.table(given)
+    topic = "refused"
+    with pytest.raises(semel.IllegalArgumentException, match=text):
+        sending.send_arrow(topic, table)
+
+    async def story() -> None:
+        async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
+            with pytest.raises(semel.IllegalArgumentException, match=text):
+                await producer.send_arrow(topic, table.to_reader())
+            await (await producer.send_arrow(topic, pa.table({"value": ["good"]})))
+
+    asyncio.run(story())
+    assert sending.send_arrow(topic, pa.table({"value": ["good"]})).result(TIMEOUT)
+
+
+def test_arguments_of_send_arrow_are_refused_by_name(sending: semel.Producer, topic: str) -> None:
+    rows = pa.table({"value": ["a"]})
+    given: Any
+    for given, text in (
+        ((topic, [1]), "not a list"),
+        ((topic, {"value": ["a"]}), "not a dict"),
+        ((topic, None), "not None"),
+        ((7, rows), "topic=7 is an int"),
+        (("a b", rows), "topic='a b' is no name of a topic"),
     ):
-        with pytest.raises(kind, match=text):
-            sending.send_arrow(topic, pa.table(table))
-    with pytest.raises(semel.IllegalArgumentException, match="not a list"):
-        sending.send_arrow(topic, [1])
+        with pytest.raises(semel.KafkaException, match=text):
+            sending.send_arrow(*given)
+    odd: Any
+    for odd in (1.5, "2026-01-01", True, -1):
+        with pytest.raises(semel.IllegalArgumentException, match="timestamp"):
+            sending.send_arrow(topic, rows, timestamp=odd)
+    for odd in (7, [7], None):
+        with pytest.raises(semel.IllegalArgumentException, match="ignore_columns"):
+            sending.send_arrow(topic, rows, ignore_columns=odd)
+    with pytest.raises(semel.RecordTooLargeException, match=r"max\.request\.size"):
+        sending.send_arrow(topic, pa.table({"value": [b"x" * (2 << 20)]}))
+
+
+def test_a_row_is_told_by_its_place_in_all_of_them(sending: semel.Producer, topic: str) -> None:
+    count = 70_000  # More than a piece.
+    schema = pa.schema([("value", pa.string()), ("partition", pa.int32())])
+    table = pa.table({"value": ["v"] * count, "partition": [*([0] * (count - 1)), 9]}, schema=schema)
+    with pytest.raises(semel.IllegalArgumentException, match=f"row {count - 1}: partition 9"):
+        sending.send_arrow(topic, table)
+
+
+def test_columns_no_record_has_are_let_go_where_that_is_said(
+    broker: ThreadBroker, sending: semel.Producer, topic: str
+) -> None:
+    table = pa.table({"key": ["k"], "value": ["v"], "offset": [7], "topic": ["x"], "partition": [3]})
+    for ignored in (True, ["offset", "topic"], ("offset", "topic", "not there")):
+        ((told),) = sending.send_arrow(topic, table, ignore_columns=ignored).result(TIMEOUT)
+        assert told.partition == 3
+    without = ["offset", "topic", "partition"]
+    ((told),) = sending.send_arrow(topic, table, ignore_columns=without).result(TIMEOUT)
+    assert told.partition == partition_for_key(b"k", PARTITIONS), "a column of records may be let go too"
+    with pytest.raises(semel.IllegalArgumentException, match="column topic is of no record"):
+        sending.send_arrow(topic, table, ignore_columns="offset")
+    with pytest.raises(semel.IllegalArgumentException, match="columns offset, topic are of no record"):
+        sending.send_arrow(topic, table, ignore_columns=False)
+
+
+KINDS = {
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "large_binary": pa.large_binary(),
+    "large_string": pa.large_string(),
+    "binary_view": pa.binary_view(),
+    "string_view": pa.string_view(),
+    "fixed": pa.binary(2),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_and_text_of_every_kind_of_column_are_sent(
+    broker: ThreadBroker, sending: semel.Producer, topic: str, kind: str
+) -> None:
+    words = pa.array([b"k%d" % n for n in range(8)], pa.binary())
+    text = words.cast(pa.string())
+    column = text.dictionary_encode() if kind == "dictionary" else words.cast(KINDS[kind])
+    name, content = (
+        (pa.string_view(), pa.binary_view()) if kind == "string_view" else (pa.string(), pa.binary())
+    )
+    pairs = pa.list_(pa.struct([("key", name), ("value", content)]))
+    headers = pa.array([[("h", b"v")], None] * 4, pairs)
+    sending.send_arrow(topic, pa.table({"key": column, "value": column, "headers": headers})).result(TIMEOUT)
+    for index, records in found(broker, topic).items():
+        expected = [n for n in range(8) if partition_for_key(b"k%d" % n, PARTITIONS) == index]
+        assert [(r.key, r.value) for r in records] == [(b"k%d" % n, b"k%d" % n) for n in expected]
+        assert [r.headers for r in records] == [() if n % 2 else (("h", b"v"),) for n in expected]
+
+
+def test_tables_without_rows_are_sent_too_and_their_columns_are_judged(
+    sending: semel.Producer, topic: str
+) -> None:
+    none = pa.table({"value": pa.array([], pa.string())})
+    for data in (none, none.to_reader(), pa.RecordBatch.from_pylist([], schema=none.schema)):
+        assert sending.send_arrow(topic, data).result(TIMEOUT) == []
+    with pytest.raises(semel.IllegalArgumentException, match="column other is of no record"):
+        sending.send_arrow(topic, none.append_column("other", pa.array([], pa.int8())))
+
+
+def test_rows_that_cannot_be_read_to_their_end_keep_the_transaction_from_being_committed(
+    broker: ThreadBroker, topic: str
+) -> None:
+    schema = pa.schema([("value", pa.binary()), ("partition", pa.int32())])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"value": [b"half"] * 70_000, "partition": [0] * 70_000}, schema=schema)
+        raise LookupError("the file ends here")
+
+    with semel.Producer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as sending:
+        sending.init_transactions()
+        sending.begin_transaction()
+        with pytest.raises(LookupError):
+            sending.send_arrow(topic, pa.RecordBatchReader.from_batches(schema, rows()))
+        with pytest.raises(semel.KafkaException) as refused:
+            sending.commit_transaction()
+        assert refused.value.abortable
+        sending.abort_transaction()
+        with sending.transaction():
+            sending.send_arrow(topic, pa.table({"value": ["whole"]}))
 
 
 def test_memory_stays_within_its_bound_while_a_reader_is_sent(broker: ThreadBroker, topic: str) -> None:

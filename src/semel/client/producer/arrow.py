@@ -3,8 +3,10 @@
 Role.   `Columns.batches` partitions rows by column, sorts them by partition with one stable `take`, and has the kernels write
         each partition's rows as finished batches.
 Flow.   `send_arrow` of both producers hands them to the outbox one by one and waits for memory in between.
-Rules.  * Columns are key, value, timestamp, headers and partition, by name; others are left alone. A partition that is given
-          wins; else the key decides; rows with neither go where keyless records go now, batch by batch.
+Rules.  * Columns are key, value, timestamp, headers and partition, by name. Others are refused, unless `ignore_columns` names them:
+          what a user wrote into a column is not dropped in silence. Columns are judged before the first row is taken.
+        * A partition that is given wins; else the key decides; rows with neither go where keyless records go now, batch by batch.
+        * A time without a zone is UTC, as everywhere.
         * Of `partitioner.class`, the round robin goes on from row to row. A callable wants an object per row: rows for it are
           refused.
         * Rows keep their order within a partition.
@@ -12,13 +14,16 @@ Rules.  * Columns are key, value, timestamp, headers and partition, by name; oth
         * A batch is as large as a request may be, not `batch.size`: the rows are there already, nothing is waited for.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from semel.client import arguments
 from semel.client.producer.encoding import Codec
 from semel.client.producer.intake import Partitioner, RoundRobin
 from semel.client.producer.topics import KnownTopic
@@ -27,6 +32,20 @@ from semel.core.client.partition_kernels import NO_KEY, Partitions, partitions_o
 from semel.core.records.arrow_encode import EncodedBatch, encode_batches
 from semel.core.records.batch import HEADER_SIZE
 from semel.exceptions import IllegalArgumentException, RecordTooLargeException
+from semel.types import NO_TIMESTAMP
+from semel.words import kind
+
+COLUMNS: Final = ("key", "value", "timestamp", "headers", "partition")
+"""What records are made of."""
+_BYTES: Final = (
+    pa.types.is_binary,
+    pa.types.is_string,
+    pa.types.is_large_binary,
+    pa.types.is_large_string,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+    pa.types.is_string_view,
+)
 
 _BATCH_BYTES: Final = 1 << 20  # What a topic takes by default.
 _REQUEST_OVERHEAD: Final = 1024  # Names and lengths around a batch.
@@ -42,11 +61,95 @@ class Placed(NamedTuple):
     batch: EncodedBatch
 
 
-def pieces(data: Any) -> Iterator[pa.RecordBatch]:
-    """Rows a piece at a time, from a table, a batch, a reader, or whatever has Arrow's stream interface."""
+def rows_of(data: Any, ignore_columns: bool | str | Iterable[str] = ()) -> "Iterator[pa.RecordBatch]":
+    """The rows a piece at a time, with the columns of records alone; raises at once if there are others, or of wrong types."""
+    schema, batches = _opened(data)
+    names = _used(schema, ignore_columns)
+    check(pa.schema([schema.field(name) for name in names]))
+    return pieces(one.select(names) for one in batches)
+
+
+def _used(schema: pa.Schema, ignore_columns: bool | str | Iterable[str]) -> list[str]:
+    """Which columns make records; raises if there are others that nobody said may go."""
+    ignored: Iterable[str]
+    if isinstance(ignore_columns, bool):
+        ignored = [name for name in schema.names if name not in COLUMNS] if ignore_columns else ()
+    else:
+        ignored = arguments.names(ignore_columns, "ignore_columns")
+    left = [name for name in schema.names if name not in set(ignored)]
+    unknown = [name for name in left if name not in COLUMNS]
+    if unknown:
+        raise IllegalArgumentException(
+            f"{_named('column', unknown)} of no record: send_arrow takes {', '.join(COLUMNS)}. Drop or rename "
+            f"{'it' if len(unknown) == 1 else 'them'}, or let go of {'it' if len(unknown) == 1 else 'them'} with "
+            f"ignore_columns={unknown!r} (True: of all)"
+        )
+    twice = [name for name, count in Counter(left).items() if count > 1]
+    if twice:
+        raise IllegalArgumentException(
+            f"{_named('column', twice)} there more than once: keep one of each name"
+        )
+    if "key" not in left and "value" not in left:
+        raise IllegalArgumentException(
+            f"columns {', '.join(left) or '(none)'}: there must be a key or a value column"
+        )
+    return left
+
+
+def _named(noun: str, names: list[str]) -> str:
+    return f"{noun} {names[0]} is" if len(names) == 1 else f"{noun}s {', '.join(names)} are"
+
+
+def check(schema: pa.Schema) -> None:
+    """Raise if a column of records has a type they cannot be made of."""
+    for field in schema:
+        name, found = field.name, field.type
+        if pa.types.is_null(found):
+            continue
+        if name in ("key", "value") and not _is_bytes(found):
+            raise IllegalArgumentException(
+                f"column {name} has type {found}: it must be bytes or text. Convert it first; its text is "
+                f"pyarrow.compute.cast(table['{name}'], pyarrow.string())"
+            )
+        if name == "timestamp" and not (pa.types.is_timestamp(found) or pa.types.is_integer(found)):
+            raise IllegalArgumentException(
+                f"column timestamp has type {found}: it must be a timestamp, or whole milliseconds since 1970. Convert it first, "
+                "as pyarrow.compute.cast(table['timestamp'], pyarrow.timestamp('ms', tz='UTC'))"
+            )
+        if name == "partition" and not pa.types.is_integer(found):
+            raise IllegalArgumentException(
+                f"column partition has type {found}: it must be whole numbers. Convert it first, as "
+                "pyarrow.compute.cast(table['partition'], pyarrow.int32())"
+            )
+        if name == "headers" and not _is_headers(found):
+            raise IllegalArgumentException(
+                f"column headers has type {found}: it must be a list of structs of key (text) and value (bytes), as "
+                "pyarrow.list_(pyarrow.struct([('key', pyarrow.string()), ('value', pyarrow.binary())]))"
+            )
+
+
+def _is_bytes(found: pa.DataType) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    return any(test(found) for test in _BYTES)
+
+
+def _is_headers(found: pa.DataType) -> bool:
+    if not (pa.types.is_list(found) or pa.types.is_large_list(found)) or not pa.types.is_struct(
+        found.value_type
+    ):
+        return False
+    pair = found.value_type
+    places = [pair.get_field_index(name) for name in ("key", "value")]
+    kinds = [pair.field(place).type for place in places if place >= 0]
+    return len(kinds) == len(places) and all(_is_bytes(one) or pa.types.is_null(one) for one in kinds)
+
+
+def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows a piece at a time, from batches of any size."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in _record_batches(data):
+    for batch in batches:
         for start in range(0, batch.num_rows, _PIECE_ROWS):
             part = batch.slice(start, _PIECE_ROWS)
             held.append(part)
@@ -59,20 +162,20 @@ def pieces(data: Any) -> Iterator[pa.RecordBatch]:
         yield _joined(held)
 
 
-def _record_batches(data: Any) -> Iterator[pa.RecordBatch]:
+def _opened(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """The columns, and the rows."""
     if isinstance(data, pa.RecordBatch):
-        yield data
-    elif isinstance(data, pa.Table):
-        yield from data.to_batches()
-    elif isinstance(data, pa.RecordBatchReader):
-        yield from data
-    elif hasattr(data, "__arrow_c_stream__"):
-        yield from pa.RecordBatchReader.from_stream(data)
-    else:
-        raise IllegalArgumentException(
-            f"send_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, or what exports Arrow's stream "
-            f"interface, not a {type(data).__name__}"
-        )
+        return data.schema, [data]
+    if isinstance(data, pa.Table):
+        return data.schema, data.to_batches()
+    if not isinstance(data, pa.RecordBatchReader) and hasattr(data, "__arrow_c_stream__"):
+        data = pa.RecordBatchReader.from_stream(data)
+    if isinstance(data, pa.RecordBatchReader):
+        return data.schema, data
+    raise IllegalArgumentException(
+        f"send_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, or what exports Arrow's stream interface, not "
+        f"{kind(data)}"
+    )
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -94,9 +197,13 @@ class Columns:
         self._batch_bytes = max(HEADER_SIZE + 1, room, min(config.batch_size, config.max_request_size))
         self._ignores_keys = config.partitioner_ignore_keys
 
-    def batches(self, rows: pa.RecordBatch, known: KnownTopic, timestamp_ms: int) -> Iterator[Placed]:
-        """The rows as batches, partition by partition."""
-        partitions = self._partitions(rows, known)
+    def batches(
+        self, rows: pa.RecordBatch, known: KnownTopic, timestamp_ms: int, rows_before: int = 0
+    ) -> Iterator[Placed]:
+        """The rows as batches, partition by partition; `rows_before` were given before these, for the texts of errors."""
+        rows = _in_milliseconds(_without_views(rows), rows_before)
+        _check_headers(rows, rows_before)
+        partitions = self._partitions(rows, known, rows_before)
         if partitions is None:
             yield from self._encoded(rows, None, timestamp_ms)
             return
@@ -132,22 +239,19 @@ class Columns:
                 )
             yield Placed(partition, batch)
 
-    def _partitions(self, rows: pa.RecordBatch, known: KnownTopic) -> Partitions | None:
+    def _partitions(self, rows: pa.RecordBatch, known: KnownTopic, rows_before: int) -> Partitions | None:
         """The partition of each row, `NO_KEY` where anything will do; None if that is so for all."""
         column = rows.column("partition") if "partition" in rows.schema.names else None
         if column is None or pa.types.is_null(column.type):
             return self._chosen(rows, known, np.ones(rows.num_rows, dtype=np.bool_))
-        if not pa.types.is_integer(column.type):
-            raise IllegalArgumentException(
-                f"column partition has type {column.type}: it must be whole numbers"
-            )
         is_null = np.asarray(column.is_null())
-        given: Partitions = np.asarray(column.fill_null(0)).astype(np.int64)
-        wrong = np.flatnonzero((given < 0) | (given >= known.count))
+        filled = np.asarray(column.fill_null(0))
+        wrong = np.flatnonzero((filled < 0) | (filled >= known.count))
         if len(wrong):
             raise IllegalArgumentException(
-                f"row {wrong[0]}: partition {given[wrong[0]]}, {known.name} has {known.count} partitions"
+                f"row {rows_before + int(wrong[0])}: partition {filled[wrong[0]]}, {known.name} has {known.count} partitions"
             )
+        given: Partitions = filled.astype(np.int64)
         chosen = self._chosen(rows, known, is_null)
         elsewhere = NO_KEY if chosen is None else chosen
         return np.where(is_null, elsewhere, given).astype(np.int32)
@@ -178,3 +282,71 @@ class Columns:
         if not any(test(keys.type) for test in plain):
             keys = keys.cast(pa.large_binary())
         return partitions_of_keys(keys, partitions_count)
+
+
+def _without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows with offsets in place of views, which Arrow cannot sort by partition."""
+    for place, field in enumerate(rows.schema):
+        plain = _without_view(field.type)
+        if plain != field.type:
+            rows = rows.set_column(place, field.name, rows.column(place).cast(plain))
+    return rows
+
+
+def _without_view(found: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(found):
+        return pa.large_string()
+    if pa.types.is_binary_view(found):
+        return pa.large_binary()
+    if pa.types.is_struct(found):
+        return pa.struct([field.with_type(_without_view(field.type)) for field in found])
+    if pa.types.is_list(found):
+        return pa.list_(found.value_field.with_type(_without_view(found.value_type)))
+    if pa.types.is_large_list(found):
+        return pa.large_list(found.value_field.with_type(_without_view(found.value_type)))
+    return found
+
+
+def _in_milliseconds(rows: pa.RecordBatch, rows_before: int) -> pa.RecordBatch:
+    """The same rows with whole milliseconds for times; raises for a time before 1970."""
+    place = rows.schema.get_field_index("timestamp")
+    if place < 0 or pa.types.is_null(rows.column(place).type):
+        return rows
+    column = rows.column(place)
+    if pa.types.is_timestamp(column.type):
+        if column.type.tz is None:
+            arguments.warn_of_naive(f"column timestamp has type {column.type}, without a time zone")
+        # A finer time is cut off, a time too large for milliseconds is an error.
+        options = pc.CastOptions(target_type=pa.timestamp("ms", column.type.tz), allow_time_truncate=True)
+        column = _cast(column, options=options)
+    times = column if column.type == pa.int64() else _cast(column, pa.int64())
+    wrong = np.flatnonzero(np.asarray(times.fill_null(0)) < NO_TIMESTAMP)
+    if len(wrong):
+        raise IllegalArgumentException(
+            f"row {rows_before + int(wrong[0])}: timestamp {times[int(wrong[0])]} ms is before 1970"
+        )
+    return rows.set_column(place, "timestamp", times)
+
+
+def _cast(column: pa.Array, *target: pa.DataType, **options: Any) -> pa.Array:
+    try:
+        return pc.cast(column, *target, **options)
+    except pa.ArrowInvalid as error:
+        raise IllegalArgumentException(
+            f"column timestamp of type {column.type} has a time that is no number of milliseconds: {error}"
+        ) from error
+
+
+def _check_headers(rows: pa.RecordBatch, rows_before: int) -> None:
+    """Raise for a header that is null or has no key, with its row."""
+    place = rows.schema.get_field_index("headers")
+    if place < 0 or pa.types.is_null(rows.column(place).type):
+        return
+    column = rows.column(place)
+    pairs = column.flatten()
+    for array, flaw in ((pairs, "a header is null"), (pc.struct_field(pairs, "key"), "a header has no key")):
+        if array.null_count:
+            row = pc.list_parent_indices(column)[int(np.flatnonzero(np.asarray(array.is_null()))[0])].as_py()
+            raise IllegalArgumentException(
+                f"row {rows_before + row}: {flaw}: leave it out of column headers, or give it a key"
+            )

@@ -182,36 +182,56 @@ class AsyncProducer:
             f"{self.outbox.accumulator.available_bytes} bytes{self.cluster.troubles.last(since_ms)}."
         )
 
-    async def send_arrow(self, topic: str, data: Any, *, timestamp: Timestamp = None) -> ArrowFuture:
+    async def send_arrow(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        timestamp: Timestamp = None,
+        ignore_columns: bool | str | Iterable[str] = (),
+    ) -> ArrowFuture:
         """Send the rows of Arrow columns: key, value, and where they are there timestamp, headers and partition.
 
         `data` is a pyarrow Table, RecordBatch or RecordBatchReader, or whatever exports Arrow's stream interface. No Python
         object is made per row. Returns once all rows are taken; awaiting what it returns gives the ranges of offsets.
-        `timestamp` is that of rows without one; now, unless it is given.
+        `timestamp` is that of rows without one; now, unless it is given. `ignore_columns` are not looked at, True: whatever no
+        record has; other columns that no record has are refused.
         """
         self._start()
+        topic, given_ms = arguments.topic(topic), self._arrow_time(timestamp)
         if not Kernels.is_loaded:
             await self._runtime.tasks.in_thread(Kernels.load)
+        pieces = self._pieces(data, ignore_columns)
         taken: list[Batch] = []
-        opening = self.outbox.openings
+        opening, rows_before = self.outbox.openings, 0
         try:
-            for rows in self._pieces(data):
+            for rows in pieces:
                 known = await self.topics.fetch(topic, None, self._settings.max_block_ms)
-                for placed in self._made_columns().batches(rows, known, self._arrow_time(timestamp)):
+                now_ms = self._runtime.clock.now_ms() if given_ms is None else given_ms
+                for placed in self._made_columns().batches(rows, known, now_ms, rows_before):
                     while (batch := self._take_placed(known, placed, opening)) is None:
                         deadline_ms = self._now_ms() + self._settings.max_block_ms
                         await self._room(len(placed.batch.data), deadline_ms)
                     taken.append(batch)
                     await self._runtime.tasks.sleep(0)  # Let the sender have its turn.
+                rows_before += rows.num_rows
         except SemelError as error:
             raise self._refused(error) from error
+        except Exception:  # Of whatever the rows are read from: some of them may have been taken.
+            self._torn_rows()
+            raise
         return ArrowFuture(taken)
 
-    def _pieces(self, data: Any) -> "Iterator[pa.RecordBatch]":
+    def _torn_rows(self) -> None:
+        """Rows could not be read to their end: a transaction cannot be committed with half of them."""
+        if self.transactions is not None:
+            self.transactions.refuse(ErrorCode.INVALID_RECORD)
+
+    def _pieces(self, data: Any, ignore_columns: bool | str | Iterable[str]) -> "Iterator[pa.RecordBatch]":
         """The rows, a piece at a time."""
         from semel.client.producer import arrow
 
-        return arrow.pieces(data)
+        return arrow.rows_of(data, ignore_columns)
 
     def _made_columns(self) -> "Columns":
         """What makes batches of rows."""
@@ -228,9 +248,9 @@ class AsyncProducer:
             known, placed.partition, made.data, made.records_count, made.max_timestamp, opening
         )
 
-    def _arrow_time(self, timestamp: Timestamp) -> int:
-        """The time of rows without one."""
-        return self._runtime.clock.now_ms() if timestamp is None else arguments.milliseconds(timestamp)
+    def _arrow_time(self, timestamp: Timestamp) -> int | None:
+        """The time of rows without one; None: when they are taken."""
+        return None if timestamp is None else arguments.milliseconds(timestamp)
 
     async def flush(self) -> None:
         """Send everything that was given now, and return once the fate of all of it is known."""

@@ -8,12 +8,13 @@ Rules.  * Any number of threads may send with one producer.
 """
 
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import getpid
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from semel.client.arguments import seconds
+from semel.client.arguments import topic as as_topic
 from semel.client.cluster import PartitionView
 from semel.client.config_keys import Given
 from semel.client.metrics import MetricValues
@@ -118,29 +119,44 @@ class Producer(Shell):
         if not free.wait(max(0, deadline_ms - self._now_ms()) / 1000):
             raise self._core._exhausted(size_bytes, since_ms)
 
-    def send_arrow(self, topic: str, data: Any, *, timestamp: Timestamp = None) -> ArrowFuture:
+    def send_arrow(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        timestamp: Timestamp = None,
+        ignore_columns: bool | str | Iterable[str] = (),
+    ) -> ArrowFuture:
         """Send the rows of Arrow columns: key, value, and where they are there timestamp, headers and partition.
 
         `data` is a pyarrow Table, RecordBatch or RecordBatchReader, or whatever exports Arrow's stream interface. No Python
         object is made per row. Returns once all rows are taken; `result()` of what it returns gives the ranges of offsets.
-        `timestamp` is that of rows without one; now, unless it is given.
+        `timestamp` is that of rows without one; now, unless it is given. `ignore_columns` are not looked at, True: whatever no
+        record has; other columns that no record has are refused.
         """
         self._check()
-        Kernels.load()
         core, taken = self._core, list[Batch]()
-        opening = core.outbox.openings
+        topic, given_ms = as_topic(topic), core._arrow_time(timestamp)
+        Kernels.load()
+        pieces = core._pieces(data, ignore_columns)
+        opening, rows_before = core.outbox.openings, 0
         try:
-            for rows in core._pieces(data):
+            for rows in pieces:
                 known = core.topics.get(topic)
                 if known is None:
                     known = self._run(core.topics.fetch(topic, None, self._max_block_ms))
-                for placed in core._made_columns().batches(rows, known, core._arrow_time(timestamp)):
+                now_ms = self._runtime.clock.now_ms() if given_ms is None else given_ms
+                for placed in core._made_columns().batches(rows, known, now_ms, rows_before):
                     while (batch := core._take_placed(known, placed, opening)) is None:
                         self._room(len(placed.batch.data), self._now_ms() + self._max_block_ms)
                     taken.append(batch)
+                rows_before += rows.num_rows
         except SemelError as error:
             self._refused(error)
             raise as_exception(error) from error
+        except Exception:  # Of whatever the rows are read from: some of them may have been taken.
+            self._thread.call_soon(core._torn_rows)
+            raise
         return ArrowFuture(taken)
 
     def flush(self) -> None:

@@ -62,7 +62,7 @@ def _plain(type_name: str) -> str:
 def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each topic, with the columns of records alone; the order within a topic is kept."""
     names = [name for name in _RECORD_COLUMNS if name in batch.schema.names]
-    rows = batch.select(names)
+    rows = _in_utc(batch.select(names))
     if topic is not None:
         yield topic, rows
         return
@@ -75,6 +75,19 @@ def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
     topics = pc.unique(column).to_pylist()
     for one in topics:
         yield one, rows if len(topics) == 1 else rows.filter(pc.equal(column, one))
+
+
+def _in_utc(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """A TIMESTAMP_NTZ is UTC, as times without a zone are everywhere."""
+    place = rows.schema.get_field_index("timestamp")
+    if (
+        place < 0
+        or not pa.types.is_timestamp(rows.column(place).type)
+        or rows.column(place).type.tz is not None
+    ):
+        return rows
+    times = rows.column(place)
+    return rows.set_column(place, "timestamp", times.cast(pa.timestamp(times.type.unit, "UTC")))
 
 
 class Digest:

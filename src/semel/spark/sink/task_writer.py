@@ -109,7 +109,7 @@ def _settle(future: ArrowFuture, counts: dict[TopicPartition, int]) -> None:
 
 def _by_topic(fixed: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Rows of one topic at a time, in pieces that are worth encoding."""
-    for rows in pieces(_reader(batches)):
+    for rows in pieces(batches):
         if fixed is not None:
             yield fixed, rows
             continue
@@ -121,21 +121,7 @@ def _by_topic(fixed: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[
         distinct = topics.unique()
         for topic in distinct:
             only = rows if len(distinct) == 1 else rows.filter(pc.equal(topics, topic))
-            yield topic.as_py(), only
-
-
-def _reader(batches: Iterable[pa.RecordBatch]) -> pa.Table | pa.RecordBatchReader:
-    """The batches as a stream that `pieces` reads bit by bit."""
-    coming = iter(batches)
-    first = next(coming, None)
-    if first is None:
-        return pa.table({})
-
-    def all_of_them() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from coming
-
-    return pa.RecordBatchReader.from_batches(first.schema, all_of_them())
+            yield topic.as_py(), only.drop_columns(["topic"])
 
 
 def _find(producer: Producer, topic: str) -> None:
