@@ -78,4 +78,4 @@ def test_the_story_of_the_records_is_still_there() -> None:
     done = CliRunner().invoke(command, ["--story", "records", "--records", "20000"])
     assert done.exit_code == 0, done.output
     assert "stored       20,000" in done.output
-    assert "2 times kill -9" in done.output
+    assert "kill -9 2 times" in done.output

@@ -172,11 +172,12 @@ def test_a_directory_without_a_log_is_named(tmp_path: Path) -> None:
 def test_the_command_says_what_it_found(partition: Path) -> None:
     sound = CliRunner().invoke(cli, ["log", "verify", str(partition)])
     assert sound.exit_code == 0
+    assert sound.output.startswith("1 partition, ")
     assert sound.output.endswith(": nothing is wrong\n")
     flip(partition / f"{FIRST}.log", 90)
     damaged = CliRunner().invoke(cli, ["log", "verify", str(partition.parent)])
     assert damaged.exit_code == 1
     assert f"{partition}/{FIRST}.log: position 0: " in damaged.output
-    assert "findings" in damaged.output.splitlines()[-1]
+    assert re.search(r": (1 finding|[2-9] findings)$", damaged.output.splitlines()[-1])
     assert CliRunner().invoke(cli, ["log", "verify", str(partition), "-o", "json"]).exit_code == 1
     assert CliRunner().invoke(cli, ["log", "verify", "/nowhere"]).exit_code == 2

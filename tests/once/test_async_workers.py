@@ -161,7 +161,7 @@ def test_without_a_dead_letter_the_pool_stops_before_the_record(error: BaseExcep
         if record.value == b"4":
             raise error
 
-    with pytest.raises(WorkFailedError, match="orders-0 offset 2 failed after 1 attempts"):
+    with pytest.raises(WorkFailedError, match="orders-0 offset 2 failed after 1 attempt:"):
         asyncio.run(process(AsyncDouble(topics), work, order="partition", topics=["orders"]))
     assert topics.committed["group", P0].offset == 2
 

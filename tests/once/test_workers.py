@@ -182,7 +182,7 @@ def test_asynchronous_work_that_fails_after_the_commit_is_lost_and_here_it_is_no
 
             return elsewhere.submit(later)
 
-        with pytest.raises(WorkFailedError, match="orders-0 offset 2 failed after 1 attempts"):
+        with pytest.raises(WorkFailedError, match="orders-0 offset 2 failed after 1 attempt:"):
             process(ConsumerDouble(topics), work, workers=2, topics=["orders"])
         process(ConsumerDouble(topics), work, workers=2, topics=["orders"], until=lambda: _all(topics, kept))
     assert _all(topics, kept)
@@ -202,7 +202,7 @@ def test_work_that_fails_stops_the_pool_before_its_record() -> None:
         ledger(record)
 
     consumer = ConsumerDouble(topics)
-    with pytest.raises(WorkFailedError, match="orders-0 offset 5 failed after 1 attempts") as caught:
+    with pytest.raises(WorkFailedError, match="orders-0 offset 5 failed after 1 attempt:") as caught:
         process(consumer, work, workers=3, topics=["orders"])
     assert isinstance(caught.value.__cause__, ValueError)
     assert topics.committed["group", P0].offset == 5

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from semel.cli.sentences import several
 from semel.errors import SemelError
 from semel.runtime.kernel_cache import use_kernel_cache
 from semel.verify.demo.records.story import Outcome, play
@@ -45,9 +46,10 @@ def show_records(records: int, seed: int) -> None:
         click.echo(f"{name:>13} {value:>12,}")
     harm = outcome.harm
     click.echo(
-        f"\nOn the way: {outcome.kills} times kill -9, {harm.get(Fate.CUT_AFTER, 0)} acknowledgements lost, "
-        f"{harm.get(Fate.DELAY, 0)} delayed, {harm.get(Fate.REPEAT, 0)} requests delivered twice, "
-        f"{outcome.sent_again} batches sent again over {outcome.connections} connections. "
+        f"\nOn the way: kill -9 {several(outcome.kills, 'time')}, "
+        f"{several(harm.get(Fate.CUT_AFTER, 0), 'acknowledgement')} lost, {harm.get(Fate.DELAY, 0)} delayed, "
+        f"{several(harm.get(Fate.REPEAT, 0), 'request')} delivered twice, {several(outcome.sent_again, 'batch', 'batches')} "
+        f"sent again over {several(outcome.connections, 'connection')}. "
         f"{outcome.seconds:.1f} s."
     )
     if outcome.duplicated or outcome.lost or outcome.reordered:

@@ -7,6 +7,7 @@ import click
 
 from semel.cli.options import output_option
 from semel.cli.output import print_json, size_text
+from semel.cli.sentences import several
 
 
 @click.group(name="log", epilog="Example: semel log dump --files data/orders-0/00000000000000000000.log")
@@ -96,8 +97,11 @@ def verify(directory: str, output: str) -> None:
     else:
         for one in report.findings:
             click.echo(f"{one.path}: {one.text}")
-        what = f"{report.partitions} partitions, {report.segments} segments, {report.batches} batches"
-        verdict = f"{len(report.findings)} findings" if report.findings else "nothing is wrong"
+        what = (
+            f"{several(report.partitions, 'partition')}, {several(report.segments, 'segment')}, "
+            f"{several(report.batches, 'batch', 'batches')}"
+        )
+        verdict = several(len(report.findings), "finding") if report.findings else "nothing is wrong"
         click.echo(f"{what}, {size_text(report.bytes)}: {verdict}")
     if report.findings:
         raise click.exceptions.Exit(1)

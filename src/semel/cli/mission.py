@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from semel.cli.sentences import several
 from semel.mission.report import RESULTS_FILE, Line, lines, read_results
 from semel.mission.rows import PARTS, rows
 
@@ -94,7 +95,7 @@ def _table(chosen: Sequence[Line]) -> str:
         text += [f"{'':9}{test.outcome:8}{test.test}" for test in line.tests]
     counts = Counter(line.result for line in chosen)
     text.append(
-        f"{len(chosen)} rows: {counts['passed']} passed, {counts['failed']} failed, {counts['none']} not decided yet"
+        f"{several(len(chosen), 'row')}: {counts['passed']} passed, {counts['failed']} failed, {counts['none']} not decided yet"
     )
     waiting = Counter(line.row.part for line in chosen if line.result == "none")
     if waiting:

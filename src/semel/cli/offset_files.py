@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 
+from semel.cli.sentences import several
 from semel.cli.times import OFFSET_MAX
 from semel.errors import ConfigError
 from semel.types import TopicPartition
@@ -77,7 +78,7 @@ def _csv_rows(content: str, name: str) -> list[tuple[str, str | None, Sequence[s
             rows.append((f"line {number}", cells[0], cells[1:]))
         else:
             raise ConfigError(
-                f"{name}, line {number} has {len(cells)} values: use TOPIC,PARTITION,OFFSET "
+                f"{name}, line {number} has {several(len(cells), 'value')}: use TOPIC,PARTITION,OFFSET "
                 "or GROUP,TOPIC,PARTITION,OFFSET"
             )
     return rows

@@ -1,4 +1,4 @@
-"""How `semel doctor` speaks: sentences, good or bad, and the words in them."""
+"""How commands speak: the sentences of `semel doctor`, good or bad, and counts with their words everywhere."""
 
 from typing import Literal, NamedTuple
 

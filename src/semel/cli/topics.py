@@ -8,6 +8,7 @@ import click
 
 from semel.cli.options import connected, connection_options, output_option, pairs
 from semel.cli.output import Json, print_json, print_table
+from semel.cli.sentences import several
 
 if TYPE_CHECKING:
     from semel.client.admin import Setting
@@ -106,7 +107,11 @@ def create(
     with connected(bootstrap, settings) as client:
         for name in names:
             made = client.run(create_one, name)
-            click.echo(f"{name} exists already" if made is None else f"created {name} with {_count(made)}")
+            click.echo(
+                f"{name} exists already"
+                if made is None
+                else f"created {name} with {several(made, 'partition')}"
+            )
 
 
 @command.command(epilog="Example: semel topics delete orders")
@@ -141,7 +146,9 @@ def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], out
         print_json([_description_json(one) for one in described])
         return
     for one in described:
-        click.echo(f"{one.topic.name}  id {one.topic.topic_id}  {_count(len(one.topic.partitions))}")
+        click.echo(
+            f"{one.topic.name}  id {one.topic.topic_id}  {several(len(one.topic.partitions), 'partition')}"
+        )
         for setting in one.settings:
             click.echo(f"  {setting.name}={setting.value}")
         rows = [
@@ -207,10 +214,6 @@ def _description_json(one: _Description) -> dict[str, Json]:
 
 def _replication(topic: "TopicView") -> int:
     return max((len(one.replicas) for one in topic.partitions), default=0)
-
-
-def _count(partitions: int) -> str:
-    return "1 partition" if partitions == 1 else f"{partitions} partitions"
 
 
 def _ids(nodes: Sequence[int]) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from semel.cli.sentences import several
+
 _STORIES_MAX = 3
 
 
@@ -29,7 +31,7 @@ def simulate(first: int, seeds: int, story: str | None, page: Path | None) -> No
         for seed, _told in outcome.failures[_STORIES_MAX:]:
             click.echo(f"seed {seed} failed, too; again: {campaign.again(name, seed)}")
     broken = sum(len(outcome.failures) for outcome in outcomes)
-    click.echo(f"{seeds} seeds, {broken} failed")
+    click.echo(f"{several(seeds, 'seed')}, {broken} failed")
     if page is not None:
         campaign_page.add(page, outcomes)
     if broken:

@@ -118,7 +118,7 @@ def test_stops_at_the_first_failure() -> None:
     state.ended(first, End.FINISHED)
     assert state.take() is None, "nothing more is begun"
     assert state.to_commit().offsets == {where: 1}
-    with pytest.raises(WorkFailedError, match=r"orders-0 offset 1 failed after 1 attempts: .*no such order"):
+    with pytest.raises(WorkFailedError, match=r"orders-0 offset 1 failed after 1 attempt: .*no such order"):
         state.raise_failure()
 
 

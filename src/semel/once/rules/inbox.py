@@ -51,9 +51,8 @@ class InboxEntry:
             return None
         if self.attempts >= policy.attempts_max:
             reason = self.error or "its worker died, or its lease ran out"
-            return replace(
-                self, state=InboxState.DEAD, error=f"given up after {self.attempts} attempts: {reason}"
-            )
+            tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+            return replace(self, state=InboxState.DEAD, error=f"given up after {tries}: {reason}")
         return replace(self, attempts=self.attempts + 1, due_ms=now_ms + lease_ms)
 
     def succeeded(self) -> "InboxEntry":

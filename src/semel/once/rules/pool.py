@@ -183,9 +183,10 @@ class PoolState:
         if self.failure is None:
             return
         record, error = self.failure
+        attempts = self._options.retries.attempts_max
         raise WorkFailedError(
             f"the work on {record.topic}-{record.partition} offset {record.offset} failed after "
-            f"{self._options.retries.attempts_max} attempts: {error!r}. Everything before it is committed, it is not: give "
+            f"{attempts} {'attempt' if attempts == 1 else 'attempts'}: {error!r}. Everything before it is committed, it is not: give "
             "`dead_letter` to put such records aside"
         ) from error
 
