@@ -336,7 +336,7 @@ class Sender:
             answer = PartitionProduceResponse(
                 error_code=ErrorCode.INVALID_RECORD, error_message=f"it cannot be written: {error!r}"
             )
-            self._on_outcome(send, answer, None)
+            self._on_outcome(send, answer, None, "")
 
     def _measure(self, batch: Batch, written: WritableBytes, now_ms: int) -> None:
         topic, records = batch.partition.topic, batch.records_count
