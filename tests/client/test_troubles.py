@@ -135,6 +135,19 @@ def test_many_of_a_kind_share_one_line_and_their_number_is_bounded(heard: Heard)
     assert sum(len(subjects) for subjects in book._kinds.values()) <= 100
 
 
+def test_a_trouble_that_comes_back_after_long_is_a_new_one(heard: Heard) -> None:
+    clock = heard.now_ms = Clock()
+    book = troubles(clock)
+    for began_ms in (
+        0,
+        1_000_000,
+    ):  # The first is never said to be over: nobody asked for the topic any more.
+        heard.lines.clear()
+        for clock.now_ms in range(began_ms, began_ms + 20_000, 100):
+            book.met(Kind.TOPIC, "orders", "topic orders does not exist")
+        assert len(heard.lines) == 5
+
+
 def test_brokers_are_not_spoken_of_while_the_cluster_is_out_of_reach(heard: Heard) -> None:
     clock = Clock()
     book = troubles(clock)

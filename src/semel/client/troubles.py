@@ -99,7 +99,9 @@ class Troubles:
         if kind is Kind.BROKER and self._kinds.get(Kind.CLUSTER):
             return
         said = self._said.get(kind)
-        if said is None:
+        if (
+            said is None or now_ms > said.not_before_ms + _STEP_MAX_MS
+        ):  # Nobody has met one of the kind for long.
             said = self._said[kind] = _Said(one.since_ms)
         if now_ms < said.not_before_ms:
             return
