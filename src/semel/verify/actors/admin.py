@@ -112,7 +112,7 @@ class Admin:
         self._world.tell(f"the admin makes {plan.name}{' again' if old else ''}")
         tasks, dice = client.runtime.tasks, client.runtime.dice
         if absent_seconds and old is not None:
-            await self._until_gone(plan, old, client)
+            await self._until_gone(plan, client)
             self._world.tell(f"{plan.name} is gone for {absent_seconds:.3f} s")
             await tasks.sleep(absent_seconds)
         topic_id: bytes | None = None
@@ -127,21 +127,26 @@ class Admin:
 
     async def _delete(self, plan: TopicPlan, client: Client) -> None:
         since = self._world.now()
-        await self._until_gone(plan, self._known.pop(plan.name), client)
+        self._known.pop(plan.name)
+        await self._until_gone(plan, client)
         self._world.tell(f"{plan.name} is gone for good")
         self._world.history.add(Unsure(plan.name, since, self._world.now(), _NO_TOPIC))
 
-    async def _until_gone(self, plan: TopicPlan, old: bytes, client: Client) -> None:
-        while not await self._is_gone(plan, old, client):
+    async def _until_gone(self, plan: TopicPlan, client: Client) -> None:
+        while not await self._is_gone(plan, client):
             await client.runtime.tasks.sleep(client.runtime.dice.uniform(*_BACK_OFF_SECONDS))
 
-    async def _is_gone(self, plan: TopicPlan, old: bytes, client: Client) -> bool:
-        """Whether the broker does not know the topic any more; else one more attempt to get there."""
+    async def _is_gone(self, plan: TopicPlan, client: Client) -> bool:
+        """Whether the broker does not know the topic any more; else one more attempt to get there.
+
+        It may have another id than the admin was told: a creation whose answer was lost may come late, and make another.
+        """
         try:
             await client.refresh([plan.name])
-            if plan.name not in client.topics:
+            found = client.topics.get(plan.name)
+            if found is None:
                 return True
-            await client.ask(_deletion(old), _DELETE_VERSION)
+            await client.ask(_deletion(found.topic_id), _DELETE_VERSION)
         except DisconnectedError:
             client.disconnect()
         return False
