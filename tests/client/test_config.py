@@ -47,7 +47,7 @@ def test_an_address_is_written_as_it_is_read() -> None:
             "1",
             "request.timeout is no setting of a client: did you mean request.timeout.ms?",
         ),
-        ("zzz", "1", "zzz is no setting of a client; see docs/client-settings.md"),
+        ("zzz", "1", "zzz is no setting of a client; help(semel.AdminConfig) lists those there are"),
         (
             "request.timeout.ms",
             "-1",

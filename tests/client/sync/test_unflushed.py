@@ -189,7 +189,7 @@ def test_records_that_cannot_be_stored_are_counted_and_named() -> None:
 
 def test_an_open_transaction_is_aborted_and_said(semel_broker: Broker, semel_topic: str) -> None:
     script = """
-        producer = Producer({**settings, "transactional.id": "x"})
+        producer = Producer({**settings, "transactional.id": "left open"})
         producer.init_transactions()
         with producer.transaction():
             producer.send(topic, "committed")
@@ -201,12 +201,12 @@ def test_an_open_transaction_is_aborted_and_said(semel_broker: Broker, semel_top
     done = run(script, semel_broker.bootstrap, semel_topic)
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert "TransactionalId x was open when the process ended: it is aborted" in line
+    assert "TransactionalId left open was open when the process ended: it is aborted" in line
     assert "commit_transaction()" in line
     assert stored(semel_broker.bootstrap, semel_topic) == ["committed"]
     with semel.Admin(bootstrap_servers=semel_broker.bootstrap) as admin:
-        (found,) = admin.list_transactions()
-        assert str(found.state) == "CompleteAbort"
+        states = {one.transactional_id: str(one.state) for one in admin.list_transactions()}
+        assert states["left open"] == "CompleteAbort"
 
 
 @pytest.mark.parametrize(
