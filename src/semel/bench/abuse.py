@@ -5,7 +5,8 @@ Role.   `python -m semel.bench abuse` sends each of `abuse_requests` to both bro
 Flow.   a broker per abuse and round -> prepare -> another client begins to ask -> the requests -> their answers -> its longest wait.
 Rules.  * A broker is fresh for each abuse: memory that one of them took is not another's.
         * Memory is the peak of resident bytes above what the broker had, as the system counts it.
-        * A request that is not answered, but ends its connection, is an answer too, and shown as one.
+        * A request that is not answered, but ends its connection, is an answer too, and shown as one. An answer is waited for
+          a minute.
 """
 
 import shutil
@@ -31,6 +32,7 @@ _QUICK_PAIRS: Final = 1
 _PAUSE_SECONDS: Final = 0.001
 _SETTLE_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 600.0
+_ANSWER_SECONDS: Final = 60.0
 _WARM_SECONDS: Final = 3.0
 _API_VERSIONS: Final = 2
 _AT_MOST: Final = Target(100, absolute=True)
@@ -104,7 +106,7 @@ class Bystander:
 def abused(broker: BrokerProcess, abuse: Abuse) -> Seen:
     """Send it to a broker that runs."""
     with Wire(broker.bootstrap) as wire:
-        wire.socket.settimeout(_PATIENCE_SECONDS)
+        wire.socket.settimeout(_ANSWER_SECONDS)
         topic = abuse.prepare(wire)
         frames = abuse.frames(topic)
         pid = pid_of(broker)
@@ -126,6 +128,8 @@ def _answer(wire: Wire, frames: Sequence[bytes]) -> str:
             received += len(wire.receive())
     except (LoadError, ConnectionError):
         return "connection closed"
+    except TimeoutError:
+        return f"none within {_ANSWER_SECONDS:.0f} s"
     return f"{received:,} bytes"
 
 
@@ -158,30 +162,36 @@ def _warmed(broker: BrokerProcess) -> None:
 
 
 def measured(
-    makers: Mapping[str, Maker], abuses: Sequence[Abuse], rounds: int, root: Path
+    makers: Mapping[str, Maker],
+    abuses: Sequence[Abuse],
+    rounds: int,
+    root: Path,
+    show: Callable[[str], object],
 ) -> tuple[list[Figure], dict[tuple[str, str], str]]:
     """The figures, and what each broker answered to each abuse."""
-    seen: dict[tuple[str, str], list[Seen]] = {}
-    for number in range(rounds):
-        for abuse in abuses:
+    made: list[Figure] = []
+    answers: dict[tuple[str, str], str] = {}
+    for abuse in abuses:
+        seen: dict[str, list[Seen]] = {name: [] for name in makers}
+        for number in range(rounds):
             for name in makers if number % 2 == 0 else reversed(list(makers)):
                 broker = makers[name](root / "run")
                 try:
                     broker.start()
                     _warmed(broker)
-                    seen.setdefault((name, abuse.name), []).append(abused(broker, abuse))
+                    seen[name].append(abused(broker, abuse))
                 finally:
                     broker.kill()
                     shutil.rmtree(root / "run", ignore_errors=True)
-    made: list[Figure] = []
-    for abuse in abuses:
-        made += _figures(abuse, seen)
-    return made, {key: values[-1].answer for key, values in seen.items()}
+        made += (fresh := _figures(abuse, seen))
+        answers |= {(name, abuse.name): values[-1].answer for name, values in seen.items()}
+        show(table(fresh))
+    return made, answers
 
 
-def _figures(abuse: Abuse, seen: Mapping[tuple[str, str], list[Seen]]) -> list[Figure]:
+def _figures(abuse: Abuse, seen: Mapping[str, list[Seen]]) -> list[Figure]:
     def both(quantity: str, value: Callable[[Seen], float], *targets: Target) -> Figure:
-        semel, kafka = ([value(one) for one in seen.get((name, abuse.name), ())] for name in (SEMEL, KAFKA))
+        semel, kafka = ([value(one) for one in seen.get(name, ())] for name in (SEMEL, KAFKA))
         return figure("Abuse", abuse.name, quantity, semel, kafka, targets=targets)
 
     return [
@@ -209,9 +219,8 @@ def main(arguments: Sequence[str]) -> int:
     answers: dict[tuple[str, str], str] = {}
 
     def measure(root: Path) -> list[Figure]:
-        figures, said = measured(own_makers(peer_of(options), {}), ABUSES, pairs, root)
+        figures, said = measured(own_makers(peer_of(options), {}), ABUSES, pairs, root, show)
         answers.update(said)
-        show(table(figures))
         return figures
 
     return carry_out(
