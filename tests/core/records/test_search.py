@@ -107,7 +107,6 @@ def test_damage_is_refused_alike() -> None:
 def test_kernels_take_the_place_of_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_first", search.first_at_or_after_in_python)
     monkeypatch.setattr(search, "outlaws", search.outlaws_in_python)
-    assert not search.kernels_loaded()
     search.load_kernels()
-    assert search.kernels_loaded()
+    assert search._first is search_kernels.first_at_or_after
     assert search.outlaws is search_kernels.outlaws

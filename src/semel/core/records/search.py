@@ -66,11 +66,6 @@ def load_kernels() -> None:
     outlaws = search_kernels.outlaws
 
 
-def kernels_loaded() -> bool:
-    """Whether the loops are compiled ones."""
-    return _first is not first_at_or_after_in_python
-
-
 def first_at_or_after(
     batch: BytesLike, header: BatchHeader, timestamp_ms: int, offset_min: int
 ) -> tuple[int, int] | None:
