@@ -1,32 +1,32 @@
-"""Kafka's error codes, and the tree of what Semel raises.
+"""Kafka's error codes, and the tree of Semel's exceptions.
 
-Role.   One table of the codes a response may carry, and the exceptions of the layers below the client.
+Role.   The table of error codes in responses, and the exceptions of the layers below the client.
 
-    SemelError                      everything raised on purpose
-    ├── ConfigError                 a setting that cannot be: names the key, the value and the way out
-    ├── WireError                   bytes that are no message of the protocol
+    SemelError                      base of all errors below
+    ├── ConfigError                 an invalid setting: names the key, the value and the remedy
+    ├── WireError                   bytes that are not a valid message of the protocol
     │   ├── FrameTooLargeError      a frame above socket.request.max.bytes
     │   └── TooManyRowsError        a message with more rows than its reader allows
-    ├── DisconnectedError           a connection that ended before the answer came
-    │   ├── UnreachableError        no broker of a cluster answered, not even once
-    │   └── RequestTimedOutError    an answer that did not come in time; its connection is closed
-    ├── RefusedError                a broker answered with an error code: names what was asked, of whom, and why not
-    │   └── HandshakeError          TLS did not come to be: a certificate nobody trusts, or none asked for on one side
-    ├── UnsupportedVersionError     an API or version this side does not speak
-    ├── CorruptBatchError           a record batch that is not what its header says
-    ├── UnsupportedCompressionError a codec id nobody defined
-    ├── InvalidRecordError          a record that cannot be written as it is
-    │   └── RecordTooLargeError     one that is longer than a batch can be
-    ├── LogError                    a log that cannot go on
-    │   ├── CorruptLogError         bytes on disk that recovery could not make sense of
-    │   ├── CorruptSnapshotError    a producer snapshot to be thrown away and rebuilt
+    ├── DisconnectedError           the connection ended before the response
+    │   ├── UnreachableError        no broker of a cluster ever answered
+    │   └── RequestTimedOutError    the response did not come in time; the connection is closed
+    ├── RefusedError                a broker returned an error code: names the request, the broker and the reason
+    │   └── HandshakeError          the TLS handshake failed: an untrusted certificate, or TLS on one side only
+    ├── UnsupportedVersionError     an unsupported API or version
+    ├── CorruptBatchError           a record batch that does not match its header
+    ├── UnsupportedCompressionError an undefined codec id
+    ├── InvalidRecordError          a record that cannot be written
+    │   └── RecordTooLargeError     a record larger than the largest batch
+    ├── LogError                    a log that cannot continue
+    │   ├── CorruptLogError         damaged bytes on disk that recovery cannot repair
+    │   ├── CorruptSnapshotError    a damaged producer snapshot, to be deleted and rebuilt
     │   ├── LogDirLockedError       another broker owns the directory
     │   └── OffsetOutOfRangeError   an offset outside [log start, log end]
-    └── InvariantError              a rule of ours is broken: stop the shard, never catch
+    └── InvariantError              a broken invariant: stop the shard, never catch
 
 Rules.  * A message names the thing, the value and the limit or the two values that disagree.
         * Expected refusals inside core are values (`Refuse(code, reason)`), not exceptions.
-        * `code` is what a broker would answer for it.
+        * `code` is the error code a broker would return for it.
 """
 
 from dataclasses import dataclass
@@ -175,7 +175,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later without anything else being changed."""
+        """Whether the same request may succeed later without any other change."""
         return self in RETRIABLE
 
 
@@ -219,28 +219,28 @@ RETRIABLE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """An expected refusal, as a value: the code to answer and the reason a person reads."""
+    """An expected refusal, as a value: the code to answer and the message for the user."""
 
     code: ErrorCode
     reason: str
     record_errors: tuple[tuple[int, str], ...] = ()
-    """Where single records of a batch are at fault: the index of each, and why."""
+    """For single bad records of a batch: the index and the reason of each."""
 
 
 class SemelError(Exception):
-    """Everything Semel raises on purpose."""
+    """Base of all exceptions Semel raises on purpose."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class ConfigError(SemelError):
-    """A setting that cannot be; the text names the key, the value and the way out."""
+    """An invalid setting; the message names the key, the value and the remedy."""
 
     code = ErrorCode.INVALID_CONFIG
 
 
 class WireError(SemelError):
-    """Bytes that are no message of the protocol; the text says where and why."""
+    """Bytes that are not a valid message of the protocol; the message says where and why."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -254,23 +254,23 @@ class TooManyRowsError(WireError):
 
 
 class DisconnectedError(SemelError):
-    """A connection that ended before the answer came: whether the request was carried out is unknown."""
+    """The connection ended before the response: the request may or may not have been carried out."""
 
     code = ErrorCode.NETWORK_EXCEPTION
 
 
 class UnreachableError(DisconnectedError):
-    """No broker of a cluster could be reached, not even once: probably a wrong address."""
+    """No broker of a cluster was ever reached: probably a wrong address."""
 
 
 class RequestTimedOutError(DisconnectedError):
-    """An answer that did not come in time. Its connection is closed: later answers would come behind it."""
+    """The response did not come in time. The connection is closed, because later responses would queue behind it."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class RefusedError(SemelError):
-    """A broker answered with an error code; the text names what was asked, of whom, and the way out if there is one."""
+    """A broker returned an error code; the message names the request, the broker and a remedy if there is one."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         self.code = code
@@ -278,20 +278,20 @@ class RefusedError(SemelError):
 
 
 class HandshakeError(RefusedError):
-    """TLS did not come to be between this side and a broker: trying again changes nothing."""
+    """The TLS handshake with a broker failed: a retry would fail too."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
 class UnsupportedVersionError(SemelError):
-    """An API key or version this side does not speak."""
+    """An unsupported API key or version."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class CorruptBatchError(SemelError):
-    """A record batch whose bytes are not what its header says."""
+    """A record batch whose bytes do not match its header."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -303,35 +303,35 @@ class CorruptBatchError(SemelError):
 
 
 class UnsupportedCompressionError(SemelError):
-    """A compression id nobody defined, or one the request's version may not carry."""
+    """An undefined compression id, or one the request's version may not carry."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class InvalidRecordError(SemelError):
-    """A record that cannot be written: the text names the row or column and what is wrong with it."""
+    """A record that cannot be written: the message names the row or column and the flaw."""
 
     code = ErrorCode.INVALID_RECORD
 
 
 class RecordTooLargeError(InvalidRecordError):
-    """Records that are longer than a batch can be."""
+    """Records larger than the largest batch."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class LogError(SemelError):
-    """A log that cannot go on as it is."""
+    """A log that cannot continue."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class CorruptLogError(LogError):
-    """Bytes on disk that recovery could not make sense of."""
+    """Damaged bytes on disk that recovery cannot repair."""
 
 
 class CorruptSnapshotError(LogError):
-    """A producer snapshot that is damaged: throw it away and rebuild from the log."""
+    """A damaged producer snapshot: delete it and rebuild the state from the log."""
 
 
 class LogDirLockedError(LogError):
@@ -345,8 +345,23 @@ class OffsetOutOfRangeError(LogError):
 
 
 class RecoveryHaltedError(SemelError):
-    """A log was being recovered when its broker was told to stop: it is neither open nor damaged."""
+    """The broker was told to stop during the recovery of a log, which is neither open nor damaged."""
 
 
 class InvariantError(SemelError):
-    """A rule of ours is broken. It stops the shard; nobody catches it."""
+    """A broken invariant. It stops the shard and is never caught."""
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code of a number; an undefined number becomes UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def refused(number: int, what: str, *, by: str, reason: str | None = None) -> RefusedError:
+    """The exception for a response with an error code."""
+    code = error_code(number)
+    why = (reason or "no reason given").rstrip(".")
+    return RefusedError(code, f"{by} refuses {what}: {why} ({code.name}, {number})")

@@ -1,4 +1,4 @@
-"""The small values every part of Semel names: partitions, ids, and the constants the protocol fixes.
+"""The small values every part of Semel names: partitions, ids, addresses, and the constants the protocol fixes.
 
 Role.   Vocabulary without behaviour. Everything may import it; it imports nothing of ours.
 Rules.  * A `TopicPartition` is a plain tuple, so `("orders", 0)` is accepted wherever one is.
@@ -27,3 +27,13 @@ class TopicPartition(NamedTuple):
     def __str__(self) -> str:
         """Kafka's spelling, which is also the name of the partition's directory."""
         return f"{self.topic}-{self.partition}"
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -1,6 +1,7 @@
-"""Words of errors: articles, and values as a text shows them.
+"""Helpers for error messages: articles, and short forms of values.
 
-Role.   `a` puts the right article before a noun; `shown` is a value of a user's, short, whatever its `repr` does.
+Role.   `a` puts the right article before a noun; `shown` gives a short form of a user's value, even if its `repr`
+        fails.
 """
 
 from typing import Final
@@ -28,9 +29,9 @@ def kind(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """The value's `repr`, cut off where it is long."""
+    """The value's `repr`, truncated if it is long."""
     try:
         text = repr(value)
-    except Exception:  # A user's class: its text is not worth an error of its own.
+    except Exception:  # A user's class: its `repr` must not raise another error.
         return f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

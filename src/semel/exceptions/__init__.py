@@ -1,24 +1,24 @@
-"""What the public client raises: Kafka's exceptions, under the names the Java client gives them.
+"""The public client's exceptions: Kafka's, under the names of the Java client.
 
-Role.   `except ProducerFencedException` in Python means what it means in Java. Every one carries `.code` (Kafka's error
-        code), `.retriable` (the same call may work in a moment), `.abortable` (abort the transaction and go on) and `.fatal`
-        (close this client; a new one may go on).
-Flow.   Inside, errors are those of `semel.errors`; `as_exception` turns them into these where they leave the client, and
-        `exception_for` makes one from an error code. All are names of `semel` too.
-Rules.  * A name is imported from here, whatever module of the package it is in, and says so in tracebacks and pickles.
+Role.   `except ProducerFencedException` in Python means the same as in Java. Every exception carries `.code` (Kafka's
+        error code), `.retriable` (the same call may succeed later), `.abortable` (abort the transaction and go on) and
+        `.fatal` (close this client; a new one may go on).
+Flow.   Internal errors are those of `semel.errors`. `as_exception` converts them at the client's API, and
+        `exception_for` makes an exception from an error code. All are also exported by `semel`.
+Rules.  * Every exception is imported from this package, and shows this module in tracebacks and pickles.
 
     SemelError
-      KafkaException                      everything the client raises on purpose
+      KafkaException                      base of all exceptions of the client
         ConfigException … WakeupException   the client's own: `own`
-        ApiException                        a broker's answer, or what stands for one
-          RetriableException                  the same request may succeed in a moment
-            RefreshRetriableException           once it is known who leads or coordinates
-              InvalidMetadataException            what was known is out of date
-          ApplicationRecoverableException     this client is done for; a new one may go on
-          InvalidConfigurationException       a setting, or what the request rests on, cannot be
-            AuthenticationException             who are you
-            AuthorizationException              you may not
-          InvalidOffsetException              a position that is not in the log
+        ApiException                        an error code of a broker, or an equivalent
+          RetriableException                  the same request may succeed later
+            RefreshRetriableException           after a refresh of leader or coordinator
+              InvalidMetadataException            the client's metadata is out of date
+          ApplicationRecoverableException     this client must be closed; a new one may continue
+          InvalidConfigurationException       a setting or a precondition is invalid
+            AuthenticationException             the broker rejects the credentials
+            AuthorizationException              the principal lacks the permission
+          InvalidOffsetException              the position is not in the log
 """
 
 from semel.exceptions.administration import (

@@ -1,6 +1,6 @@
-"""Answers to orders about topics, replicas, directories and features.
+"""Errors of administration: topics, replicas, log directories and features.
 
-Role.   What `Admin` raises, or puts into the answer of each thing that was ordered.
+Role.   Raised by `Admin`, or part of its per-item results.
 """
 
 from semel.errors import ErrorCode
@@ -8,62 +8,62 @@ from semel.exceptions.tree import ApiException, InvalidConfigurationException
 
 
 class InvalidTopicException(InvalidConfigurationException):
-    """A name no topic may have."""
+    """The topic name is invalid."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
     abortable = True
 
 
 class TopicExistsException(ApiException):
-    """A topic of this name is there already."""
+    """A topic of this name exists already."""
 
     code = ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 class TopicDeletionDisabledException(ApiException):
-    """The broker is set to delete no topics."""
+    """The broker does not allow deleting topics."""
 
     code = ErrorCode.TOPIC_DELETION_DISABLED
 
 
 class InvalidPartitionsException(ApiException):
-    """A number of partitions that cannot be."""
+    """The partition count is invalid."""
 
     code = ErrorCode.INVALID_PARTITIONS
 
 
 class InvalidReplicationFactorException(InvalidConfigurationException):
-    """More copies than brokers, or none."""
+    """The replication factor is above the number of brokers, or below 1."""
 
     code = ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 class InvalidReplicaAssignmentException(ApiException):
-    """Replicas that cannot be placed so."""
+    """The replica assignment is invalid."""
 
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 class ReassignmentInProgressException(ApiException):
-    """Replicas of it are being moved."""
+    """A reassignment of the partition is in progress."""
 
     code = ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 class NoReassignmentInProgressException(ApiException):
-    """No replicas of it are being moved."""
+    """No reassignment of the partition is in progress."""
 
     code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 class LogDirNotFoundException(ApiException):
-    """A directory the broker does not have."""
+    """The broker does not have this log directory."""
 
     code = ErrorCode.LOG_DIR_NOT_FOUND
 
 
 class PolicyViolationException(ApiException):
-    """A policy of the cluster forbids it."""
+    """A policy of the cluster forbids the request."""
 
     code = ErrorCode.POLICY_VIOLATION
 
@@ -75,24 +75,24 @@ class OperationNotAttemptedException(ApiException):
 
 
 class ResourceNotFoundException(ApiException):
-    """There is no such thing."""
+    """The resource does not exist."""
 
     code = ErrorCode.RESOURCE_NOT_FOUND
 
 
 class DuplicateResourceException(ApiException):
-    """Named twice in one request."""
+    """The resource is named twice in one request."""
 
     code = ErrorCode.DUPLICATE_RESOURCE
 
 
 class InvalidUpdateVersionException(ApiException):
-    """A version that cannot be updated to."""
+    """The feature level cannot be updated to."""
 
     code = ErrorCode.INVALID_UPDATE_VERSION
 
 
 class FeatureUpdateFailedException(ApiException):
-    """Features that could not be changed."""
+    """The features could not be updated."""
 
     code = ErrorCode.FEATURE_UPDATE_FAILED

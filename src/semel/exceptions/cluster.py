@@ -1,6 +1,6 @@
-"""Answers about the cluster: who leads and coordinates, whether anybody answers, what it understands.
+"""Errors about the cluster: leaders, coordinators, reachability and supported versions.
 
-Role.   Most pass: the client asks again who leads, and repeats by itself. The user sees them when there is no time left.
+Role.   Most are transient: the client refreshes its metadata and retries. The user sees them after the timeout.
 """
 
 from semel.errors import ErrorCode
@@ -14,68 +14,68 @@ from semel.exceptions.tree import (
 
 
 class UnknownServerException(ApiException):
-    """The broker failed in a way it has no code for; its own log says how."""
+    """The broker failed without a specific code; its log has the cause."""
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class UnsupportedVersionException(InvalidConfigurationException):
-    """The broker does not speak what this call needs."""
+    """The broker does not support the API version this call needs."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
     fatal = True
 
 
 class InvalidRequestException(ApiException):
-    """A request that contradicts itself or the protocol."""
+    """The request contradicts itself or the protocol."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 class TimeoutException(RetriableException):
-    """Something did not happen in the time it was given."""
+    """The operation did not finish within its timeout."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class NetworkException(InvalidMetadataException):
-    """A connection that ended before the answer came."""
+    """The connection ended before the response."""
 
     code = ErrorCode.NETWORK_EXCEPTION
 
 
 class BrokerNotAvailableException(ApiException):
-    """The broker is not there."""
+    """The broker is not available."""
 
     code = ErrorCode.BROKER_NOT_AVAILABLE
 
 
 class UnknownTopicOrPartitionException(InvalidMetadataException):
-    """A topic or partition the broker does not have."""
+    """The broker does not have this topic or partition."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class UnknownTopicIdException(InvalidMetadataException):
-    """A topic id the broker does not have."""
+    """The broker does not have this topic id."""
 
     code = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 class InconsistentTopicIdException(InvalidMetadataException):
-    """A topic made anew under the same name."""
+    """The topic was recreated under the same name."""
 
     code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 class InconsistentClusterIdException(ApiException):
-    """A broker of another cluster."""
+    """The broker belongs to another cluster."""
 
     code = ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 class LeaderNotAvailableException(InvalidMetadataException):
-    """A partition without a leader at the moment."""
+    """The partition has no leader now."""
 
     code = ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -87,7 +87,7 @@ class NotLeaderOrFollowerException(InvalidMetadataException):
 
 
 class ReplicaNotAvailableException(InvalidMetadataException):
-    """A replica that is not there."""
+    """The replica is not available."""
 
     code = ErrorCode.REPLICA_NOT_AVAILABLE
 
@@ -99,31 +99,31 @@ class FencedLeaderEpochException(InvalidMetadataException):
 
 
 class UnknownLeaderEpochException(RetriableException):
-    """The broker has not heard of that leader yet."""
+    """The broker does not know this leader epoch yet."""
 
     code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class ListenerNotFoundException(InvalidMetadataException):
-    """The leader has no listener of the name this client uses."""
+    """The leader has no listener of the name this client used."""
 
     code = ErrorCode.LISTENER_NOT_FOUND
 
 
 class PreferredLeaderNotAvailableException(InvalidMetadataException):
-    """The preferred leader is not there."""
+    """The preferred leader is not available."""
 
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
 class EligibleLeadersNotAvailableException(InvalidMetadataException):
-    """No replica may become leader at the moment."""
+    """No replica may become leader now."""
 
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 class ElectionNotNeededException(InvalidMetadataException):
-    """The right leader leads already."""
+    """The elected leader leads already."""
 
     code = ErrorCode.ELECTION_NOT_NEEDED
 
@@ -141,7 +141,7 @@ class CoordinatorLoadInProgressException(RetriableException):
 
 
 class CoordinatorNotAvailableException(RefreshRetriableException):
-    """There is no coordinator at the moment."""
+    """There is no coordinator now."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -159,12 +159,12 @@ class KafkaStorageException(InvalidMetadataException):
 
 
 class ThrottlingQuotaExceededException(RetriableException):
-    """More changes than the quota allows."""
+    """The request exceeds a quota."""
 
     code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class RebootstrapRequiredException(ApiException):
-    """The cluster has changed so much that it must be found anew."""
+    """The client must bootstrap again, because the cluster has changed too much."""
 
     code = ErrorCode.REBOOTSTRAP_REQUIRED

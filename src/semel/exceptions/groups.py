@@ -1,6 +1,6 @@
-"""Answers about groups, their members and the offsets they store.
+"""Errors about groups, their members and committed offsets.
 
-Role.   Most are the member's business, which joins again; the user meets them on commits and in administration.
+Role.   The consumer handles most of them by rejoining; the user sees them on commits and in administration.
 """
 
 from semel.errors import ErrorCode
@@ -16,7 +16,7 @@ class IllegalGenerationException(ApplicationRecoverableException):
 
 
 class UnknownMemberIdException(ApplicationRecoverableException):
-    """The group does not know this member, or not any more."""
+    """The group does not know this member, or no longer."""
 
     code = ErrorCode.UNKNOWN_MEMBER_ID
     abortable = True
@@ -30,7 +30,7 @@ class RebalanceInProgressException(ApiException):
 
 
 class MemberIdRequiredException(ApiException):
-    """Join again with the id the answer gave."""
+    """Rejoin with the member id of the response."""
 
     code = ErrorCode.MEMBER_ID_REQUIRED
 
@@ -42,7 +42,7 @@ class FencedInstanceIdException(ApplicationRecoverableException):
 
 
 class FencedMemberEpochException(ApiException):
-    """The coordinator has given this member up: join again."""
+    """The coordinator has fenced this member: rejoin."""
 
     code = ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -67,31 +67,31 @@ class InconsistentGroupProtocolException(ApiException):
 
 
 class UnsupportedAssignorException(ApiException):
-    """An assignor the broker does not have."""
+    """The broker does not have this assignor."""
 
     code = ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
 class InvalidRegularExpression(ApiException):
-    """A pattern the broker cannot read."""
+    """The regular expression is invalid."""
 
     code = ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 class InvalidGroupIdException(ApiException):
-    """A group id that cannot be."""
+    """The group id is invalid."""
 
     code = ErrorCode.INVALID_GROUP_ID
 
 
 class InvalidSessionTimeoutException(ApiException):
-    """A session timeout outside of the broker's limits."""
+    """The session timeout is outside of the broker's limits."""
 
     code = ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 class GroupMaxSizeReachedException(ApiException):
-    """The group has as many members as it may have."""
+    """The group has its maximum number of members."""
 
     code = ErrorCode.GROUP_MAX_SIZE_REACHED
 
@@ -103,30 +103,30 @@ class GroupNotEmptyException(ApiException):
 
 
 class GroupIdNotFoundException(ApiException):
-    """There is no such group."""
+    """The group does not exist."""
 
     code = ErrorCode.GROUP_ID_NOT_FOUND
 
 
 class GroupSubscribedToTopicException(ApiException):
-    """The group reads the topic at the moment."""
+    """The group is subscribed to the topic."""
 
     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
 class OffsetMetadataTooLarge(ApiException):
-    """The text stored with an offset is above the broker's limit."""
+    """The metadata of an offset is above the broker's limit."""
 
     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 class InvalidCommitOffsetSizeException(ApiException):
-    """Offsets too large to be stored."""
+    """The offset commit is too large to be stored."""
 
     code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 class UnstableOffsetCommitException(RetriableException):
-    """Offsets of a transaction that is not ended yet."""
+    """An open transaction has offsets of this partition."""
 
     code = ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -1,7 +1,7 @@
-"""What the client raises by itself: no broker answered.
+"""Errors the client raises itself, without a broker's answer.
 
-Role.   Calls that are not allowed, settings and arguments that cannot be, records that cannot be read, waits that were ended,
-        and what became of the records and offsets of a transaction or a group that is over.
+Role.   Illegal calls, invalid settings and arguments, unreadable records, interrupted waits, and failed records or
+        offset commits after a transaction or group membership has ended.
 """
 
 # ruff: noqa: N818 - the names are Java's.
@@ -12,55 +12,55 @@ from semel.types import UNKNOWN_OFFSET, TopicPartition
 
 
 class ConfigException(KafkaException, ConfigError):
-    """A setting that cannot be; the text names the key and the way out."""
+    """A setting is invalid; the message names the key and the remedy."""
 
     code = ErrorCode.INVALID_CONFIG
 
 
 class IllegalStateException(KafkaException):
-    """A call that is not allowed in the state the client is in."""
+    """The call is not allowed in the client's state."""
 
 
 class IllegalArgumentException(KafkaException):
-    """An argument that cannot be."""
+    """An argument is invalid."""
 
 
 class ConcurrentModificationException(KafkaException):
-    """A consumer used by two threads at a time."""
+    """Two threads use a consumer at the same time."""
 
 
 class WakeupException(KafkaException):
-    """A blocking call ended by `wakeup`."""
+    """`wakeup` ended a blocking call."""
 
 
 class InterruptException(KafkaException):
-    """A blocking call ended by an interrupt."""
+    """An interrupt ended a blocking call."""
 
 
 class SerializationException(KafkaException):
-    """A key or value its serializer or deserializer cannot take."""
+    """The serializer or deserializer refuses a key or value."""
 
 
 class RecordDeserializationException(SerializationException):
-    """A record that cannot be read: `seek` past it to go on."""
+    """A record cannot be read: `seek` past it to continue."""
 
     topic_partition: TopicPartition | None = None
     offset: int = UNKNOWN_OFFSET
 
 
 class TransactionAbortedException(ApiException):
-    """A record that had not left when its transaction was aborted."""
+    """The record was not sent before its transaction was aborted."""
 
 
 class CommitFailedException(KafkaException):
-    """Offsets that were not stored: the group has moved on, and so have its partitions."""
+    """The offsets were not stored, because the group has rebalanced and reassigned the partitions."""
 
     abortable = True
 
 
 class RetriableCommitFailedException(RetriableException):
-    """Offsets that were not stored because of something that passes."""
+    """The offsets were not stored, because of a transient error."""
 
 
 class NoOffsetForPartitionException(InvalidOffsetException):
-    """A partition without a stored position, and `auto.offset.reset=none`."""
+    """The partition has no committed offset, and `auto.offset.reset=none`."""

@@ -1,7 +1,7 @@
-"""Answers about a producer's identity, its sequences and its transactions.
+"""Errors about a producer's identity, its sequences and its transactions.
 
-Role.   What tells a producer that a newer one took over, that something before a batch is missing, or that a transaction must
-        be aborted. What each means to a running producer is decided in `client/producer/transaction_errors` and `answers`.
+Role.   Raised when a newer producer has fenced this one, earlier records are missing, or a transaction must be aborted.
+        `client/producer/transaction_errors` and `answers` decide the effect on a running producer.
 """
 
 from semel.errors import ErrorCode
@@ -9,7 +9,7 @@ from semel.exceptions.tree import ApiException, ApplicationRecoverableException,
 
 
 class OutOfOrderSequenceException(ApiException):
-    """A batch whose sequence does not follow the last one: something before it is missing."""
+    """The batch's sequence does not follow the last one: earlier records are missing."""
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     abortable = True
@@ -22,13 +22,13 @@ class UnknownProducerIdException(OutOfOrderSequenceException):
 
 
 class DuplicateSequenceException(ApiException):
-    """A batch that is in the log already."""
+    """The batch is in the log already."""
 
     code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpochException(ApplicationRecoverableException):
-    """A batch of an older epoch of its producer."""
+    """The batch has an older epoch of its producer."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
     abortable = True
@@ -36,7 +36,7 @@ class InvalidProducerEpochException(ApplicationRecoverableException):
 
 
 class InvalidPidMappingException(ApplicationRecoverableException):
-    """The transactional id belongs to another producer id, or to none any more."""
+    """The transactional id has another producer id now, or none."""
 
     code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
@@ -48,7 +48,7 @@ class ProducerFencedException(ApplicationRecoverableException):
 
 
 class InvalidTxnStateException(ApiException):
-    """A step the transaction's state does not allow."""
+    """The transaction's state does not allow this step."""
 
     code = ErrorCode.INVALID_TXN_STATE
     fatal = True
@@ -62,25 +62,25 @@ class InvalidTxnTimeoutException(ApiException):
 
 
 class ConcurrentTransactionsException(RetriableException):
-    """The last transaction is still being ended."""
+    """The previous transaction is still being completed."""
 
     code = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 class TransactionAbortableException(ApiException):
-    """The transaction cannot be committed: abort it and go on."""
+    """The transaction cannot be committed: abort it and continue."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
     abortable = True
 
 
 class TransactionCoordinatorFencedException(ApiException):
-    """A coordinator that has been replaced."""
+    """The transaction coordinator has been replaced."""
 
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class TransactionalIdNotFoundException(ApiException):
-    """No producer with this transactional id, or not any more."""
+    """The transactional id is unknown or has expired."""
 
     code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

@@ -1,6 +1,6 @@
-"""Answers about records: batches a log does not take, places it does not have.
+"""Errors about records: batches a log refuses, and offsets it does not have.
 
-Role.   What `send` can fail of besides its producer's state, and what a fetch can.
+Role.   Errors of `send` that do not come from the producer's state, and errors of fetches.
 """
 
 from collections.abc import Mapping
@@ -19,66 +19,66 @@ from semel.types import TopicPartition
 
 
 class CorruptRecordException(RetriableException):
-    """A batch that does not match its checksum."""
+    """The batch does not match its checksum."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class InvalidRecordException(InvalidConfigurationException):
-    """A record the topic does not take, as one without a key in a compacted topic."""
+    """The topic refuses the record, for example without a key in a compacted topic."""
 
     code = ErrorCode.INVALID_RECORD
     abortable = True
 
 
 class InvalidTimestampException(ApiException):
-    """A timestamp the topic does not take."""
+    """The topic refuses the timestamp."""
 
     code = ErrorCode.INVALID_TIMESTAMP
     abortable = True
 
 
 class RecordTooLargeException(ApiException):
-    """A record or batch above `max.request.size`, `buffer.memory` or the topic's `max.message.bytes`."""
+    """The record or batch is above `max.request.size`, `buffer.memory` or the topic's `max.message.bytes`."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
     abortable = True
 
 
 class RecordBatchTooLargeException(InvalidConfigurationException):
-    """A batch longer than a segment of the log."""
+    """The batch is larger than a segment of the log."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
     abortable = True
 
 
 class UnsupportedCompressionTypeException(ApiException):
-    """A codec this side or the other does not have."""
+    """The client or the broker does not have the codec."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class UnsupportedForMessageFormatException(InvalidConfigurationException):
-    """The topic's records are of a format without this."""
+    """The topic's message format does not support the request."""
 
     code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
     fatal = True
 
 
 class InvalidRequiredAcksException(InvalidConfigurationException):
-    """A number of acknowledgements that cannot be."""
+    """The value of `acks` is invalid."""
 
     code = ErrorCode.INVALID_REQUIRED_ACKS
 
 
 class NotEnoughReplicasException(RetriableException):
-    """Fewer replicas are in sync than `min.insync.replicas`; nothing was written."""
+    """Fewer replicas are in sync than `min.insync.replicas`; the batch was not written."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class NotEnoughReplicasAfterAppendException(RetriableException):
-    """Written, with fewer replicas in sync than demanded."""
+    """The batch was written, with fewer replicas in sync than `min.insync.replicas`."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -88,16 +88,17 @@ class BufferExhaustedException(TimeoutException):
 
 
 class OffsetOutOfRangeException(InvalidOffsetException):
-    """An offset before the first or after the last one."""
+    """The offset is before the first or after the last one."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class LogTruncationException(OffsetOutOfRangeException):
-    """A log that lost records this consumer has read."""
+    """The log has lost records this consumer has read."""
 
     divergent_offsets: Mapping[TopicPartition, Any] = MappingProxyType({})
-    """Up to where the log is the one that was read, as an `OffsetAndMetadata`; missing where nothing of it is."""
+    """The end of the part of the log that still matches the consumed records, as an `OffsetAndMetadata`; absent for a
+    partition without such a part."""
 
 
 class OffsetNotAvailableException(RetriableException):
@@ -107,13 +108,13 @@ class OffsetNotAvailableException(RetriableException):
 
 
 class OffsetMovedToTieredStorageException(ApiException):
-    """The offset is in tiered storage by now."""
+    """The offset has moved to tiered storage."""
 
     code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 
 
 class InvalidFetchSizeException(ApiException):
-    """A fetch of a size that cannot be."""
+    """The fetch size is invalid."""
 
     code = ErrorCode.INVALID_FETCH_SIZE
 
@@ -125,12 +126,12 @@ class FetchSessionIdNotFoundException(RetriableException):
 
 
 class InvalidFetchSessionEpochException(RetriableException):
-    """A fetch out of its session's order."""
+    """The fetch has the wrong session epoch."""
 
     code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 class FetchSessionTopicIdException(RetriableException):
-    """A fetch session that mixes topic names and ids."""
+    """The fetch session mixes topic names and ids."""
 
     code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR

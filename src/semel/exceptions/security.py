@@ -1,6 +1,6 @@
-"""Answers about who a client is and what it may do.
+"""Errors of authentication and authorization.
 
-Role.   Authentication ends a client; a right that is missing ends the call.
+Role.   A failed authentication ends the client; a missing permission fails only the call.
 """
 
 from semel.errors import ErrorCode
@@ -8,51 +8,51 @@ from semel.exceptions.tree import ApiException, AuthenticationException, Authori
 
 
 class TopicAuthorizationException(AuthorizationException):
-    """No right to this topic."""
+    """No permission for this topic."""
 
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     abortable = True
 
 
 class GroupAuthorizationException(AuthorizationException):
-    """No right to this group."""
+    """No permission for this group."""
 
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     abortable = True
 
 
 class ClusterAuthorizationException(AuthorizationException):
-    """No right to do this to the cluster."""
+    """No permission for this operation on the cluster."""
 
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     fatal = True
 
 
 class TransactionalIdAuthorizationException(AuthorizationException):
-    """No right to this transactional id."""
+    """No permission for this transactional id."""
 
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     fatal = True
 
 
 class SaslAuthenticationException(AuthenticationException):
-    """Wrong credentials."""
+    """The credentials are wrong."""
 
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 class SslAuthenticationException(AuthenticationException):
-    """TLS did not come to be: a certificate that is not trusted, or none where one is asked for."""
+    """The TLS handshake failed: a certificate is not trusted, or a required one is missing."""
 
 
 class UnsupportedSaslMechanismException(AuthenticationException):
-    """A SASL mechanism the broker does not have."""
+    """The broker does not have this SASL mechanism."""
 
     code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
 
 
 class IllegalSaslStateException(AuthenticationException):
-    """A request in the wrong phase of a SASL handshake."""
+    """The request came in the wrong phase of a SASL handshake."""
 
     code = ErrorCode.ILLEGAL_SASL_STATE
 
@@ -64,13 +64,13 @@ class SecurityDisabledException(ApiException):
 
 
 class UnacceptableCredentialException(ApiException):
-    """A credential the cluster does not take."""
+    """The cluster does not accept the credential."""
 
     code = ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
 class InvalidPrincipalTypeException(ApiException):
-    """A kind of principal that is not supported."""
+    """The principal type is not supported."""
 
     code = ErrorCode.INVALID_PRINCIPAL_TYPE
 
@@ -82,30 +82,30 @@ class DelegationTokenDisabledException(ApiException):
 
 
 class DelegationTokenNotFoundException(ApiException):
-    """No such delegation token."""
+    """The delegation token does not exist."""
 
     code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 class DelegationTokenOwnerMismatchException(ApiException):
-    """A delegation token of somebody else."""
+    """The delegation token belongs to another principal."""
 
     code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
 
 
 class DelegationTokenAuthorizationException(AuthorizationException):
-    """No right to this delegation token."""
+    """No permission for this delegation token."""
 
     code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
 
 
 class DelegationTokenExpiredException(ApiException):
-    """A delegation token that is too old."""
+    """The delegation token has expired."""
 
     code = ErrorCode.DELEGATION_TOKEN_EXPIRED
 
 
 class UnsupportedByAuthenticationException(ApiException):
-    """Not allowed over a connection like this one."""
+    """The request is not allowed with this connection's authentication."""
 
     code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

@@ -1,8 +1,8 @@
-"""From an error code or an error from inside to the exception a user of the client sees.
+"""Conversion of error codes and internal errors to public exceptions.
 
-Role.   `exception_for` makes one from an error code; `as_exception` turns the errors of `semel.errors` into public ones where
-        they leave the client.
-Rules.  * Codes of what this client never asks (controllers, share groups, streams) have no class of their own: they are an
+Role.   `exception_for` makes one from an error code; `as_exception` converts the errors of `semel.errors` at the
+        client's API.
+Rules.  * Codes of APIs this client does not use (controllers, share groups, streams) have no own class: they become an
           `ApiException` with the code.
 """
 
@@ -49,14 +49,14 @@ EXCEPTIONS: Final[dict[str, type[KafkaException]]] = {
     if isinstance(one, type) and issubclass(one, KafkaException)
 }
 """Every exception of this package, by name."""
-_CLIENT_MADE: Final = (ConfigException,)  # It shares its code with the class of an answer.
+_CLIENT_MADE: Final = (ConfigException,)  # Shares its code with a class for responses.
 _BY_CODE: Final = {
     one.code: one for one in EXCEPTIONS.values() if "code" in vars(one) and one not in _CLIENT_MADE
 }
 
 
 def exception_for(code: ErrorCode | int, message: str = "") -> KafkaException:
-    """The exception of an error code, with this text."""
+    """The exception for an error code, with this message."""
     try:
         known = ErrorCode(code)
     except ValueError:
@@ -78,11 +78,11 @@ _INNER: Final[tuple[tuple[type[SemelError], type[KafkaException]], ...]] = (
     (InvalidRecordError, InvalidRecordException),
     (WireError, InvalidRequestException),
 )
-"""Errors from inside, and what a user of the client sees; the first that fits."""
+"""Internal errors and their public exceptions; the first match counts."""
 
 
 def as_exception(error: SemelError) -> KafkaException:
-    """The public exception for an error from inside; raise it `from error`."""
+    """The public exception for an internal error; raise it `from error`."""
     if isinstance(error, KafkaException):
         return error
     if isinstance(error, HandshakeError):

@@ -1,8 +1,8 @@
-"""The classes the others derive from: what may be tried again, what must be aborted, what ends a client.
+"""The base classes: retriable, abortable and fatal errors.
 
-Role.   `except RetriableException` catches whatever may succeed in a moment, and so on; parents are Java's.
-Rules.  * Everything derives from `KafkaException`, and that from `SemelError`.
-        * What an error means for a producer can depend on where it happened; whoever raises says so with keywords.
+Role.   `except RetriableException` catches all errors that may succeed on a retry, and so on. The hierarchy is Java's.
+Rules.  * Every class derives from `KafkaException`, and that from `SemelError`.
+        * The effect of an error on a producer may depend on its context; the raising code passes it by keywords.
 """
 
 # ruff: noqa: N818 - the names are Java's.
@@ -15,16 +15,16 @@ from semel.errors import ErrorCode, SemelError
 
 
 class KafkaException(SemelError):
-    """Everything the client raises on purpose."""
+    """Base of all exceptions of the client."""
 
     retriable: bool = False
-    """The same call may succeed in a moment, without anything else being changed."""
+    """The same call may succeed later, without any other change."""
     abortable: bool = False
-    """A transaction this happened in must be aborted; then the producer goes on."""
+    """The current transaction must be aborted; then the producer can continue."""
     fatal: bool = False
-    """This client cannot go on: close it. A new one may."""
+    """This client must be closed; a new one may continue."""
     errors: "Mapping[Any, KafkaException]" = MappingProxyType({})
-    """Where one call named many things: everything that was refused, this among it, by what it was about."""
+    """For a call with several items: all refused items and their exceptions, this one included."""
 
     def __init__(
         self,
@@ -47,44 +47,44 @@ class KafkaException(SemelError):
 
 
 class ApiException(KafkaException):
-    """A broker's answer with an error code, or what stands for one."""
+    """An error code of a broker's response, or an equivalent."""
 
 
 class RetriableException(ApiException):
-    """The same request may succeed in a moment."""
+    """The same request may succeed later."""
 
     retriable = True
 
 
 class RefreshRetriableException(RetriableException):
-    """It may succeed once it is known again who leads or coordinates."""
+    """The request may succeed after a refresh of leader or coordinator."""
 
 
 class InvalidMetadataException(RefreshRetriableException):
-    """What this client knew about the cluster is out of date."""
+    """The client's metadata is out of date."""
 
 
 class ApplicationRecoverableException(ApiException):
-    """This client is done for; a new one in its place may go on."""
+    """This client must be closed; a new one may continue."""
 
     fatal = True
 
 
 class InvalidConfigurationException(ApiException):
-    """A setting, or what the request rests on, cannot be."""
+    """A setting, or a precondition of the request, is invalid."""
 
     code = ErrorCode.INVALID_CONFIG
 
 
 class AuthenticationException(InvalidConfigurationException):
-    """The broker does not believe who this client is."""
+    """The broker rejects this client's credentials."""
 
     fatal = True
 
 
 class AuthorizationException(InvalidConfigurationException):
-    """Who this client is may not do that."""
+    """The client's principal lacks the permission."""
 
 
 class InvalidOffsetException(ApiException):
-    """A position that is not in the log."""
+    """The position is not in the log."""

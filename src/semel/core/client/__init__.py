@@ -1,1 +1,1 @@
-"""What clients decide, without waiting: batching, partitions, subscriptions, fetches."""
+"""The client's pure decisions: batching, partitioning, subscriptions and fetches."""

@@ -1,16 +1,18 @@
-"""Where a producer's records wait: batches per partition, within a bound on memory.
+"""The producer's record accumulator: batches per partition, bounded by `buffer.memory`.
 
 Role.   `Accumulator` puts records into the open batch of their partition and says which batches may leave: because they
-        are full, because they have waited for `linger.ms`, or because somebody waits for them.
+        are full, because they have waited for `linger.ms`, or because a flush, a close or a caller short of memory
+        waits.
 Flow.   `append` (a record) and `append_sealed` (a batch made elsewhere) from the application; `is_ready` and `take` from
         the sender; `free` once a batch's fate is known.
-Rules.  * A batch has one partition. It is closed when the next record would take it over `batch.size`; a record that is
-          larger than that has a batch of its own. Batches leave in the order they were opened.
-        * The open batch grows for as long as it is not taken: a slow broker gets larger batches, not more of them.
-        * What is not settled counts against `buffer.memory`. A record that does not fit has to wait; it is not taken.
+Rules.  * A batch has one partition. It is closed when the next record would take it over `batch.size`; a larger record
+          gets a batch to itself. Batches leave in the order they were opened.
+        * The open batch grows until the sender takes it: a slow broker gets larger batches, not more of them.
+        * Unsettled batches count against `buffer.memory`. `append` refuses a record that does not fit; the caller
+          waits.
         * Sizes are upper bounds of what is written, before compression; no record is encoded to learn its size.
-        * Nothing here is safe between threads: the owner holds one lock around every call.
-Elsewhere. Sequences and retries: `core.idempotence.in_flight`. Which partition: `sticky` and `murmur2`.
+        * The accumulator is not thread-safe: the owner holds one lock around every call.
+Elsewhere. Sequences and retries: `core.idempotence.in_flight`. Choosing partitions: `sticky` and `murmur2`.
 """
 
 from collections import deque
@@ -23,17 +25,17 @@ from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition, WritableBy
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-# What a record takes beside its key, value and headers, at most: lengths, deltas and attributes.
+# Upper bound of a record's bytes beside its key, value and headers: lengths, deltas and attributes.
 _SMALL_BYTES, _SMALL_OVERHEAD = 60, 12
 _MEDIUM_BYTES, _MEDIUM_OVERHEAD = 8000, 14
 _LARGE_OVERHEAD: Final = 23
-_TIMESTAMP_OVERHEAD: Final = 7  # A timestamp of the application's may be far from its neighbours'.
+_TIMESTAMP_OVERHEAD: Final = 7  # A timestamp set by the application may be far from its neighbours'.
 _HEADER_OVERHEAD: Final = 10
 _UTF8_BYTES_MAX: Final = 4
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers, *, has_timestamp: bool) -> int:
-    """How many bytes of a batch a record takes, at most."""
+    """Upper bound of the bytes a record takes in a batch."""
     size = (len(key) if key else 0) + (len(value) if value else 0)
     if headers:
         size += _HEADER_OVERHEAD
@@ -47,10 +49,10 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers, *, has
 
 
 class Batch:
-    """Records of one partition that travel together, and what became of them.
+    """Records of one partition that are sent together, and their result.
 
-    Who wants to hear of its end appends to `listeners` and then calls `tell` if it `is_done` already: each listener is
-    taken out by exactly one caller, so it is called once, whatever the threads do.
+    A caller that waits for the end appends to `listeners`, then calls `tell` if the batch `is_done` already. Each
+    listener is popped by exactly one thread, so it is called once.
     """
 
     __slots__ = (
@@ -83,21 +85,21 @@ class Batch:
     ) -> None:
         self.batch_id = batch_id
         self.home = home
-        """Where the end is told: whoever waits there would wait for ever."""
+        """The owner's event loop, where listeners run: blocking on this batch there would deadlock."""
         self.partition = partition
         self.created_ms = created_ms
         self.size_bytes = HEADER_SIZE
         self.largest_bytes = 0
-        """The size of the largest record, as far as single records were given."""
+        """Size bound of the largest record; 0 in a sealed batch, whose records were not given one by one."""
         self.records_count = 0
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
         self.headers: list[Headers] | None = None
-        """None while no record has any."""
+        """None while no record of the batch has headers."""
         self.max_timestamp_ms = NO_TIMESTAMP
         self.data: WritableBytes | None = None
-        """Its bytes, once it was sent for the first time; a sealed batch has them from the start."""
+        """The encoded batch: set when it is sent for the first time, in a sealed batch from the start."""
         self.is_closed = False
         self.is_done = False
         self.attempts = 0
@@ -105,13 +107,13 @@ class Batch:
         self.log_append_time_ms = NO_TIMESTAMP
         self.error: SemelError | None = None
         self.trouble = ""
-        """Why its last attempt failed, while it is tried again."""
+        """Why the last attempt to send the batch failed, while it is retried."""
         self.pieces: tuple[Batch, ...] = ()
-        """What it became, if it was too large for the broker: the same records in the same order."""
+        """The smaller batches this one was split into, if it was too large for the broker: same records, same order."""
         self.listeners: deque[Callable[[], object]] = deque()
 
     def place(self, index: int) -> "tuple[Batch, int]":
-        """The batch a record was stored with in the end, and where in it."""
+        """The batch in which a record was finally stored, and its index there."""
         for piece in self.pieces:
             if index < piece.records_count:
                 return piece.place(index)
@@ -119,7 +121,7 @@ class Batch:
         return self, index
 
     def leaves(self) -> "Iterator[Batch]":
-        """What it became, or itself."""
+        """The batches this one was split into, recursively; itself if it was not split."""
         if not self.pieces:
             yield self
         for piece in self.pieces:
@@ -141,7 +143,7 @@ class Batch:
         self._end()
 
     def split_into(self, pieces: "Sequence[Batch]") -> None:
-        """It ends when all pieces have."""
+        """Split the batch: it ends when all pieces have ended."""
         self.pieces = tuple(pieces)
         left = len(pieces)
 
@@ -161,11 +163,11 @@ class Batch:
         self.is_done = True
 
     def tell(self) -> None:
-        """Call everybody who waits for the end."""
+        """Call every listener once."""
         while self.listeners:
             try:
                 listener = self.listeners.popleft()
-            except IndexError:  # Somebody else was faster.
+            except IndexError:  # Another thread took the last listener.
                 return
             listener()
 
@@ -191,7 +193,7 @@ class Accumulator:
         self._buffer_bytes = buffer_bytes
         self._linger_ms = linger_ms
         self._queues: dict[TopicPartition, deque[Batch]] = {}
-        """Only of partitions that have something, in the order in which they began to."""
+        """Only partitions with batches, in the order in which they got their first one."""
         self._given = 0
         self.used_bytes = 0
         self.flushes = 0
@@ -199,14 +201,15 @@ class Accumulator:
         self.is_closing = False
         self.home: object = None
         self.waiting: deque[Callable[[], object]] = deque()
-        """Who waits for memory; called when some is free, to try again."""
+        """Callbacks of callers that wait for memory; called when some is free, to try again."""
 
     @property
     def available_bytes(self) -> int:
         return self._buffer_bytes - self.used_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether so much may be appended. An empty buffer takes anything: the size alone was judged before."""
+        """Whether so many bytes may be appended. An empty buffer takes any size: `max.request.size` was checked
+        before."""
         return self.used_bytes + size_bytes <= self._buffer_bytes or not self.used_bytes
 
     def append(
@@ -219,7 +222,7 @@ class Accumulator:
         size_bytes: int,
         now_ms: int,
     ) -> tuple[Batch, int, bool] | None:
-        """The batch a record is in, its place there, and whether the sender should look; None without room."""
+        """The record's batch, its index there, and whether to wake the sender; None without room."""
         used = self.used_bytes + size_bytes
         if used > self._buffer_bytes and self.used_bytes:
             return None
@@ -267,7 +270,7 @@ class Accumulator:
         max_timestamp_ms: int,
         now_ms: int,
     ) -> Batch | None:
-        """A batch that is encoded already, behind all that was given before it; None without room."""
+        """Queue a batch that is already encoded, behind everything appended before; None without room."""
         if not self.has_room(len(data)):
             return None
         queue = self._queues.get(partition)
@@ -288,7 +291,8 @@ class Accumulator:
         max_timestamp_ms: int,
         created_ms: int,
     ) -> Batch:
-        """A batch of bytes, in no queue and not counted: the caller does both, or it replaces one that is."""
+        """An encoded batch that is neither queued nor counted: the caller does both, or replaces a counted batch with
+        it."""
         batch = Batch(self._given, partition, created_ms, self.home)
         self._given += 1
         batch.data = data
@@ -301,7 +305,7 @@ class Accumulator:
     # The sender
 
     def partitions(self) -> list[TopicPartition]:
-        """Those that have batches."""
+        """Partitions with batches."""
         return list(self._queues)
 
     def queued(self, partition: TopicPartition) -> int:
@@ -325,17 +329,17 @@ class Accumulator:
         )
 
     def due_ms(self, partition: TopicPartition) -> int | None:
-        """When the first batch of a partition will have lingered; None without one."""
+        """When `linger.ms` of the partition's first batch ends; None without a batch."""
         queue = self._queues.get(partition)
         return queue[0].created_ms + self._linger_ms if queue else None
 
     def first_size(self, partition: TopicPartition) -> int:
-        """How large the first batch of a partition is, at most; 0 without one."""
+        """Size bound of the partition's first batch; 0 without one."""
         queue = self._queues.get(partition)
         return queue[0].size_bytes if queue else 0
 
     def batches(self) -> Iterator[Batch]:
-        """All that have not left."""
+        """Every batch that was not taken yet."""
         for queue in self._queues.values():
             yield from queue
 
@@ -344,7 +348,7 @@ class Accumulator:
         return min((queue[0].created_ms for queue in self._queues.values()), default=None)
 
     def take(self, partition: TopicPartition) -> Batch:
-        """The first batch, closed; it still counts."""
+        """Take the first batch out and close it; it still counts against `buffer.memory`."""
         queue = self._queues[partition]
         batch = queue.popleft()
         batch.is_closed = True
@@ -354,7 +358,7 @@ class Accumulator:
         return batch
 
     def drop(self) -> list[Batch]:
-        """Everything that has not left, taken out; it still counts."""
+        """Take every batch out; they still count against `buffer.memory`."""
         dropped = list(self.batches())
         for batch in dropped:
             batch.is_closed = True
@@ -362,7 +366,7 @@ class Accumulator:
         return dropped
 
     def expired(self, born_before_ms: int) -> Iterator[Batch]:
-        """Batches that were opened before this, taken out; they still count."""
+        """Take out the batches opened at this time or before; they still count against `buffer.memory`."""
         for partition in list(self._queues):
             queue = self._queues[partition]
             while queue and queue[0].created_ms <= born_before_ms:
@@ -373,5 +377,5 @@ class Accumulator:
                 del self._queues[partition]
 
     def free(self, batch: Batch) -> None:
-        """The batch's fate is known: its memory is free. The caller calls `waiting` when the lock is released."""
+        """Release the memory of a settled or failed batch. The caller runs `waiting` after releasing the lock."""
         self.used_bytes -= batch.size_bytes

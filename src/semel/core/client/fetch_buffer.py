@@ -1,13 +1,14 @@
-"""What a consumer has fetched and not handed out yet: in order, and bounded.
+"""Records a consumer has fetched and not handed out yet: in order, and bounded.
 
 Role.   `FetchBuffer` keeps the chunks of all partitions as they arrived, says what may be fetched next, and hands out records.
 Flow.   the fetcher: `wants` -> an answer -> `add`. A poll: `take`.
-Rules.  * The consumer fetches ahead until `fetch.max.bytes` are waiting, and each partition until its share of that is (at
-          least two times `max.partition.fetch.bytes`); an answer that is under way may come on top of it.
-        * Records of one partition are handed out in order, partitions in the order they arrived. Those of a paused partition
-          wait; those of a partition that was given up, or was sought elsewhere, are thrown away.
-        * An error in a chunk is raised when everything in front of it has been handed out, and again until the user seeks
-          past it.
+Rules.  * The consumer fetches ahead until `fetch.max.bytes` are buffered. Each partition is fetched until its share of
+          that is buffered, at least two times `max.partition.fetch.bytes`. A response in flight may exceed either
+          bound.
+        * Records of one partition are handed out in order, partitions in the order they arrived. Records of a paused
+          partition stay buffered; those of a revoked or re-sought partition are dropped.
+        * An error in a chunk is raised once all records before it are handed out, and again until the user seeks past
+          it.
 """
 
 from collections.abc import Iterable
@@ -29,14 +30,14 @@ class DamagedRecordsError(Exception):
 
 
 class Wants(NamedTuple):
-    """What to fetch, and what is not fetched because enough of it is waiting."""
+    """Partitions to fetch, and fetchable partitions with enough buffered."""
 
     wanted: dict[TopicPartition, PartitionState]
     full: list[TopicPartition]
 
 
 class FetchBuffer:
-    """One consumer's."""
+    """The fetch buffer of one consumer."""
 
     def __init__(
         self,
@@ -55,13 +56,13 @@ class FetchBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Fetched and not handed out."""
+        """Bytes fetched and not handed out."""
         return sum(chunk.size_bytes for chunk in self._chunks)
 
     # From the fetcher
 
     def wants(self) -> "Wants":
-        """What to fetch now, and what there is enough of."""
+        """Partitions to fetch now, and partitions with enough buffered."""
         self._throw_away()
         fetchable = {
             where: state for where, state in self._subscription.partitions.items() if state.is_fetchable
@@ -80,7 +81,7 @@ class FetchBuffer:
         data: BytesLike,
         aborted: list[tuple[int, int]] | None,
     ) -> None:
-        """Records fetched from an offset in a turn; of an earlier turn, or twice, they are not taken."""
+        """Add records fetched from an offset in a turn; an outdated turn or a repeated offset is ignored."""
         state = self._subscription.partitions.get(where)
         if state is None or state.turn != turn or state.fetch_offset != fetch_offset or not len(data):
             return
@@ -88,7 +89,7 @@ class FetchBuffer:
         self._chunks.append(chunk)
         state.buffered_bytes += chunk.size_bytes
         end = end_of(data)
-        # Without a whole batch there is nothing to go on from: the chunk itself will say what is wrong.
+        # Without a whole batch there is no next offset; reading the chunk raises the error.
         state.fetch_offset = fetch_offset if end is None else max(end, fetch_offset)
 
     # From the user
@@ -126,15 +127,13 @@ class FetchBuffer:
         return pieces
 
     def give_back(self, pieces: Iterable[Piece]) -> None:
-        """The user did not want these after all, the first of each partition first; positions move before them."""
+        """Take back pieces the user did not consume, in their order per partition; positions move before them."""
         for piece in reversed(list(pieces)):
             state = self._subscription.partitions.get(piece.where)
             chunk = self._last_taken.get(piece.where)
             if state is None or chunk is None or chunk.turn < state.sought_in or not piece.count:
                 continue
-            if (
-                chunk.turn != state.turn
-            ):  # Its leader is another, or its log was cut off: it is fetched again.
+            if chunk.turn != state.turn:  # The leader changed, or its log was truncated: fetch again.
                 self._subscription.go_back(piece.where, piece.offset_at(0))
                 continue
             chunk.give_back(piece)
@@ -172,7 +171,7 @@ class FetchBuffer:
         return piece
 
     def _throw_away(self) -> None:
-        """Chunks of partitions that are gone, or that were asked for before a seek."""
+        """Drop chunks of partitions that are gone, or that were fetched before a seek."""
         partitions = self._subscription.partitions
 
         def is_current(chunk: Chunk) -> bool:
@@ -184,7 +183,7 @@ class FetchBuffer:
 
 
 def _extend(pieces: list[Piece], hidden: Piece) -> None:
-    """What is hidden behind the last records of a partition belongs to them: who gives them back gives it back too."""
+    """Add hidden offsets to the partition's last visible piece: giving that piece back gives them back too."""
     for piece in reversed(pieces):
         if piece.where == hidden.where:
             piece.next_offset = hidden.next_offset

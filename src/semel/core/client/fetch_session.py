@@ -1,12 +1,13 @@
-"""The client's end of an incremental fetch session (KIP-227): partitions are named once, later only what changed.
+"""The client's end of an incremental fetch session (KIP-227): each request names only the partitions that changed.
 
-Role.   `FetchSession` turns what a consumer wants of one broker into what a Fetch request has to say.
+Role.   `FetchSession` turns the partitions a consumer wants from one broker into the contents of a Fetch request.
 Flow.   `plan` -> the request is sent -> `answered` with the session id and error of the response, or `failed`.
-Rules.  * Epoch 0 asks for a session and names everything. Then each request carries the next epoch, and only partitions
-          that are new or begin elsewhere; those no longer wanted are forgotten.
-        * A session the broker does not know any more, or lost count of, is begun anew. So is one after a request without an
-          answer: nobody knows whether the broker heard it. The old one is named, so that the broker can end it.
-        * A session speaks of topics by name or by id, never both; a topic that was made anew has another id.
+Rules.  * Epoch 0 asks for a session and names every partition. Each later request carries the next epoch, and only
+          partitions that are new or have another fetch offset or leader epoch; unwanted partitions are listed as
+          forgotten.
+        * The client starts a new session after a session error, and after a request without an answer, because the
+          broker may or may not have handled it. The new request names the old session, so that the broker can close it.
+        * A session names topics by name or by id, never both; a recreated topic has another id.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ _EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class Wanted(NamedTuple):
-    """What is wanted of one partition."""
+    """The fetch offset wanted of one partition, with its topic id and leader epoch."""
 
     topic_id: bytes
     fetch_offset: int
@@ -29,18 +30,18 @@ class Wanted(NamedTuple):
 
 
 class FetchPlan(NamedTuple):
-    """What a request says."""
+    """The contents of one Fetch request."""
 
     session_id: int
     session_epoch: int
     by_id: bool
     say: dict[TopicPartition, Wanted]
     forget: dict[TopicPartition, bytes]
-    """With the ids they were named by."""
+    """Partitions to forget, with the topic ids under which the session knows them."""
 
 
 class FetchSession:
-    """With one broker."""
+    """The session with one broker."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
@@ -49,7 +50,7 @@ class FetchSession:
         self._partitions: dict[TopicPartition, Wanted] = {}
 
     def plan(self, wanted: Mapping[TopicPartition, Wanted], *, by_id: bool) -> FetchPlan:
-        """The next request; what it says is taken for heard until `failed`."""
+        """The next request; the session assumes that the broker handles it, until `failed`."""
         if self._epoch == INITIAL_EPOCH or by_id != self._by_id:
             self._by_id = by_id
             self._epoch = INITIAL_EPOCH
@@ -65,18 +66,18 @@ class FetchSession:
         return FetchPlan(self._session_id, self._epoch, by_id, say, forget)
 
     def answered(self, session_id: int, code: ErrorCode) -> None:
-        """The broker's answer as a whole."""
+        """Take over session id and error of the response."""
         if code:
-            # A session it does not know needs no ending.
+            # A session the broker does not know needs no closing.
             self._start_anew(NO_SESSION if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id)
         elif session_id == NO_SESSION:
-            self._start_anew(NO_SESSION)  # It gives none: every fetch names everything.
+            self._start_anew(NO_SESSION)  # The broker gives no session: every fetch names all partitions.
         else:
             self._session_id = session_id
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def failed(self) -> None:
-        """No answer."""
+        """The request had no answer: start a new session and close the old one."""
         self._start_anew(self._session_id)
 
     def _start_anew(self, session_id: int) -> None:

@@ -1,13 +1,14 @@
-"""Records as they came from a broker, and the pieces of them that are handed to the user.
+"""Fetched records, and the pieces of them that are handed to the user.
 
-Role.   `Chunk` is what one answer held of one partition: bytes, until somebody asks for records. `take` gives the next ones
-        as a `Piece`: Arrow columns by the kernels, or a few records read in plain Python while kernels are not loaded.
+Role.   `Chunk` holds the bytes of one partition in one Fetch response, undecoded until records are taken. `take` gives
+        the next ones as a `Piece`: Arrow columns by the kernels, or a few records read in plain Python while kernels
+        are not loaded.
 Flow.   the fetcher makes chunks -> `fetch_buffer` keeps them in order -> `take` -> the user's records or columns.
-Rules.  * A chunk is decoded once, whole or in parts of at most `decode_max_bytes`; what the user did not ask for stays as
-          columns and is sliced later. Given back, a piece is the next to be taken.
-        * Control batches and, for read_committed, batches of aborted transactions are left out; the offset to go on from is
-          past them.
-        * A damaged batch raises where it is reached, never before what stands in front of it was handed out.
+Rules.  * A chunk is decoded once, whole or in parts of at most `decode_max_bytes`; decoded records that were not taken
+          yet stay as columns and are sliced later. A piece given back is the next to be taken.
+        * Control batches and, for read_committed, batches of aborted transactions are left out; the next fetch offset
+          is behind them.
+        * A damaged batch raises only after every record before it was handed out.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ DECODE_BYTES_MAX: Final = 32 * 1024 * 1024
 PLAIN_BYTES_MAX: Final = 256 * 1024
 """Chunks up to this size do not wait for kernels that are not loaded."""
 DAMAGE: Final = (CorruptBatchError, UnsupportedCompressionError)
-"""What bytes that cannot be read raise."""
+"""Errors raised by bytes that cannot be decoded."""
 _PLACE: Final = Struct(">qi")
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_POSITION: Final = 23
@@ -45,11 +46,11 @@ class Decoding(Enum):
     KERNELS = "kernels"
     PLAIN = "plain"
     PLAIN_WHILE_SMALL = "plain while small"
-    """Kernels are on their way: small chunks do without, large ones wait."""
+    """Kernels are being loaded: small chunks are decoded without them, large ones wait."""
 
 
 class Span(NamedTuple):
-    """What the records up to an offset share: who stamped them, and under which leader they were written."""
+    """Timestamp type and leader epoch shared by the records up to an offset."""
 
     last_offset: int
     timestamp_type: TimestampType
@@ -83,13 +84,13 @@ class Piece:
         self.where = where
         self.spans = spans
         self.next_offset = next_offset
-        """Where to go on once all of these are consumed."""
+        """The next offset once all of these are consumed."""
         self._columns = columns
         self._records = records
         self.count = len(records) if columns is None else columns.num_rows
 
     def split(self, count: int) -> "tuple[Piece, Piece]":
-        """The first so many, and the others."""
+        """The first `count` records, and the others."""
         rest_at = self.offset_at(count)
         if self._columns is None:
             first = Piece(self.where, self.spans, rest_at, records=self._records[:count])
@@ -105,7 +106,7 @@ class Piece:
         return offset
 
     def columns(self) -> "pa.RecordBatch":
-        """offset, timestamp, key, value, headers."""
+        """Arrow columns: offset, timestamp, key, value, headers."""
         if self._columns is None:
             from semel.core.records.arrow_schema import columns_of
 
@@ -113,7 +114,7 @@ class Piece:
         return self._columns
 
     def lists(self) -> Lists:
-        """The same as Python values."""
+        """The columns as lists of Python values."""
         if self._columns is None:
             if not self._records:
                 return Lists([], [], [], [], [])
@@ -124,7 +125,7 @@ class Piece:
         return Lists(*lists_of(self._columns, NO_HEADERS))
 
     def shared(self) -> "tuple[Sequence[TimestampType], Sequence[int | None]]":
-        """Of every record, who stamped it and its leader epoch."""
+        """Timestamp type and leader epoch of every record."""
         if len(self.spans) == 1:
             (span,) = self.spans
             return list(repeat(span.timestamp_type, self.count)), list(repeat(span.leader_epoch, self.count))
@@ -141,7 +142,7 @@ class Piece:
 
     @property
     def last_leader_epoch(self) -> int | None:
-        """Under which the last batch before `next_offset` was written, as Java has it: hidden ones count, too.
+        """Leader epoch of the last batch before `next_offset`, hidden batches included, as in the Java client.
 
         A position with the epoch of the last visible record would seem to lie beyond that epoch's end if a marker of the
         next leader follows.
@@ -157,7 +158,7 @@ class Piece:
 
 
 class Chunk:
-    """What one answer held of one partition."""
+    """The bytes of one partition in one Fetch response."""
 
     __slots__ = (
         "_aborted",
@@ -216,7 +217,7 @@ class Chunk:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether there is not even one whole batch in it."""
+        """Whether no batch of the chunk could be read."""
         return self._position == 0
 
     def give_back(self, piece: Piece) -> None:
@@ -251,7 +252,7 @@ class Chunk:
             decoded = decode(None)
         except DAMAGE:
             _, first = next(batch.headers(self._data, self._position))
-            decoded = decode(self._position + first.size_bytes)  # Raises if it is this one that is damaged.
+            decoded = decode(self._position + first.size_bytes)  # Raises if this batch is the damaged one.
         if decoded.position == self._position:
             return None
         self._position, self._offset = decoded.position, decoded.next_offset
@@ -308,7 +309,7 @@ def _span(header: BatchHeader) -> Span:
 
 
 def _merged(spans: list[Span]) -> tuple[Span, ...]:
-    """Neighbours that say the same are one."""
+    """Merge neighbours that differ only in their offsets."""
     found: list[Span] = []
     for span in spans:
         if found and found[-1][1:] == span[1:]:

@@ -1,21 +1,24 @@
-"""A member of a KIP-848 group, seen from the client: one heartbeat says everything, the broker assigns, the member follows.
+"""A member of a KIP-848 group, seen from the client: heartbeats carry its state, the broker assigns, the member
+follows.
 
-Role.   `Kip848Member` is the client's end of ConsumerGroupHeartbeat, without I/O and without a clock: it speaks the words of
-        `core.groups.member`, so that one shell carries out what either says.
-Flow.   `subscribe`, `polled` -> FindCoordinator -> heartbeat with epoch 0 -> the broker names an epoch and partitions ->
-        Revoke what is not among them -> Own what is new -> a heartbeat at once says what it owns now.
-Rules.  * A heartbeat says what has changed since the last that was answered; the first one, and the first after an error
-          or a silence, says everything, because nobody knows what was heard.
-        * Partitions come by topic id. Those whose name is not known yet wait; the shell is asked to look.
-        * One reconciliation at a time: what the broker wants meanwhile is looked at when it is done. Everything is let go
-          before anything is taken, and the broker hears of it only when both are done. It hears of every assignment that
-          was followed, also where nothing had to be done: it may wait to hear that a partition is let go that was never taken.
-        * Fenced, or unknown to the broker, with or without its group: everything is lost, and it joins again under its old id
-          with epoch 0.
-        * Who does not poll for `max.poll.interval.ms` leaves, and joins again with the next poll.
-        * A static member that leaves says -2: its partitions wait for it. Who leaves while it joins says so: it may be in.
-        * A static member that is told that its instance id is taken may have taken it itself, by a join whose answer was lost:
-          it steps aside under its own member id, which nobody else's instance is released by, and joins again.
+Role.   `Kip848Member` is the client's end of ConsumerGroupHeartbeat, without I/O and without a clock: it shares the
+        instructions of `core.groups.member`, so that one shell can run either protocol.
+Flow.   `subscribe`, `polled` -> FindCoordinator -> heartbeat with epoch 0 -> the broker names an epoch and partitions
+        -> Revoke partitions that are not among them -> Own new ones -> an immediate heartbeat reports the owned
+        partitions.
+Rules.  * A heartbeat carries the changes since the last answered one. The first one, and the first after an error or a
+          lost answer, carries everything, because the broker may have missed the last.
+        * Partitions come by topic id. Partitions of an unknown topic id wait; `LookAtIds` asks the shell for the name.
+        * One reconciliation runs at a time; a newer target waits for its end. All revocations come before the first new
+          partition, and the heartbeat reports the result only after both. Every followed assignment is reported, even
+          without a change: the broker may wait for the release of a partition the member never owned.
+        * A member that is fenced or unknown, or whose group is gone, loses all partitions and rejoins with its old id
+          and epoch 0.
+        * A member that does not poll for `max.poll.interval.ms` leaves, and rejoins with the next poll.
+        * A static member leaves with epoch -2: its partitions wait for it. A member that leaves while joining sends the
+          leave too, because the join may have been accepted.
+        * A static member that gets UNRELEASED_INSTANCE_ID may hold the instance id itself, from a join whose answer was
+          lost. It leaves with its own member id, which cannot release another member's instance, and rejoins.
 Elsewhere. The broker's end: `core.groups.consumer`. Offsets are committed by the shell, with `identity`.
 """
 
@@ -37,7 +40,7 @@ from semel.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, error_code
 from semel.types import TopicPartition
 
 JOINING_EPOCH: Final = 0
@@ -67,7 +70,7 @@ _Place: TypeAlias = tuple[bytes, int]
 
 
 class _Said(NamedTuple):
-    """What a heartbeat told about this member."""
+    """The state a heartbeat reported."""
 
     topics: tuple[str, ...]
     regex: str | None
@@ -96,7 +99,7 @@ class Kip848Member:
         self._is_looking = False
         self._is_leaving = False
         self._unreleased: str | None = None
-        """What was said of the instance id that is being released."""
+        """The broker's message about the instance id that is being released."""
         self._said: _Said | None = None
         self._saying: _Said | None = None
         self._pending: ConsumerGroupHeartbeatRequest | None = None
@@ -109,14 +112,14 @@ class Kip848Member:
 
     @property
     def identity(self) -> Identity:
-        """Whom commits come from; without an epoch they would be refused."""
+        """The identity of commits; the epoch is -1 outside the group."""
         epoch = self.member_epoch if self.member_epoch > JOINING_EPOCH else _NO_GENERATION
         return Identity(self.config.group_id, epoch, self.member_id, self.config.group_instance_id)
 
-    # What the user does
+    # The user's calls
 
     def subscribe(self, topics: Iterable[str], regex: str | None = None) -> None:
-        """Want these topics, and those whose names the broker matches, from the next poll on."""
+        """Subscribe to these topics, and to topics the broker matches by regex, from the next poll on."""
         self.topics = tuple(sorted(set(topics)))
         self.regex = regex
 
@@ -135,10 +138,10 @@ class Kip848Member:
             return []
         self._is_leaving = True
         if self.phase is Phase.REVOKING:
-            return []  # It goes on from there.
+            return []  # `revoked` continues.
         return self._revoke(self.owned) if self.owned else self._go(now_ms)
 
-    # What the shell did
+    # The shell's reports
 
     def coordinator_found(self, now_ms: int) -> list[Instruction]:
         """Heartbeats can be sent."""
@@ -147,7 +150,7 @@ class Kip848Member:
         return self._advance(now_ms)
 
     def coordinator_lost(self, now_ms: int) -> list[Instruction]:
-        """It cannot be found or reached at the moment."""
+        """The coordinator cannot be found or reached now: retry after the backoff."""
         self._finding = False
         self._coordinator_known = False
         self._retry_ms = now_ms + self.config.retry_backoff_ms
@@ -156,7 +159,7 @@ class Kip848Member:
     def revoked(self, now_ms: int) -> list[Instruction]:
         """The user has let go of what `Revoke` named."""
         if self.phase is not Phase.REVOKING:
-            return []  # It was lost in the meantime.
+            return []  # The partitions were lost in the meantime.
         self.owned = tuple(one for one in self.owned if one not in self._revoking)
         self._revoking = ()
         self.phase = Phase.STABLE
@@ -165,7 +168,7 @@ class Kip848Member:
         return self._reconcile(now_ms)
 
     def names_known(self, names: Mapping[bytes, str], now_ms: int) -> list[Instruction]:
-        """What `LookAtIds` asked for, as far as it could be found."""
+        """Names for `LookAtIds`, as far as they were found."""
         self._is_looking = False
         for topic_id, name in names.items():
             self._names[topic_id] = name
@@ -187,7 +190,7 @@ class Kip848Member:
         if self.phase is Phase.LEAVING:
             self.phase = Phase.OUT
             return []
-        code = _code(response.error_code)
+        code = error_code(response.error_code)
         if self._unreleased is not None:
             return self._stepped_aside(code, now_ms)
         if code:
@@ -221,7 +224,7 @@ class Kip848Member:
         return self.coordinator_lost(now_ms)
 
     def committed(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
-        """A commit with this member's identity was answered so: a heartbeat finds out what is the matter."""
+        """A commit of this member was answered; after an error, a heartbeat at once learns the cause."""
         if code and self.phase not in _OUT:
             self._beat_ms = now_ms
         return self._advance(now_ms)
@@ -292,8 +295,8 @@ class Kip848Member:
         if now.regex is not None and (before is None or before.regex != now.regex):
             request.subscribed_topic_regex = now.regex
         elif before is not None and before.regex is not None and now.regex is None:
-            request.subscribed_topic_regex = ""  # Said to be none any more.
-        # While partitions are let go nothing is said about them: they are neither owned nor given up.
+            request.subscribed_topic_regex = ""  # An empty regex unsubscribes from it.
+        # During a revocation the heartbeat omits the partitions: they are neither owned nor released.
         has_moved = before is None or (before.owned, before.followed) != (now.owned, now.followed)
         if before is None or (self.phase is not Phase.REVOKING and has_moved):
             request.topic_partitions = self._said_partitions(now.owned)
@@ -309,7 +312,7 @@ class Kip848Member:
         ]
 
     def _reconcile(self, now_ms: int) -> list[Instruction]:
-        """Follow the broker: let go first, then take."""
+        """Move towards the target: revoke first, then own."""
         if self._target is None or self.phase is not Phase.STABLE:
             return self._advance(now_ms)
         looking: list[Instruction] = []
@@ -364,7 +367,7 @@ class Kip848Member:
         return self._fail(code, message)
 
     def _stepped_aside(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
-        """Whether the instance id was this member's own."""
+        """Handle the answer to the leave: rejoin if the instance id was this member's own, else fail."""
         message = self._unreleased
         self._begin(now_ms)
         if code in _FREE:
@@ -383,7 +386,7 @@ class Kip848Member:
         return [*self._lose(), Fail(code, reason)]
 
     def _lose(self) -> list[Instruction]:
-        """Nothing is ours any more."""
+        """Drop all partitions."""
         lost, self.owned = self.owned, ()
         self._revoking = ()
         self._target = None
@@ -410,10 +413,3 @@ class Kip848Member:
             member_epoch=STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH,
             instance_id=self.config.group_instance_id,
         )
-
-
-def _code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

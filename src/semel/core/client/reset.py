@@ -1,8 +1,8 @@
-"""Where a consumer begins when nothing says where: `auto.offset.reset`.
+"""`auto.offset.reset`: where a consumer starts without a committed offset.
 
 Role.   `parse_reset` reads the setting, `Reset.timestamp` says what to ask ListOffsets for.
-Rules.  As Kafka 4.3: earliest, latest, none, or by_duration:P…, a span before now in ISO 8601's words as Java reads them. A
-        span that holds no record means the end of the partition: everything there is older.
+Rules.  As Kafka 4.3: earliest, latest, none, or by_duration:P…, an ISO 8601 duration before now, parsed as Java does.
+        If no record is that young, the consumer starts at the end.
 """
 
 import re
@@ -23,7 +23,7 @@ _SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
 class ResetKind(StrEnum):
-    """The four ways."""
+    """The four strategies."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -38,7 +38,7 @@ class Reset(NamedTuple):
     duration_ms: int = 0
 
     def timestamp(self, now_ms: int) -> int:
-        """The timestamp of ListOffsets that stands for it."""
+        """The timestamp to send in ListOffsets."""
         match self.kind:
             case ResetKind.EARLIEST:
                 return EARLIEST_TIMESTAMP
@@ -69,7 +69,7 @@ def parse_reset(text: str) -> Reset:
 
 
 def _milliseconds(text: str) -> int | None:
-    """An ISO 8601 duration that is not negative; None if it is none."""
+    """Milliseconds of a non-negative ISO 8601 duration; None if the text is invalid."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found[name] for name in _SECONDS):
         return None

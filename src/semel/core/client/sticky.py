@@ -1,10 +1,10 @@
-"""Which partition a record without a key goes to: one for a batch's worth, then another, as the Java client does.
+"""The sticky partitioner for records without a key: one partition per `batch.size` bytes, as in the Java client.
 
-Role.   `Sticky` is the choice for one topic (KIP-480, KIP-794): it stays with a partition until `batch.size` bytes went
-        there, so that batches fill, and then moves to one chosen at random, busy ones less often.
+Role.   `Sticky` chooses for one topic (KIP-480, KIP-794): it stays with a partition for `batch.size` bytes, so that
+        batches fill. Then it picks another at random, a busy one less often.
 Flow.   `partition` before a record is appended, `appended` after it; the sender tells `update_load` how many batches wait
         for each partition.
-Rules.  * It leaves a partition only where a batch ends, or after twice the size: a half-filled batch is not left behind.
+Rules.  * It leaves a partition only where a batch ends, or after twice the size, to avoid half-filled batches.
         * The more batches wait for a partition, the smaller its share: (longest queue + 1 - its own queue) of the sum.
           Partitions without a leader get nothing. Where all queues are equal the choice is even.
 """
@@ -40,7 +40,7 @@ class Sticky:
     def appended(
         self, size_bytes: int, *, batch_is_full: bool, partitions_count: int, available: Sequence[int]
     ) -> None:
-        """So much went to the partition; `batch_is_full`: a change now leaves no batch half-filled."""
+        """Count bytes appended to the partition; with `batch_is_full`, a switch now leaves no half-filled batch."""
         self._produced_bytes += size_bytes
         if self._produced_bytes >= self._batch_size_bytes * (1 if batch_is_full else 2):
             self._produced_bytes = 0
@@ -62,7 +62,7 @@ class Sticky:
         return self.choice(self._draw(_POSITIVE_BITS), partitions_count, available)
 
     def choice(self, number: int, partitions_count: int, available: Sequence[int]) -> int:
-        """The partition that a random number stands for."""
+        """The partition for a random number."""
         if self._cumulated:
             return self._weighted[bisect_right(self._cumulated, number % self._cumulated[-1])]
         if available:

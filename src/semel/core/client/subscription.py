@@ -1,17 +1,18 @@
-"""What a consumer wants to read, and how far it is: topics, partitions, positions.
+"""A consumer's subscription state: topics, assigned partitions and positions.
 
-Role.   `Subscription` is a consumer's memory without I/O: which topics or partitions the user asked for, which it has, and for
-        each where it stands. Everything else of the consumer looks here.
-Flow.   `subscribe`, `subscribe_pattern` or `assign` -> `assign_owned` as the group says -> a position is found (committed, or by
-        a reset) -> fetched, consumed -> `all_consumed` is what a commit without arguments stores.
+Role.   `Subscription` holds, without I/O, the topics or partitions the user asked for, the assigned ones, and the
+        position of each. All other parts of the consumer read it.
+Flow.   `subscribe`, `subscribe_pattern` or `assign` -> `assign_owned` as the group says -> a position is found
+        (committed, or by a reset) -> records are fetched and consumed -> a commit without arguments stores
+        `all_consumed`.
 Rules.  * Topics, a pattern and partitions exclude each other, as in Kafka; `unsubscribe` ends either.
-        * A position is the offset of the next record to hand out. Seeking starts a new `turn`: what was asked for in an
-          earlier one is not used when it arrives. So does a new leader, and a log that was cut off; but only who seeks gives up
-          what he was handed: the rest of that can be given back in any later turn.
-        * A partition is fetched if it has a position, is not paused, and nobody is about to take it away.
-        * A position with an epoch is unchecked until the partition's leader has said that its log still has what is before it,
-          and again when there is another leader. It is not fetched from or committed until then.
-        * Nothing here depends on the order of a set: partitions are kept in the order they came.
+        * A position is the offset of the next record to hand out. Seeking starts a new `turn`: responses to requests of
+          an earlier turn are ignored. A new leader and a truncated log start one too. Records handed out before a seek
+          cannot be given back; records from before the other two can.
+        * A partition is fetched if it has a position, is not paused, and is not being revoked.
+        * A position with an epoch is unchecked until the leader confirms that its log has every record before it; a new
+          leader makes it unchecked again. An unchecked position is neither fetched nor committed.
+        * Partitions keep the order in which they came, for determinism.
 """
 
 import re
@@ -28,7 +29,7 @@ NO_EPOCH: Final = -1
 
 
 class Mode(Enum):
-    """What the user asked for."""
+    """The kind of the user's subscription."""
 
     NOTHING = "nothing"
     TOPICS = "topics"
@@ -41,7 +42,7 @@ class SubscriptionClashError(Exception):
 
 
 class NotAssignedError(Exception):
-    """A partition this consumer does not have."""
+    """The partition is not assigned to this consumer."""
 
     def __init__(self, where: TopicPartition) -> None:
         self.where = where
@@ -54,23 +55,23 @@ class PartitionState:
 
     turn: int
     sought_in: int = 0
-    """The turn in which somebody last decided where to go on: what was handed out before it is not given back."""
+    """The turn of the last seek or reset; records handed out before it cannot be given back."""
     position: int | None = None
     leader_epoch: int | None = None
-    """Of the record before the position, if a record or a commit told."""
+    """Leader epoch of the record before the position, if a record or a commit carried it."""
     is_unchecked: bool = False
-    """Whether the log may have lost what is before the position."""
+    """Whether the log may have lost records before the position."""
     checked_under: int = NO_EPOCH
     """The leader's epoch under which the position is in the log."""
     reset: Reset | None = None
-    """How to find a position; without one, what is committed is looked for first."""
+    """How to find a position; None looks for a committed offset first."""
     paused: bool = False
     arriving: bool = False
     """The group has given it, and the user has not been told yet."""
     leaving: bool = False
     """The group wants it back, and the user has not been told yet."""
     fetch_offset: int = NO_OFFSET
-    """Where the next fetch begins: the position, or behind what is buffered."""
+    """Offset of the next fetch: the position, or behind the buffered records."""
     buffered_bytes: int = 0
     high_watermark: int = NO_OFFSET
     last_stable_offset: int = NO_OFFSET
@@ -82,36 +83,36 @@ class PartitionState:
 
     @property
     def has_position(self) -> bool:
-        """Whether there is one to go on from."""
+        """Whether there is a checked position."""
         return self.position is not None and not self.is_unchecked
 
 
 class Subscription:
-    """One consumer's."""
+    """The subscription of one consumer."""
 
     def __init__(self) -> None:
         self.mode = Mode.NOTHING
         self.topics: tuple[str, ...] = ()
-        """What was subscribed to by name, or what the pattern matches at the moment."""
+        """The subscribed topic names, or the names the pattern matches now."""
         self.pattern: re.Pattern[str] | None = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._turns = 0
 
-    # What the user asks for
+    # The user's calls
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics instead of those before."""
+        """Subscribe to these topics in place of the previous ones."""
         self._become(Mode.TOPICS)
         self.topics = tuple(dict.fromkeys(topics))
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Want every topic whose whole name matches, as in Kafka; also those to come."""
+        """Subscribe to every topic whose whole name matches, future topics included, as in Kafka."""
         self._become(Mode.PATTERN)
         self.pattern = pattern
         self.topics = ()
 
     def matched(self, names: Iterable[str]) -> bool:
-        """What topics there are; whether the pattern now means others than before."""
+        """Match the pattern against these topic names; whether the set of subscribed topics changed."""
         if self.pattern is None:
             return False
         topics = tuple(sorted(name for name in names if self.pattern.fullmatch(name)))
@@ -120,12 +121,12 @@ class Subscription:
         return changed
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; those that were there before keep their positions."""
+        """Read exactly these partitions; the ones already assigned keep their positions."""
         self._become(Mode.PARTITIONS)
         self._keep(dict.fromkeys(partitions))
 
     def unsubscribe(self) -> None:
-        """Want nothing."""
+        """Drop subscription and partitions."""
         self.mode = Mode.NOTHING
         self.topics = ()
         self.pattern = None
@@ -139,28 +140,28 @@ class Subscription:
             )
         self.mode = mode
 
-    # What the group gives and takes
+    # The group's assignment
 
     def assign_owned(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group has given these; what is no longer among them is gone. New ones wait for `arrived`."""
+        """Replace the assignment by these partitions. New ones wait for `arrived`."""
         before = set(self.partitions)
         self._keep(dict.fromkeys(partitions))
         for where, state in self.partitions.items():
             state.arriving = where not in before
 
     def arrived(self) -> None:
-        """The user knows what the group has given."""
+        """The user was told of the new partitions."""
         for state in self.partitions.values():
             state.arriving = False
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are about to be taken away: nothing more of them is handed out."""
+        """These partitions are being revoked: hand out no more of their records."""
         for where in partitions:
             if where in self.partitions:
                 self.partitions[where].leaving = True
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are gone."""
+        """Forget these partitions."""
         for where in partitions:
             self.partitions.pop(where, None)
 
@@ -172,14 +173,14 @@ class Subscription:
     # Positions
 
     def state(self, where: TopicPartition) -> PartitionState:
-        """A partition's; raises `NotAssignedError`."""
+        """The state of a partition; raises `NotAssignedError`."""
         found = self.partitions.get(where)
         if found is None:
             raise NotAssignedError(where)
         return found
 
     def seek(self, where: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-        """Go on at this offset; with the epoch of the record before it, once that was checked."""
+        """Continue at this offset; with the epoch of the record before it, only after the leader confirmed it."""
         state = self.state(where)
         self._go_on_at(state, offset, leader_epoch)
         state.sought_in = state.turn
@@ -192,13 +193,14 @@ class Subscription:
         state.checked_under = NO_EPOCH
 
     def cut_off(self, where: TopicPartition, common: int, leader_epoch: int | None, led_under: int) -> None:
-        """The leader of this epoch has what was read up to `common` alone: go on there."""
+        """The leader of this epoch has the consumed records only up to `common`: continue there."""
         state = self.state(where)
         self._go_on_at(state, common, leader_epoch)
         self.checked(where, state.turn, led_under)
 
     def go_back(self, where: TopicPartition, offset: int) -> None:
-        """What was handed out from this offset on, in an earlier turn, was not looked at: go on there, or before it."""
+        """Records handed out in an earlier turn from this offset on were given back: continue there, unless the
+        position is already before it."""
         state = self.state(where)
         if state.position is not None and state.position <= offset:
             return
@@ -206,13 +208,13 @@ class Subscription:
         state.position = state.fetch_offset = offset
 
     def reset(self, where: TopicPartition, how: Reset | None) -> None:
-        """Forget the position; it is found anew in this way, or where the group has committed."""
+        """Forget the position; find a new one this way, or None: from the group's committed offset."""
         self.lose_position(where, how)
         state = self.state(where)
         state.sought_in = state.turn
 
     def lose_position(self, where: TopicPartition, how: Reset | None) -> None:
-        """The same, because the log does not have it."""
+        """Forget the position because the log does not have it."""
         state = self.state(where)
         self._begin_turn(state)
         state.position = None
@@ -223,7 +225,7 @@ class Subscription:
         state.reset = how
 
     def found(self, where: TopicPartition, turn: int, offset: int, leader_epoch: int | None = None) -> bool:
-        """Where a partition begins, as it was looked for in `turn`; whether that still mattered."""
+        """Set the position that was looked up in `turn`; False if the turn is over or a position is set."""
         state = self.partitions.get(where)
         if state is None or state.turn != turn or state.position is not None:
             return False
@@ -238,14 +240,14 @@ class Subscription:
             state.leader_epoch = leader_epoch
 
     def led_under(self, where: TopicPartition, leader_epoch: int) -> bool:
-        """The partition is led under this epoch; whether the position stands, or is to be checked first."""
+        """Note the leader's epoch; whether the position is valid, or must be checked first."""
         state = self.state(where)
         if state.is_unchecked or state.position is None or leader_epoch in (NO_EPOCH, state.checked_under):
             return not state.is_unchecked
         if state.checked_under == NO_EPOCH or state.leader_epoch is None:
             state.checked_under = leader_epoch
             return True
-        self._begin_turn(state)  # What the leader before has sent may be what the log has lost.
+        self._begin_turn(state)  # Records from the previous leader may be among the ones the log has lost.
         state.fetch_offset = state.position
         state.is_unchecked = True
         return False
@@ -259,12 +261,12 @@ class Subscription:
         }
 
     def is_unchecked(self, where: TopicPartition, turn: int) -> bool:
-        """Whether what was asked in this turn still matters."""
+        """Whether the position is still unchecked in this turn."""
         state = self.partitions.get(where)
         return state is not None and state.turn == turn and state.is_unchecked
 
     def checked(self, where: TopicPartition, turn: int, leader_epoch: int) -> None:
-        """The leader of this epoch has what is before the position of this turn."""
+        """The leader of this epoch confirmed the position of this turn."""
         if self.is_unchecked(where, turn):
             state = self.partitions[where]
             state.is_unchecked = False
@@ -279,11 +281,11 @@ class Subscription:
         }
 
     def all_consumed(self) -> dict[TopicPartition, PartitionState]:
-        """Partitions with a position: what a commit without arguments stores."""
+        """Partitions with a position; a commit without arguments stores them."""
         return {where: state for where, state in self.partitions.items() if state.has_position}
 
     def lags(self, *, committed_only: bool) -> Mapping[TopicPartition, int]:
-        """How many offsets there are between the positions and the ends that were last heard of."""
+        """Offsets between each position and the last known end of its partition."""
         found = {}
         for where, state in self.partitions.items():
             end = state.last_stable_offset if committed_only else state.high_watermark

@@ -1,9 +1,9 @@
-"""Deadlines by key: which of many has passed, without touching the others.
+"""Deadlines by key, in a heap with lazy removal.
 
 Role.   Sessions, rebalances and transactions time out. A coordinator shard keeps one `Deadlines`.
 Rules.  * A key has one deadline: setting it again replaces it.
-        * Moving a deadline is cheap, because heartbeats do it all the time: what the heap still holds of the old one
-          is passed over when it comes up, and swept out when it outnumbers the living.
+        * Moving a deadline is cheap, because heartbeats do it all the time: outdated heap entries are skipped when they
+          come up, and swept out when they outnumber the live ones.
         * Keys that are due come in order of their deadlines, and of setting where those are equal.
 """
 
@@ -34,7 +34,7 @@ class Deadlines(Generic[K]):
         return None if live is None else live[0]
 
     def set(self, key: K, deadline_ms: int) -> None:
-        """Let the key be due at this time instead of any before."""
+        """Set the key's deadline, in place of any earlier one."""
         self._count += 1
         self._live[key] = (deadline_ms, self._count)
         heapq.heappush(self._heap, (deadline_ms, self._count, key))
@@ -43,7 +43,7 @@ class Deadlines(Generic[K]):
             heapq.heapify(self._heap)
 
     def cancel(self, key: K) -> None:
-        """The key waits for nothing any more; no matter if it did not."""
+        """Remove the key's deadline, if there is one."""
         self._live.pop(key, None)
 
     def next_ms(self) -> int | None:
@@ -57,7 +57,7 @@ class Deadlines(Generic[K]):
         return None
 
     def pop_first(self, now_ms: int) -> K | None:
-        """Take out the key whose deadline passed first; for those whose work may cancel what is due beside it."""
+        """Take out the key whose deadline passed first; for callers whose work may cancel other due keys."""
         deadline_ms = self.next_ms()
         if deadline_ms is None or deadline_ms > now_ms:
             return None

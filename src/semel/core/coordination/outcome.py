@@ -1,15 +1,15 @@
-"""What a coordinator says after it was asked, and what its host does with it.
+"""The outcome of a coordinator's operation, and how the host carries it out.
 
-Role.   The common words of the group and the transaction coordinator and of the shell that hosts them.
+Role.   Types shared by the group coordinator, the transaction coordinator and the shell that hosts both.
 Flow.   A handler asks the host; the host calls an operation of the shard with a ticket and the time; the operation
         returns an `Outcome`. The host appends `rows` as one batch, hands each to `Shard.apply`, and, once they are
         as durable as their topic asks, gives every ticket its reply and runs the effects. No `await` comes between
         the operation, the append and the applying.
-Rules.  * What must survive is in rows, and only `apply` takes a row over: live and in replay alike.
-        * What need not survive (who waits for a rebalance, when a member was last heard) an operation may change by
-          itself: if the append then fails, the host drops the shard and loads it again from the log.
+Rules.  * Durable state is in rows, and only `apply` takes a row over: live and in replay alike.
+        * An operation may change soft state itself (waiting joins, last heartbeats). If the append then fails, the host
+          drops the shard and loads it again from the log.
         * A request that must wait gets no reply now; the operation keeps its ticket and a later outcome answers it.
-        * Time comes in as an argument. `next_deadline_ms` tells when the shard wants to be asked again by itself.
+        * Time comes in as an argument. `next_deadline_ms` says when to call `due`.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ E = TypeVar("E")
 
 
 class LogRow(NamedTuple):
-    """A row of the coordinator's topic; without a value it says that its subject is gone (a tombstone)."""
+    """A row of the coordinator's topic; a row without a value is a tombstone."""
 
     key: Row
     value: Row | None
@@ -33,7 +33,7 @@ class LogRow(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a row stands, and whose transaction it is part of, if any."""
+    """Offset and timestamp of a row, and the producer of its transaction, if any."""
 
     offset: int
     timestamp_ms: int
@@ -49,24 +49,23 @@ class Outcome(Generic[E]):
     replies: list[tuple[Ticket, Response]] = field(default_factory=list)
     effects: list[E] = field(default_factory=list)
     producer_id: int = NO_PRODUCER_ID
-    """Whose transaction the rows are part of, if any; they count from its marker on."""
+    """The producer of the transaction the rows belong to, if any; the rows take effect with its marker."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     rows_only: bool = False
-    """Whether the operation changed nothing by itself: if the log refuses the rows, the shard is as it was and need not
-    be loaded again."""
+    """Whether the operation changed no soft state: if the append fails, the shard need not be loaded again."""
 
 
 class Shard(Protocol[E]):
-    """What one partition of a coordinator's topic holds."""
+    """The state of one partition of a coordinator's topic."""
 
     def apply(self, row: LogRow, origin: Origin) -> None:
         """Take a row over; cannot fail."""
 
     def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
-        """The transaction that wrote rows here has ended: they count now, or never."""
+        """The transaction that wrote rows here has ended: its rows take effect, or are dropped."""
 
     def loaded(self, now_ms: int) -> Outcome[E]:
-        """Every row has been applied: begin to count time and take up what was left unfinished."""
+        """Every row has been applied: start the timers and resume unfinished work."""
 
     def next_deadline_ms(self) -> int | None:
         """When to call `due`, or None if nothing is waiting for time to pass."""

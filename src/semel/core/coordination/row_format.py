@@ -2,8 +2,8 @@
 
 Role.   `RowFormat` knows the kinds of rows one topic holds; `encode` and `decode` are each other's reverse.
 Rules.  * A record's key begins with the kind's number, its value with the value's version, both int16.
-        * A kind nobody knows is passed over (None): a newer broker may have written it. A row that is not what its
-          kind says is corrupt.
+        * A row of an unknown kind is skipped (None): a newer broker may have written it. A row that does not decode as
+          its kind is corrupt.
 """
 
 import struct
@@ -34,7 +34,7 @@ class RowFormat:
         return RecordInput(key, value, timestamp_ms)
 
     def decode(self, record: Record) -> LogRow | None:
-        """The row in a record, or None if it is of a kind we do not know."""
+        """The row in a record, or None if its kind is unknown."""
         if record.key is None or len(record.key) < _INT16.size:
             raise CorruptLogError(f"{self._topic}: the record at {record.offset} has no key of a row")
         (number,) = _INT16.unpack_from(record.key)

@@ -1,8 +1,8 @@
-"""Times in rows: a shard counts in time that does not jump, its topic holds what the wall clock says.
+"""Times in rows: a shard uses monotonic time, its topic holds wall-clock time.
 
 Role.   The host moves the times of a row by the difference, before it is written and after it is read.
-Rules.  * Times that are not given (-1, 0) stay so. A row without times is the same row, and so is any row while the clocks
-          agree, which they do unless somebody has set one or the machine has slept.
+Rules.  * Unset times (-1, 0) stay unset. The same row comes back if it has no times or the clocks agree; they differ
+          only after a clock was set or the machine slept.
 """
 
 import copy
@@ -13,11 +13,11 @@ from semel.core.coordination.outcome import LogRow
 from semel.core.wire.message import Row
 
 RowTimes: TypeAlias = Mapping[type[Row], tuple[str, ...]]
-"""By the class of a row's value: which of its fields are times."""
+"""Class of a row's value -> names of its fields that are times."""
 
 
 def moved(row: LogRow, times: RowTimes, by_ms: int) -> LogRow:
-    """The row with its times so much later."""
+    """The row with its times shifted by `by_ms`."""
     fields = times.get(type(row.value)) if row.value is not None and by_ms else None
     if fields is None:
         return row

@@ -1,9 +1,9 @@
-"""OffsetCommit, TxnOffsetCommit and OffsetDelete, decided: which partitions may, and the rows for them.
+"""Decisions for OffsetCommit, TxnOffsetCommit and OffsetDelete: checks per partition, and rows.
 
 Role.   Pure functions of a shard's groups and a request; the shard calls them.
 Rules.  * Every partition of the request is in the answer, with its own code.
-        * Topics nobody has are refused by themselves and ask the group nothing, as in Kafka.
-        * A group nobody knows takes offsets from clients that are no members.
+        * Unknown topics are refused without consulting the group, as in Kafka.
+        * An unknown group accepts offsets from clients that are not members.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ from semel.errors import ErrorCode
 
 _BY_ID_SINCE: Final = 10
 _EPOCHS_SINCE: Final = 9
-"""OffsetCommit knows the errors of KIP-848 since this version."""
+"""The first version of OffsetCommit with the errors of KIP-848."""
 _UTF16_MAX: Final = 2
 _SERVED_RETENTION: Final = -1
 
@@ -88,7 +88,7 @@ def commit(
 def commit_refused(
     topics: Topics, request: OffsetCommitRequest, version: int, code: ErrorCode
 ) -> OffsetCommitResponse:
-    """The answer where the coordinator cannot even look: unknown topics are told as such all the same."""
+    """The answer if the coordinator cannot serve the group; unknown topics still get their own error."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -123,7 +123,7 @@ def _unknown(topic: Topic | None, partition: int, version: int) -> ErrorCode:
 
 
 def _admitted(groups: Groups, request: OffsetCommitRequest, version: int, now_ms: int) -> ErrorCode:
-    """Whether the group takes offsets from this client."""
+    """Whether the group accepts offsets from this client."""
     group = groups.by_id.get(request.group_id)
     if group is None:
         if request.generation_id_or_member_epoch < 0:
@@ -146,7 +146,7 @@ def _commit_from(request: OffsetCommitRequest, version: int) -> CommitFrom:
 def _stale(
     groups: Groups, commit: CommitFrom, group_id: str, topic: Topic | None, partition: int
 ) -> ErrorCode:
-    """Whether a KIP-848 member was let in with an epoch from before it got this partition."""
+    """Whether a KIP-848 member's epoch is older than its ownership of this partition."""
     group = groups.by_id.get(group_id)
     if topic is None or not isinstance(group, ConsumerGroup):
         return ErrorCode.NONE
@@ -154,7 +154,7 @@ def _stale(
 
 
 def _is_longer(metadata: str, limit: int) -> bool:
-    """Whether it has more characters than allowed, counted as Java counts them: in UTF-16."""
+    """Whether the text has more UTF-16 units (Java's characters) than allowed."""
     if len(metadata) * _UTF16_MAX <= limit:
         return False
     return len(metadata.encode("utf-16-le", "surrogatepass")) // _UTF16_MAX > limit
@@ -207,7 +207,7 @@ def commit_in_transaction(
 def txn_commit_refused(
     topics: Topics, request: TxnOffsetCommitRequest, code: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """The answer where the coordinator, or the transaction, says no to all of it."""
+    """The answer if the coordinator or the transaction refuses the whole request."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -243,7 +243,7 @@ def _txn_commit_from(request: TxnOffsetCommitRequest, version: int) -> CommitFro
 
 
 def _in_words_of_txn(code: ErrorCode) -> ErrorCode:
-    """TxnOffsetCommit has no word for a KIP-848 member that is behind."""
+    """Replace the code for a stale KIP-848 member, which TxnOffsetCommit does not have."""
     return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
 
 

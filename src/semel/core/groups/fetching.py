@@ -1,9 +1,9 @@
-"""OffsetFetch, answered for one group.
+"""OffsetFetch for one group.
 
-Role.   A pure function of a shard's groups and offsets; the shard calls it, the handler puts groups together.
+Role.   A pure function of a shard's groups and offsets; the shard calls it, the handler merges the groups.
 Rules.  * Every partition that was asked for is in the answer: without a commit it has offset -1 and no error.
-        * Whoever asks for stable offsets is told UNSTABLE_OFFSET_COMMIT where a transaction is open.
-        * An offset of a topic that was deleted and made again under its name is no offset of the new one.
+        * A request for stable offsets gets UNSTABLE_OFFSET_COMMIT for partitions with an open transaction.
+        * An offset of a deleted topic is not returned for a new topic of the same name.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ _NO_LEADER_EPOCH: Final = -1
 def fetch(
     groups: Groups, offsets: Offsets, asked: OffsetFetchRequestGroup, *, require_stable: bool, by_id: bool
 ) -> OffsetFetchResponse:
-    """What the group has committed, as an answer of version 8 and later."""
+    """The group's committed offsets, as a response of version 8 and later."""
     group_id = asked.group_id
     group = groups.by_id.get(group_id)
     code = ErrorCode.NONE if group is None else group.check_fetch(asked.member_id, asked.member_epoch)
@@ -48,7 +48,7 @@ def fetch(
             if asked.topics is not None:
                 unknown = [_nothing(partition, ErrorCode.UNKNOWN_TOPIC_ID) for partition in partitions]
                 answer.topics.append(OffsetFetchResponseTopics(topic_id=topic_id, partitions=unknown))
-            continue  # Of all the group has, this has no id any more.
+            continue  # In a fetch of all offsets, a topic without an id was deleted.
         answered = OffsetFetchResponseTopics(
             name=topic.name if topic is not None else name,
             topic_id=topic.topic_id.bytes if topic is not None else ZERO_UUID,
@@ -73,7 +73,7 @@ def fetch(
 
 
 def refused(asked: OffsetFetchRequestGroup, code: ErrorCode) -> OffsetFetchResponse:
-    """The answer for a group as a whole."""
+    """An error for the whole group."""
     return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)])
 
 

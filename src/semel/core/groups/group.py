@@ -1,11 +1,11 @@
-"""What every kind of group has in common: what offsets, listing and deletion need to know of one.
+"""The interface of every kind of group, for offsets, listing and deletion.
 
-Role.   `Group` is implemented by classic groups, by KIP-848 groups and by `simple.SimpleGroup` (offsets without members).
-        `GroupPart` is what the shard calls to host a kind of groups; `GroupSettings` and `Topics` are what it hands in.
+Role.   `Group` is implemented by classic groups, by KIP-848 groups and by `simple.SimpleGroup` (offsets without
+        members). The shard hosts a kind of groups through `GroupPart`, with `GroupSettings` and `Topics` as its inputs.
 Flow.   `shard.GroupShard` holds one `Groups` for a partition of __consumer_offsets and shares it with its parts; rows
         of a kind go to its part, which puts groups into `Groups.by_id` and takes them out.
-Rules.  * Answers are `ErrorCode`s: NONE lets the request go on.
-        * A group that turns from one kind into another replaces its entry in `by_id`; its offsets stay.
+Rules.  * Checks return an `ErrorCode`: NONE accepts the request.
+        * A group that changes its kind replaces its entry in `by_id`; its offsets stay.
 """
 
 import uuid
@@ -30,17 +30,17 @@ class GroupType(StrEnum):
 
 
 class Caller(NamedTuple):
-    """Who sent a request: what a group remembers of its members."""
+    """The sender of a request, as groups remember it."""
 
     client_id: str
     client_host: str
     """As Kafka writes it: `/127.0.0.1`."""
     version: int
-    """Of the API that was called."""
+    """The request's API version."""
 
 
 class CommitFrom(NamedTuple):
-    """Who commits offsets, as the request says."""
+    """The sender of an offset commit, from the request."""
 
     member_id: str
     group_instance_id: str | None
@@ -51,10 +51,10 @@ class CommitFrom(NamedTuple):
 
 
 class OffsetExpiry(NamedTuple):
-    """From when a group's offsets grow old."""
+    """The time from which a group's offsets age."""
 
     since_ms: int | None
-    """The same moment for all (a classic group became empty); None: each from its own commit."""
+    """One time for all (when a classic group became empty); None: each from its own commit."""
 
 
 class Group(Protocol):
@@ -68,16 +68,16 @@ class Group(Protocol):
 
     @property
     def state(self) -> str:
-        """As Kafka names it in ListGroups: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead; Assigning,
+        """The state in ListGroups: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead; Assigning,
         Reconciling."""
 
     @property
     def protocol_type(self) -> str:
-        """As ListGroups tells it; empty for a group that never had members."""
+        """The protocol type in ListGroups; empty for a group that never had members."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, so that it may go once its offsets have."""
+        """Whether it has no members, so that it may be removed after its offsets."""
 
     def check_commit(self, commit: CommitFrom) -> ErrorCode:
         """Whether these offsets may be stored.
@@ -94,30 +94,31 @@ class Group(Protocol):
         """Whether this member may read offsets (OffsetFetch 9+): UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
 
     def check_delete_offsets(self) -> ErrorCode:
-        """Whether offsets of topics it does not read may be deleted: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        """Whether offsets of unsubscribed topics may be deleted: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
 
     def check_delete(self) -> ErrorCode:
         """Whether the group may be deleted: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads this topic, as far as the group knows."""
+        """Whether a member subscribes to this topic, as far as known."""
 
     def offset_expiry(self) -> OffsetExpiry | None:
-        """How the offsets of topics it is not subscribed to grow old; None: not now.
+        """How offsets of unsubscribed topics age; None: they do not age now.
 
         Classic with a protocol type: since it became empty, or, stable with known subscriptions, by commit.
         KIP-848: by commit.
         """
 
     def describe(self) -> DescribedGroup | None:
-        """As DescribeGroups tells it, but for authorized operations; None for a group that is not classic."""
+        """The entry of DescribeGroups, without authorized operations; None for a group that is not classic."""
 
     def tombstones(self) -> list[LogRow]:
-        """The rows that remove the group, beside its offsets. `GroupPart.apply` takes it out when they come by."""
+        """The rows that remove the group, without its offsets. `GroupPart.apply` removes the group when it applies
+        them."""
 
 
 class Topic(Protocol):
-    """What a group may know of a topic."""
+    """The properties of a topic that groups use."""
 
     @property
     def name(self) -> str: ...
@@ -130,12 +131,12 @@ class Topic(Protocol):
 
 
 class Topics(Protocol):
-    """The topics there are, as of now."""
+    """The current topics."""
 
     def topic(self, name: str) -> Topic | None: ...
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """By the sixteen bytes the wire carries."""
+        """The topic with this id (16 bytes)."""
 
     @property
     def topics(self) -> Mapping[str, Topic]: ...
@@ -143,7 +144,7 @@ class Topics(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What governs groups, under Kafka's keys. The defaults are Kafka's."""
+    """Settings of groups, under Kafka's keys and with Kafka's defaults."""
 
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 10080 * 60_000
@@ -164,29 +165,29 @@ class GroupSettings:
 
 @dataclass(slots=True)
 class Groups:
-    """What the parts of a shard share."""
+    """State shared by the parts of a shard."""
 
     topics: Topics
     settings: GroupSettings = field(default_factory=GroupSettings)
     """Replaced when settings change while the broker runs."""
     by_id: dict[str, Group] = field(default_factory=dict)
     own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What was set for single groups, by their ids, under Kafka's names; as of now."""
+    """Current settings of single groups, by group id, under Kafka's names."""
 
     def own_number(self, group_id: str, name: str, otherwise: int) -> int:
-        """A number that governs one group: its own, or else this one."""
+        """A numeric setting of one group: its own, or else `otherwise`."""
         value = self.own_settings.get(group_id, {}).get(name)
         return otherwise if value is None else int(value)
 
 
 class GroupPart(Protocol):
-    """One kind of groups, inside a shard. The shard merges what its parts answer."""
+    """One kind of groups inside a shard. The shard merges the outcomes of its parts."""
 
     def apply(self, row: LogRow, origin: Origin) -> None:
-        """Take over a row of this kind; without a value, forget what it was about. Cannot fail."""
+        """Take over a row of this kind; a tombstone removes its subject. Cannot fail."""
 
     def loaded(self, now_ms: int) -> GroupOutcome:
-        """Every row has been applied: begin to count time."""
+        """Every row has been applied: start the timers."""
 
     def next_deadline_ms(self) -> int | None:
         """When to call `due`."""

@@ -1,10 +1,10 @@
-"""What the leader of a classic group knows of the others, and how it deals the partitions out.
+"""The leader of a classic group: the other members' subscriptions, and the assignment.
 
 Role.   `Leadership` is the part of a `Member` that only a leader needs: the group's topics, and the assignment.
-Flow.   JoinGroup names it leader (`begin`) -> the shell looks at the topics -> `divide` -> SyncGroup. As long as it leads it
-        keeps an eye on them: `have_changed` is a reason to join again. The next JoinGroup ends it.
-Rules.  A member that says nothing we understand wants nothing: it gets nothing, and the others their partitions.
-Elsewhere. Who gets what: `assignors`.
+Flow.   JoinGroup names it leader (`begin`) -> the shell looks at the topics -> `divide` -> SyncGroup. While it leads,
+        it watches the topics: `have_changed` is a reason to rejoin. The next JoinGroup ends the leadership.
+Rules.  A member with unreadable metadata has no subscriptions and gets no partitions; the other members are unaffected.
+Elsewhere. The assignment itself: `assignors`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,16 +18,16 @@ from semel.errors import WireError
 
 
 class Leadership:
-    """Of one member, over one generation at a time; empty while another leads."""
+    """One member's leadership of one generation; empty while another member leads."""
 
     def __init__(self) -> None:
         self.topics: tuple[str, ...] = ()
-        """What the group is subscribed to."""
+        """The group's subscribed topics."""
         self._members: Sequence[assigning.Member] = ()
         self._counts: dict[str, int] | None = None
 
     def begin(self, members: Iterable[JoinGroupResponseMember]) -> None:
-        """It leads these, itself among them."""
+        """The member leads these members, itself included."""
         self._members = [_understood(one) for one in members]
         self.topics = tuple(sorted({topic for one in self._members for topic in one.topics}))
 
@@ -36,18 +36,18 @@ class Leadership:
         self._counts = None
 
     def asked_for(self, topics: assigning.Topics) -> bool:
-        """Whether this tells of all the group's topics."""
+        """Whether these are all the group's topics."""
         return topics.keys() >= set(self.topics)
 
     def have_changed(self, topics: assigning.Topics) -> bool:
-        """Whether there are more or fewer partitions than when it was first told of these topics."""
+        """Whether partition counts differ from the first ones it saw of these topics."""
         counts = {topic: len(topics[topic]) for topic in self.topics}
         if self._counts is None:
             self._counts = counts
         return counts != self._counts
 
     def divide(self, assignor: str, topics: assigning.Topics) -> list[SyncGroupRequestAssignment]:
-        """What everybody gets."""
+        """The assignment of every member."""
         divided = ASSIGNORS[assignor].assign(topics, self._members)
         self._members = ()
         return [

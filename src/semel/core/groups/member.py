@@ -1,18 +1,19 @@
 """A member of a classic group, seen from the client: it joins, learns what it owns, stays alive, leaves.
 
 Role.   `Member` is the client's end of JoinGroup, SyncGroup, Heartbeat and LeaveGroup. It does no I/O and has no clock:
-        every method takes what happened and the time, and returns what the shell is to do, in order.
-Flow.   `subscribe`, `polled` -> FindCoordinator -> JoinGroup -> the leader: LookAtTopics, an assignor -> SyncGroup -> Own.
-        Heartbeats by `due`. An answer or a silence that asks for it brings the member back to JoinGroup.
+        every method takes an event and the time, and returns the shell's instructions, in order.
+Flow.   `subscribe`, `polled` -> FindCoordinator -> JoinGroup -> the leader: LookAtTopics, an assignor -> SyncGroup ->
+        Own. Heartbeats by `due`. An error or a lost answer may send the member back to JoinGroup.
 Rules.  * It joins with the first poll, and leaves when the user does not poll for `max.poll.interval.ms`.
         * Eager: everything owned is revoked before it joins. Cooperative: only what it must give up, after the assignment;
           then it joins once more, so that others get it.
-        * A partition is owned from `Own` to the `Revoke` or `Lose` that names it. A member whose heartbeats were not
-          answered for a session, counted from when the last answered one was sent, takes everything for lost: nobody can
-          say whose it is. While JoinGroup is under way no session is counted, on either side.
-        * One request that moves it on is under way at a time, and one heartbeat; an answer to any other is stale and ignored.
-        * It claims what it owns with the generation it got it in, not with the one it has joined since.
-Elsewhere. What the leader decides: `leadership`. Offsets are committed by the shell, with `identity`.
+        * A partition is owned from `Own` to the `Revoke` or `Lose` that names it. If no heartbeat is answered for a
+          session, counted from the sending of the last answered one, the member gives all partitions up as lost:
+          another member may own them. No session runs during JoinGroup, on either side.
+        * One joining or leaving request and one heartbeat are in flight at a time; an answer to any other request is
+          stale and ignored.
+        * It claims its partitions with the generation in which it got them, not with a later one.
+Elsewhere. The leader's decisions: `leadership`. Offsets are committed by the shell, with `identity`.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +62,7 @@ from semel.errors import ConfigError, ErrorCode, InvariantError, WireError
 from semel.types import TopicPartition
 
 _JOIN_LAPSE_MS: Final = (
-    5_000  # An answer may come as late as the rebalance ends; as in Java, a bit later still.
+    5_000  # JoinGroup may be answered as late as the end of the rebalance; the margin is Java's.
 )
 _ALIVE: Final = frozenset({Phase.DECIDING, Phase.SYNCING, Phase.STABLE, Phase.REVOKING})
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -109,20 +110,20 @@ class Member:
 
     @property
     def identity(self) -> Identity:
-        """Whom commits come from; without a generation they would be refused."""
+        """The member's identity in commits; without a generation the coordinator would refuse them."""
         return Identity(
             self.config.group_id, self.generation_id, self.member_id, self.config.group_instance_id
         )
 
     @property
     def group_topics(self) -> tuple[str, ...]:
-        """What the group is subscribed to, if this member leads it: the topics to keep an eye on."""
+        """The group's topics, if this member leads it: the ones to watch."""
         return self._leadership.topics
 
-    # What the user does
+    # The user's calls
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics from the next poll on."""
+        """Subscribe to these topics from the next poll on."""
         self.topics = tuple(sorted(set(topics)))
 
     def polled(self, now_ms: int) -> list[Instruction]:
@@ -137,7 +138,7 @@ class Member:
         return self._advance(now_ms)
 
     def rejoin(self, now_ms: int) -> list[Instruction]:
-        """The user wants the partitions to be divided anew."""
+        """The user asks for a rebalance."""
         if self.phase is Phase.STABLE:
             self._must_rejoin = True
         return self._advance(now_ms)
@@ -149,10 +150,10 @@ class Member:
         self._pending = None
         self._is_leaving = True
         if self.phase is Phase.REVOKING:
-            return []  # It goes on from there.
+            return []  # `revoked` continues.
         return self._revoke(self.owned, self._go) if self.owned else self._go(now_ms)
 
-    # What the shell did
+    # The shell's reports
 
     def coordinator_found(self, now_ms: int) -> list[Instruction]:
         """Requests can be sent."""
@@ -161,22 +162,22 @@ class Member:
         return self._advance(now_ms)
 
     def coordinator_lost(self, now_ms: int) -> list[Instruction]:
-        """It cannot be found or reached at the moment."""
+        """The coordinator cannot be found or reached now: retry after the backoff."""
         self._finding = False
         self._coordinator_known = False
         self._retry_ms = now_ms + self.config.retry_backoff_ms
         return []
 
     def revoked(self, now_ms: int) -> list[Instruction]:
-        """The user has let go of what `Revoke` named."""
+        """The user has released the partitions of `Revoke`."""
         if self.phase is not Phase.REVOKING or self._after_revoking is None:
-            return []  # It was lost in the meantime.
+            return []  # The partitions were lost in the meantime.
         return self._after_revoking(now_ms)
 
     def topics_known(self, topics: assigning.Topics, now_ms: int) -> list[Instruction]:
-        """What the leader asked for, or news of it at any time. A topic that does not exist is there without partitions."""
+        """The topics of `LookAtTopics`, or a later change of them. A missing topic is listed without partitions."""
         if not self._leadership.asked_for(topics):
-            return []  # The answer to a question of an earlier generation.
+            return []  # This answers a request of an earlier generation.
         have_changed = self._leadership.have_changed(topics)
         if self.phase is Phase.DECIDING:
             return self._sync(self._leadership.divide(self._protocol, topics))
@@ -198,7 +199,7 @@ class Member:
             case SyncGroupResponse():
                 return self._synced(response, now_ms)
             case _:
-                self._to(Phase.OUT)  # It has left. If the coordinator did not hear of it, the session ends.
+                self._to(Phase.OUT)  # The member has left; if the request was lost, its session will end.
                 return []
 
     def unanswered(self, request: GroupRequest, now_ms: int) -> list[Instruction]:
@@ -216,7 +217,7 @@ class Member:
         return self.coordinator_lost(now_ms)
 
     def committed(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
-        """A commit with this member's identity was answered so: it tells as much as a heartbeat."""
+        """The error code of a commit by this member, handled like a heartbeat's."""
         return self._beaten(code, now_ms) if code and self.phase in _ALIVE else []
 
     def next_deadline_ms(self) -> int | None:
@@ -234,7 +235,7 @@ class Member:
 
     @property
     def _has_session(self) -> bool:
-        """Whether the coordinator counts the time since it heard from this member; not while it joins."""
+        """Whether the coordinator runs a session for this member; not while it joins."""
         return self.generation_id != NO_GENERATION and (self.phase in _ALIVE or self.phase is Phase.UNJOINED)
 
     def due(self, now_ms: int) -> list[Instruction]:
@@ -268,7 +269,7 @@ class Member:
     # Going on
 
     def _advance(self, now_ms: int) -> list[Instruction]:
-        """What can be done now towards being a member with its partitions."""
+        """The next instructions towards joining and owning partitions."""
         if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED) or self._retry_ms is not None:
             return []
         if not self._coordinator_known:
@@ -287,7 +288,7 @@ class Member:
     def _revoke(
         self, partitions: tuple[TopicPartition, ...], then: Callable[[int], list[Instruction]]
     ) -> list[Instruction]:
-        """Have the user let go of these, and go on afterwards."""
+        """Have the user release these partitions, then continue."""
         self._to(Phase.REVOKING)
 
         def go_on(now_ms: int) -> list[Instruction]:
@@ -301,7 +302,7 @@ class Member:
         return [Revoke(partitions)]
 
     def _join(self, now_ms: int) -> list[Instruction]:
-        if not self._coordinator_known:  # It got lost while partitions were let go.
+        if not self._coordinator_known:  # The coordinator was lost during the revocation.
             self._to(Phase.UNJOINED)
             return self._advance(now_ms)
         self._to(Phase.JOINING)
@@ -352,9 +353,8 @@ class Member:
             reason = f"the group takes the assignor {response.protocol_name}, which it did not offer"
             return self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reason)
         if response.generation_id != self.generation_id or response.member_id != self.member_id:
-            # A new generation begins everybody's session, not before this join was sent. How long ago nobody knows if
-            # the rebalance took about as long as a session, or this process slept: then a heartbeat finds out at once,
-            # before what may be left of the session is over.
+            # A new generation starts every member's session, at some time after this join was sent. If the rebalance
+            # took about a session, or this process slept, little of the session may be left: send a heartbeat at once.
             config = self.config
             elapsed_ms = now_ms - self._joining_since_ms
             is_recent = elapsed_ms < config.session_timeout_ms - 2 * config.heartbeat_interval_ms
@@ -369,7 +369,7 @@ class Member:
             return self._sync([])
         self._leadership.begin(response.members)
         looking = LookAtTopics(self.group_topics)
-        if response.skip_assignment:  # A static leader came back to a group in which nothing has changed.
+        if response.skip_assignment:  # A static leader returned to an unchanged group.
             return [looking, *self._sync([])]
         self._to(Phase.DECIDING)
         return [looking]
@@ -407,7 +407,7 @@ class Member:
         return self._revoke(given_up, self._settle)
 
     def _settle(self, now_ms: int) -> list[Instruction]:
-        """What had to be given up is; the others get it once everybody has joined again."""
+        """The revocation is done; a rejoin lets other members get the partitions."""
         self._to(Phase.STABLE)
         self._must_rejoin = True
         return [*self._take(), *self._advance(now_ms)]
@@ -419,7 +419,7 @@ class Member:
         return [Own(new)]
 
     def _beaten(self, code: ErrorCode, now_ms: int) -> list[Instruction]:
-        """What a heartbeat was answered."""
+        """The error code of a heartbeat."""
         if self.phase not in _ALIVE:
             return []
         if not code:
@@ -436,7 +436,7 @@ class Member:
         return self._refused(code, "its heartbeat", now_ms)
 
     def _refused(self, code: ErrorCode, what: str, now_ms: int) -> list[Instruction]:
-        """An error instead of what was asked for: try again in a while, as somebody else, or never."""
+        """An error of JoinGroup or SyncGroup: retry later, rejoin with a new id, or fail."""
         if code in _THROWN_OUT:
             return self._start_again(now_ms, forget_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
         if code in _MOVED:
@@ -462,7 +462,7 @@ class Member:
         return [*lost, *self._advance(now_ms)]
 
     def _lose(self) -> list[Instruction]:
-        """Nothing is ours any more, and nothing that is under way counts."""
+        """Drop all partitions and ignore pending answers."""
         lost = self.owned
         self.owned = ()
         self.generation_id = self._owned_generation = NO_GENERATION

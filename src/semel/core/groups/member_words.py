@@ -1,8 +1,8 @@
-"""What a member of a classic group is made of, and what it tells the shell around it to do.
+"""The types of a group member: settings, phases, and instructions to the shell.
 
-Role.   The words of `member`: its settings, its identity in requests, its phases with their legal moves, and its
-        instructions.
-Flow.   The shell calls the member, carries out what comes back in that order, and reports what became of it.
+Role.   Holds the settings, the identity in requests, the phases with their legal moves, and the instructions of
+        `member`.
+Flow.   The shell calls the member, carries out the returned instructions in order, and reports the results.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from semel.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from semel.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from semel.core.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from semel.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, error_code
 from semel.types import TopicPartition
 
 NO_GENERATION: Final = -1
@@ -26,11 +26,11 @@ GroupResponse: TypeAlias = JoinGroupResponse | SyncGroupResponse | HeartbeatResp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
-    """What a member runs with: Kafka's keys, underscores for dots."""
+    """A member's settings: Kafka's keys, with underscores for dots."""
 
     group_id: str
     partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
-    """By preference. Members keep their partitions during a rebalance only if every one of these is cooperative."""
+    """In order of preference. Members keep their partitions during a rebalance only if all of these are cooperative."""
     group_instance_id: str | None = None
     client_rack: str | None = None
     session_timeout_ms: int = 45_000
@@ -40,7 +40,7 @@ class MemberConfig:
 
 
 class Identity(NamedTuple):
-    """Who a member is, in the words of OffsetCommit and TxnOffsetCommit."""
+    """A member's identity, as in OffsetCommit and TxnOffsetCommit."""
 
     group_id: str
     generation_id: int
@@ -49,13 +49,13 @@ class Identity(NamedTuple):
 
 
 class Phase(StrEnum):
-    """Where a member stands."""
+    """The phase of a member."""
 
     OUT = "out"
-    UNJOINED = "unjoined"  # It wants in and waits for a coordinator or for time to pass.
-    REVOKING = "revoking"  # The user lets partitions go.
+    UNJOINED = "unjoined"  # Waits for a coordinator or a backoff, then joins.
+    REVOKING = "revoking"  # The user is releasing partitions.
     JOINING = "joining"
-    DECIDING = "deciding"  # It leads, and waits to hear what topics there are.
+    DECIDING = "deciding"  # Leads, and waits for the topics.
     SYNCING = "syncing"
     STABLE = "stable"
     LEAVING = "leaving"
@@ -64,7 +64,7 @@ class Phase(StrEnum):
 
 _ANYWHERE: Final = frozenset({Phase.OUT, Phase.FAILED, Phase.UNJOINED, Phase.REVOKING, Phase.LEAVING})
 
-# Every legal move. What is not listed here cannot happen.
+# Every legal move; any other move raises.
 MOVES: Final[Mapping[Phase, frozenset[Phase]]] = {
     Phase.OUT: frozenset({Phase.UNJOINED}),
     Phase.UNJOINED: _ANYWHERE | {Phase.JOINING},
@@ -99,25 +99,25 @@ class LookAtTopics(NamedTuple):
 
 
 class Revoke(NamedTuple):
-    """Stop reading these, commit what is done; then `revoked`."""
+    """Stop reading these and commit their offsets; then `revoked`."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class Lose(NamedTuple):
-    """Stop reading these at once; somebody else may have them, so nothing can be committed."""
+    """Stop reading these at once, without a commit: another member may own them."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class Own(NamedTuple):
-    """Begin to read these, from where the group has committed."""
+    """Start reading these from the group's committed offsets."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class Fail(NamedTuple):
-    """The member is out for good: tell the user."""
+    """The member has failed for good: tell the user."""
 
     code: ErrorCode
     reason: str
@@ -127,8 +127,5 @@ Instruction: TypeAlias = FindCoordinator | Send | LookAtTopics | Revoke | Lose |
 
 
 def code_of(response: GroupResponse) -> ErrorCode:
-    """The answer's code; one that nobody has defined yet is an unknown error."""
-    try:
-        return ErrorCode(response.error_code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    """The response's error code; an undefined number becomes UNKNOWN_SERVER_ERROR."""
+    return error_code(response.error_code)

@@ -1,12 +1,12 @@
 """The offsets of a shard's groups: committed ones, and those whose transaction is still open.
 
 Role.   The memory behind OffsetCommit, OffsetFetch and their like; changed only by rows and markers.
-Flow.   `shard` decides with what is here; `apply` takes rows over, live and in replay alike.
-Rules.  * A row of a transaction is seen by nobody until its marker; an abort forgets it.
-        * Of two commits for a partition the one whose row stands later counts, whenever its transaction ends: a commit
-          that was written after a transaction's is not overwritten by the transaction's end.
-        * A tombstone removes what is pending as well: a deleted group's offsets do not come back with a marker.
-Elsewhere. Who may commit: `group.Group`. When offsets go: `sweep`.
+Flow.   `shard` reads the offsets to decide; `apply` takes rows over, live and in replay alike.
+Rules.  * A transactional row is invisible until its marker; an abort drops it.
+        * Of two commits for a partition the later row wins, whenever its transaction ends: a plain commit written after
+          a transaction's row is not overwritten by the marker.
+        * A tombstone also removes pending offsets: a deleted group's offsets do not come back with a marker.
+Elsewhere. Commit checks: `group.Group`. Expiry: `sweep`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,12 +31,12 @@ class Offsets:
         self._pending: dict[int, dict[str, dict[_Place, CommittedOffset]]] = {}  # By producer.
         self._open: dict[
             str, dict[_Place, dict[int, None]]
-        ] = {}  # By group: whose transactions are open where.
+        ] = {}  # Producers with open transactions, by group and partition.
 
-    # What is there
+    # Queries
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """What a group has committed, by topic and partition."""
+        """A group's committed offsets, by topic and partition."""
         return self._committed.get(group_id, _NONE)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
@@ -50,7 +50,7 @@ class Offsets:
         return places is not None and (topic, partition) in places
 
     def pending(self, group_id: str) -> dict[_Place, list[CommittedOffset]]:
-        """Where the group has offsets of open transactions, and which."""
+        """The group's offsets of open transactions, by partition."""
         return {
             place: [self._pending[producer_id][group_id][place] for producer_id in producer_ids]
             for place, producer_ids in self._open.get(group_id, {}).items()
@@ -77,7 +77,7 @@ class Offsets:
             self._open.setdefault(key.group, {}).setdefault(place, {})[origin.producer_id] = None
 
     def apply_marker(self, producer_id: int, *, commit: bool) -> list[str]:
-        """The producer's transaction has ended; the groups it had offsets for."""
+        """The producer's transaction has ended; returns the groups it had offsets for."""
         ended = self._pending.pop(producer_id, {})
         for group_id, offsets in ended.items():
             for (topic, partition), pending in offsets.items():

@@ -1,11 +1,11 @@
-"""Where a group's offsets are put to when a user resets them.
+"""Planning an offset reset of a group.
 
-Role.   From what is known of a partition and what is wanted to the offset to commit; `semel offsets reset` and `import`
-        show it as a plan and carry it out.
+Role.   Computes the offset to commit from the facts of a partition and the target; `semel offsets reset` and `import`
+        show the plan and carry it out.
 Rules.  As Kafka's own tool:
-        * An offset outside the log becomes the nearest one inside, and that is said.
+        * An offset outside the log becomes the nearest one inside, with a remark.
         * A time after the last record means the end.
-        * Who has no offset cannot be shifted; "current" without an offset means the end.
+        * A partition without a committed offset cannot be shifted; "current" without an offset means the end.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from semel.types import TopicPartition
 
 
 class Kind(StrEnum):
-    """What a target is given by."""
+    """The kinds of targets."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -27,14 +27,14 @@ class Kind(StrEnum):
 
 
 class Target(NamedTuple):
-    """Where to; `value` is an offset, a time in milliseconds or a distance."""
+    """A target; `value` is an offset, a time in milliseconds or a distance."""
 
     kind: Kind
     value: int = 0
 
 
 class Facts(NamedTuple):
-    """One partition: where it begins and ends, what is committed, and the first offset at the target's time."""
+    """One partition: its start, its end, its committed offset, and the first offset at the target's time."""
 
     earliest: int
     latest: int
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is to become of one offset; without `target` nothing can."""
+    """The change of one offset; without `target` it stays."""
 
     partition: TopicPartition
     committed: int | None

@@ -1,6 +1,6 @@
-"""The rows of __consumer_offsets: which kinds there are, and a committed offset as one of them.
+"""The rows of __consumer_offsets: their kinds, and committed offsets.
 
-Role.   `OFFSETS_TOPIC` and `GROUP_ROWS` are what the host reads and writes; `offset_row` and `committed` lead from a
+Role.   The host reads and writes `OFFSETS_TOPIC` in the format `GROUP_ROWS`; `offset_row` and `committed` convert a
         commit to its row and back.
 Rules.  * Kafka's versions: 1 where the client set its own retention, 4 where the topic's id is known, else 3.
 """
@@ -61,18 +61,18 @@ _WITH_TOPIC_ID: Final = 4
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition."""
+    """A group's committed offset of a partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_EXPIRY
-    """When it goes, if an old client said so."""
+    """The expiry time, if an old client set one."""
     topic_id: bytes = ZERO_UUID
-    """Of the topic it was committed for; zero in rows of older brokers."""
+    """Id of the committed topic; zero in rows of older brokers."""
     row_offset: int = -1
-    """Where its row stands: of two, the later counts."""
+    """Offset of its row: of two commits the later wins."""
 
 
 def offset_row(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> LogRow:

@@ -1,11 +1,11 @@
 """One partition of __consumer_offsets: its groups and their offsets.
 
-Role.   `GroupShard` is what the host loads, asks and gives time to. It routes rows to the kinds of groups and answers
-        itself what concerns offsets and any group: commit, fetch, delete, list, describe.
+Role.   The host loads, calls and times `GroupShard`. The shard routes rows to the kinds of groups and itself handles
+        offsets and groups of any kind: commit, fetch, delete, list, describe.
 Flow.   handler -> host.ask -> an operation here, or of `classic` / `consumer` -> Outcome -> rows come back by `apply`.
-Rules.  * Operations here decide by what rows have said and change nothing themselves.
-        * A group that has offsets is in `groups`: if nobody else knows it, as a `SimpleGroup`.
-Elsewhere. What one commit or fetch is answered: `committing`, `fetching`. When offsets and groups go: `sweep`.
+Rules.  * Operations read the applied state and change nothing themselves.
+        * A group with offsets is in `groups`: without members, as a `SimpleGroup`.
+Elsewhere. Decisions about commits and fetches: `committing`, `fetching`. Expiry: `sweep`.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ class GroupShard:
         self.host_part(self.consumer, CONSUMER_GROUP_KEYS)
 
     def host_part(self, part: GroupPart, keys: Iterable[type[Row]]) -> None:
-        """Let rows with these keys go to a kind of groups."""
+        """Route rows with these keys to a kind of groups."""
         self._parts.append(part)
         self._routes.update(dict.fromkeys(keys, part))
 
@@ -82,14 +82,14 @@ class GroupShard:
             raise InvariantError(f"a row with the key {key} is of no kind this shard has")
         part.apply(row, origin)
 
-    def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:  # noqa: ARG002  # The log has fenced it.
+    def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:  # noqa: ARG002  # Log-checked.
         self.offsets.apply_marker(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> GroupOutcome:
         for group_id in self.offsets.group_ids:
             if group_id not in self.groups:
                 self.groups[group_id] = SimpleGroup(group_id)
-        self._sweep.begin(now_ms)  # Topics may have gone while nobody looked.
+        self._sweep.begin(now_ms)  # Topics may have been deleted meanwhile.
         return _merged(part.loaded(now_ms) for part in self._parts)
 
     def next_deadline_ms(self) -> int | None:
@@ -100,11 +100,11 @@ class GroupShard:
     def due(self, now_ms: int) -> GroupOutcome:
         outcome = _merged(part.due(now_ms) for part in self._parts)
         if outcome.rows or outcome.replies:
-            return outcome  # What goes by itself can wait for the next time.
+            return outcome  # The sweep can wait for the next call.
         return GroupOutcome(rows=self._sweep.due(now_ms), rows_only=True)
 
     def topics_gone(self, now_ms: int) -> None:
-        """Topics were deleted: their offsets follow."""
+        """Topics were deleted: remove their offsets."""
         self._sweep.begin(now_ms)
 
     # Members of either protocol
@@ -157,7 +157,7 @@ class GroupShard:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, ticket: Ticket, now_ms: int
     ) -> GroupOutcome:
-        """TxnOffsetCommit, once it is known that the transaction is open and has this group."""
+        """TxnOffsetCommit, after the transaction was verified to be open and to include this group."""
         return committing.commit_in_transaction(self.shared, request, version, ticket, now_ms)
 
     def fetch(
@@ -206,7 +206,7 @@ class GroupShard:
         return GroupOutcome(replies=[(ticket, DescribeGroupsResponse(groups=[found]))], rows_only=True)
 
     def listed(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-        """ListGroups: those in one of these states and of one of these types; where none are named, in any."""
+        """ListGroups: groups in one of these states and of one of these types; an empty filter matches all."""
         states_wanted = {state.lower() for state in states}
         types_wanted = {name.lower() for name in types}
         return [

@@ -1,9 +1,9 @@
-"""A group that has offsets and never had members: consumers that assign partitions to themselves.
+"""A group with offsets but without members: consumers that assign partitions to themselves.
 
-Role.   Made when an offset is committed for a group nobody knows. Kafka tells it as a classic group that is empty.
-Rules.  * The first member that joins, of whichever kind, turns it into a group of that kind: replace the entry in
-          `Groups.by_id`; nothing was written of it but offsets.
-        * It goes, with a classic group's tombstone, once its last offset has.
+Role.   Created by an offset commit for an unknown group. Kafka reports it as an empty classic group.
+Rules.  * The first member that joins turns it into a group of the member's kind: replace the entry in `Groups.by_id`.
+          It has no rows but its offsets.
+        * It is removed, with a classic group's tombstone, after its last offset.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class SimpleGroup:
         return ErrorCode.NONE if commit.generation_or_epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
 
     def commit_heard(self, member_id: str, now_ms: int) -> None:
-        """Nobody is counted here."""
+        """Do nothing: there are no sessions."""
 
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002  # Anybody may.
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002  # Open to all.
         return ErrorCode.NONE
 
     def check_delete_offsets(self) -> ErrorCode:
@@ -40,7 +40,7 @@ class SimpleGroup:
     def check_delete(self) -> ErrorCode:
         return ErrorCode.NONE
 
-    def is_subscribed_to(self, topic: str) -> bool:  # noqa: ARG002  # To none.
+    def is_subscribed_to(self, topic: str) -> bool:  # noqa: ARG002  # No members.
         return False
 
     def offset_expiry(self) -> OffsetExpiry | None:

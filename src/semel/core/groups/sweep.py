@@ -1,13 +1,13 @@
-"""When offsets and groups go by themselves: too old, or their topic is gone.
+"""Expiry of offsets and groups: too old, or their topic was deleted.
 
-Role.   From time to time a shard looks over all of its groups; so it does after topics were deleted and after loading.
+Role.   A shard checks all of its groups periodically, after topics were deleted, and after loading.
 Flow.   `shard.due` asks for rows; while there is more to do, the next deadline is now.
-Rules.  * Kafka's rules of age: `Group.offset_expiry` says from when, topics a group reads are spared, and a partition
-          with an offset of an open transaction keeps what it has.
-        * An offset whose topic is gone, or was made again under another id, goes at any age.
-        * A group without members, offsets and open transactions goes too.
-        * One look gives a bounded number of rows: they are written as one batch. If the log takes none that large, the next
-          has half as many; a group of which it takes not even one waits for the next look.
+Rules.  * Kafka's rules of age: `Group.offset_expiry` says from when. Offsets of subscribed topics are kept, and so are
+          those of partitions with an open transaction.
+        * An offset whose topic was deleted, or recreated under another id, is removed at any age.
+        * A group without members, offsets and open transactions is removed too.
+        * One step gives a bounded number of rows, which are written as one batch. If the log refuses a batch that
+          large, the next has half as many rows; a group of which even one row is refused waits for the next sweep.
 """
 
 from collections import deque
@@ -21,11 +21,11 @@ from semel.core.wire.messages.group_rows import OffsetCommitKey
 from semel.core.wire.primitives import ZERO_UUID
 
 ROWS_MAX: Final = 500
-"""In one batch. A group's last tombstones may come on top."""
+"""Rows per batch, not counting a group's last tombstones."""
 
 
 class Sweep:
-    """The looks over one shard's groups."""
+    """The sweeps of one shard's groups."""
 
     __slots__ = ("_groups", "_left", "_next_ms", "_offered", "_offsets", "_rows_max", "_seen")
 
@@ -35,13 +35,13 @@ class Sweep:
         self._left: deque[str] = deque()
         self._next_ms: int | None = None
         self._offered: LogRow | None = (
-            None  # The first of the rows given last, and the groups they are about.
+            None  # The first of the last returned rows, and the groups of these rows.
         )
         self._seen: list[str] = []
         self._rows_max = ROWS_MAX
 
     def begin(self, now_ms: int) -> None:
-        """Look over every group as soon as possible."""
+        """Start a sweep over every group as soon as possible."""
         self._left = deque(self._groups.by_id)
         self._next_ms = now_ms
 
@@ -49,7 +49,7 @@ class Sweep:
         return self._next_ms
 
     def due(self, now_ms: int) -> list[LogRow]:
-        """The rows that remove what has to go, as far as they fit into one batch."""
+        """The tombstones that are due, as many as fit into one batch."""
         if self._next_ms is None or now_ms < self._next_ms:
             return []
         if self._offered is None and not self._left:
@@ -64,7 +64,7 @@ class Sweep:
                 if len(rows) > offered:
                     self._seen.append(group.group_id)
                 if not is_all:
-                    break  # The batch is full; the rest of this group comes with the next.
+                    break  # The batch is full; this group continues in the next.
             self._left.popleft()
         if rows:
             self._offered = rows[0]
@@ -74,7 +74,7 @@ class Sweep:
         return rows
 
     def _check_taken(self) -> None:
-        """If the log refused the rows given last, try with fewer; with none of a group where it takes not even one."""
+        """If the log refused the last rows, halve the batch; skip a group of which even one row is refused."""
         offered, seen = self._offered, self._seen
         self._offered, self._seen = None, []
         if offered is None or self._is_gone(offered):
@@ -91,12 +91,12 @@ class Sweep:
     def _is_gone(self, tombstone: LogRow) -> bool:
         key = tombstone.key
         if not isinstance(key, OffsetCommitKey):
-            return True  # A group's own rows are few; they come again with the next look.
+            return True  # A group's own rows are few; the next sweep returns them again.
         place = (key.group, key.topic, key.partition)
         return self._offsets.get(*place) is None and not self._offsets.is_pending(*place)
 
     def _look_over(self, group: Group, now_ms: int, rows: list[LogRow]) -> bool:
-        """Add the tombstones a group needs; whether that is all of them."""
+        """Add a group's tombstones; whether all of them fitted."""
         expiry = group.offset_expiry()
         kept = 0
         for topic, partitions in self._offsets.of_group(group.group_id).items():

@@ -1,1 +1,1 @@
-"""What makes a retry harmless: sequences, producer windows, a partition's producers, their snapshot."""
+"""Idempotence: sequences, producer windows, a partition's producers, and their snapshot."""

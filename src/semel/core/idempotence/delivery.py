@@ -1,7 +1,8 @@
-"""What can happen to a batch on its way to the broker, and what is to be done about it: the words of `in_flight`.
+"""The events of a batch in flight and the decisions that follow: the types of `in_flight`.
 
-Role.   Events the sender reports, decisions it gets back, both plain values; and which answers prove what.
-Rules.  * An answer proves that nothing was stored only if it is listed in `NOT_STORED`.
+Role.   Events the sender reports and decisions it gets back, both plain values; and the error codes that prove a batch
+        was not stored.
+Rules.  * An error code proves that nothing was stored only if it is in `NOT_STORED`.
 """
 
 from collections.abc import Hashable
@@ -13,8 +14,8 @@ from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, UNKNOWN_OFFSET
 
 PartitionT = TypeVar("PartitionT", bound=Hashable)
 
-# The answers that prove that the attempt stored nothing: the broker gives them before it appends. All others leave it
-# open: an appended batch may still be answered with a time-out, or by a leader that has just been replaced.
+# Error codes the broker returns before it appends: the attempt stored nothing. Any other code leaves that open, because
+# an appended batch may still be answered with a time-out or by a deposed leader.
 NOT_STORED: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -45,7 +46,7 @@ NOT_STORED: Final = frozenset(
 
 
 class Identity(NamedTuple):
-    """Who the broker thinks sends: what InitProducerId gave, with the epoch as bumped since."""
+    """The producer id from InitProducerId, and the epoch as bumped since."""
 
     producer_id: int
     producer_epoch: int
@@ -59,7 +60,7 @@ NO_IDENTITY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[PartitionT]):
-    """The broker answered; `retries_left` is False when the client will not try again."""
+    """The broker answered; with `retries_left` False the client will not retry."""
 
     partition: PartitionT
     batch_id: int
@@ -79,7 +80,7 @@ class Lost(Generic[PartitionT]):
 
 @dataclass(frozen=True, slots=True)
 class Expired(Generic[PartitionT]):
-    """The batch has outlived `delivery.timeout.ms`, wherever it is."""
+    """The batch has outlived `delivery.timeout.ms`, queued or in flight."""
 
     partition: PartitionT
     batch_id: int
@@ -93,7 +94,7 @@ Event: TypeAlias = Answered[PartitionT] | Lost[PartitionT] | Expired[PartitionT]
 
 @dataclass(frozen=True, slots=True)
 class Send(Generic[PartitionT]):
-    """Put this into a request now."""
+    """Put this batch into a request now."""
 
     partition: PartitionT
     batch_id: int
@@ -104,7 +105,7 @@ class Send(Generic[PartitionT]):
 
 @dataclass(frozen=True, slots=True)
 class Settle(Generic[PartitionT]):
-    """The batch is stored once; its offset is -1 where the broker no longer knew it."""
+    """The batch is stored once; its offset is -1 if the broker no longer knew it (46)."""
 
     partition: PartitionT
     batch_id: int
@@ -113,7 +114,7 @@ class Settle(Generic[PartitionT]):
 
 @dataclass(frozen=True, slots=True)
 class Fail(Generic[PartitionT]):
-    """Tell the user. `maybe_stored`: some attempt may have succeeded, nobody can know."""
+    """Tell the user. `maybe_stored`: an attempt may have succeeded without an answer."""
 
     partition: PartitionT
     batch_id: int
@@ -123,7 +124,7 @@ class Fail(Generic[PartitionT]):
 
 @dataclass(frozen=True, slots=True)
 class Retry(Generic[PartitionT]):
-    """The batch is back in its place; `send` gives it again, after the client's back-off."""
+    """The batch is back in its place; `send` returns it again. The client backs off first."""
 
     partition: PartitionT
     batch_id: int
@@ -132,7 +133,7 @@ class Retry(Generic[PartitionT]):
 
 @dataclass(frozen=True, slots=True)
 class EpochBumped:
-    """A sequence is missing: from now on the producer writes under this identity."""
+    """A sequence is missing: the producer writes under this identity from now on."""
 
     identity: Identity
 

@@ -1,21 +1,21 @@
 """The producer's end of idempotence: up to five batches in flight per partition, stored once and in order.
 
-Role.   Decides which batch of a partition leaves next and under which (producer id, epoch, sequence), and what an
-        answer, a lost connection or a timeout means for it.
+Role.   Picks the next batch of a partition and its (producer id, epoch, sequence), and decides the effect of an answer,
+        a lost connection or a timeout.
 Flow.   The sender calls `enqueue`, asks `send` whenever a connection is free, and reports each outcome as an event to
         `handle`, which gives decisions: settle, fail, retry, a bumped epoch, a producer id to fetch, an abort.
 Rules.  * A sequence is assigned when a batch leaves for the first time and kept for all its retries.
-        * A retried batch goes back to its place by sequence. While one is pending, the partition has one batch on its
-          way at a time, the lowest; other partitions are not slowed.
-        * The first batch of an epoch travels alone: a broker takes any first sequence from a producer it does not
-          know, so a second batch could be stored before the first. The same after a long rest.
-        * A batch is sent under another sequence or epoch only if every attempt was refused for certain. What may be
-          stored is sent again as it was until that is known, or fails; it is never stored twice.
-        * A missing sequence means a new epoch, taken once the partition has nothing unsettled. An epoch belongs to a
-          partition: the others go on under theirs and move when they are idle.
+        * A retried batch goes back to its place by sequence. While a retry is pending, the partition has one batch in
+          flight, the lowest; other partitions are not slowed.
+        * The first batch of an epoch is in flight alone, and so is the first after a long rest: a broker accepts any
+          first sequence from a producer it does not know, so a second batch could be stored before the first.
+        * A batch gets another sequence or epoch only if no attempt can have stored it. A batch that may be stored is
+          resent unchanged until its fate is known, or fails; it is never stored twice.
+        * A missing sequence forces a new epoch, which the partition takes once all its batches are settled. Other
+          partitions keep their epoch until they are idle.
         * A duplicate's answer is a success, with its first offset (or 46: without one).
-Elsewhere. Events and decisions: `delivery`. What the broker does with all this: `producer_window`. Batching,
-        time-outs, back-off, requests: the client.
+Elsewhere. Events and decisions: `delivery`. The broker's end: `producer_window`. Batching, time-outs, back-off,
+        requests: the client.
 
     a batch:  queued ──send──> sent ──answer──> settled | failed
                  ^              │ retriable, or lost
@@ -60,22 +60,22 @@ _OUT_OF_SEQUENCE: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Err
 
 
 class _Place(Enum):
-    QUEUED = "queued"  # Has no sequence: never sent, or to be sent under a new epoch.
+    QUEUED = "queued"  # No sequence yet: never sent, or to be resent under a new epoch.
     SENT = "sent"
-    WAITING = "waiting"  # Was sent, has its sequence, is to be sent again.
+    WAITING = "waiting"  # To be resent with its sequence.
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
     batch_id: int
     records_count: int
-    order: int  # The place in the partition's order of sending; unlike a sequence it never wraps or starts again.
+    order: int  # Position in the partition's sending order; unlike a sequence it never wraps or restarts.
     place: _Place = _Place.QUEUED
     base_sequence: int = NO_SEQUENCE
     attempts: int = 0
     maybe_stored: bool = False
     expired: bool = (
-        False  # The user was told; the batch stays until the broker's answer tells where the gap is.
+        False  # The user was told; the batch stays until the broker's answer shows whether a gap remains.
     )
 
     @property
@@ -94,21 +94,19 @@ class _Lane:
     identity: Identity = NO_IDENTITY
     queue: deque[_Batch] = field(default_factory=deque)
     unsettled: list[_Batch] = field(default_factory=list)  # Sent or waiting, by sequence; at most five.
-    outcasts: list[_Batch] = field(default_factory=list)  # Refused for certain; they wait for the new epoch.
+    outcasts: list[_Batch] = field(default_factory=list)  # Certainly not stored; they wait for the new epoch.
     enqueued: int = 0
     next_sequence: int = 0
     last_acked_sequence: int = NO_SEQUENCE
     last_acked_ms: int = NO_TIMESTAMP
-    gap: int | None = (
-        None  # The first batch whose sequence was given out and will never be stored, by its order.
-    )
-    unresolved: bool = False  # A batch is gone of which nobody knows whether it is stored.
+    gap: int | None = None  # Order of the first batch whose assigned sequence will never be stored.
+    unresolved: bool = False  # A batch was given up that may or may not be stored.
 
     def has_gap_before(self, batch: _Batch) -> bool:
         return self.gap is not None and self.gap < batch.order
 
     def lose(self, batch: _Batch) -> None:
-        """The batch is gone, and its sequence with it; whether it is stored may remain open."""
+        """The batch was given up, and its sequence with it; it may or may not be stored."""
         if batch.maybe_stored:
             self.unresolved = True
         elif self.gap is None or batch.order < self.gap:
@@ -121,7 +119,7 @@ class _Lane:
 
 
 class InFlight(Generic[PartitionT]):
-    """What one producer has on its way, per partition."""
+    """One producer's batches in flight and queued, per partition."""
 
     __slots__ = (
         "_abort_needed",
@@ -159,7 +157,8 @@ class InFlight(Generic[PartitionT]):
         self._abort_needed = False
 
     def use_identity(self, producer_id: int, producer_epoch: int) -> None:
-        """What InitProducerId (or EndTxn, under transactions v2) gave; partitions take it up when they are idle."""
+        """Set the identity from InitProducerId (or EndTxn, under transactions v2); a partition adopts it when it is
+        idle."""
         self.identity = Identity(producer_id, producer_epoch)
         self._abort_needed = False
         for lane in self._lanes.values():
@@ -167,7 +166,7 @@ class InFlight(Generic[PartitionT]):
                 self._take_up(lane)
 
     def enqueue(self, partition: PartitionT, batch_id: int, records_count: int) -> None:
-        """A finished batch, to be sent after all that were queued for the partition before it."""
+        """Queue a finished batch behind the partition's earlier ones."""
         if records_count < 1:
             raise InvariantError(f"batch {batch_id} for {partition} has {records_count} records")
         lane = self._lanes.setdefault(partition, _Lane())
@@ -181,7 +180,7 @@ class InFlight(Generic[PartitionT]):
         )
 
     def send(self, partition: PartitionT, now_ms: int) -> Send[PartitionT] | None:
-        """The batch that may leave now, counted as sent; None while the partition must wait."""
+        """The batch to send now, marked as sent; None while the partition must wait."""
         lane = self._lanes.get(partition)
         if lane is None:
             return None
@@ -193,7 +192,7 @@ class InFlight(Generic[PartitionT]):
         return Send(partition, batch.batch_id, lane.identity, batch.base_sequence, batch.attempts)
 
     def upcoming(self, partition: PartitionT) -> int | None:
-        """The batch whose turn is next, whether it may leave now or not; None if nothing waits."""
+        """The partition's next batch, even if it must still wait; None without one."""
         lane = self._lanes.get(partition)
         if lane is None:
             return None
@@ -201,7 +200,7 @@ class InFlight(Generic[PartitionT]):
         return next(again, lane.queue[0].batch_id if lane.queue else None)
 
     def has_room(self, partition: PartitionT, now_ms: int) -> bool:
-        """Whether a batch that were enqueued now could leave at once: until then it may as well grow."""
+        """Whether a batch enqueued now could leave at once; until then the open batch may keep growing."""
         lane = self._lanes.get(partition)
         if not self.idempotent:
             return lane is None or (not lane.queue and len(lane.unsettled) < self._in_flight_max)
@@ -217,7 +216,7 @@ class InFlight(Generic[PartitionT]):
         return len(lane.unsettled) < (1 if probes else self._in_flight_max)
 
     def split(self, partition: PartitionT, batch_id: int, pieces: Sequence[tuple[int, int]]) -> None:
-        """A batch that was refused as too large becomes several, (id, records) each, in its place and its sequences."""
+        """Split a batch refused as too large into pieces, (id, records) each, with its place and its sequences."""
         lane = self._lanes.get(partition)
         batch = next((one for one in lane.unsettled if one.batch_id == batch_id), None) if lane else None
         if lane is None or batch is None or batch.place is not _Place.SENT:
@@ -264,14 +263,14 @@ class InFlight(Generic[PartitionT]):
         return lane.last_acked_sequence == NO_SEQUENCE or now_ms - lane.last_acked_ms > self._rest_ms
 
     def _next_unordered(self, lane: _Lane) -> _Batch | None:
-        """Without idempotence whatever is first leaves: a retry of an earlier batch may come after later ones."""
+        """Without idempotence the first batch in the queue leaves: a retry may be stored after later batches."""
         if not lane.queue or len(lane.unsettled) >= self._in_flight_max:
             return None
         lane.unsettled.append(lane.queue.popleft())
         return lane.unsettled[-1]
 
     def handle(self, event: Event[PartitionT], now_ms: int) -> list[Decision[PartitionT]]:
-        """What the event means for its batch and its partition."""
+        """The decisions for the event's batch and its partition."""
         lane = self._lanes.get(event.partition)
         batch = (
             next((one for one in lane.batches() if one.batch_id == event.batch_id), None) if lane else None
@@ -296,7 +295,7 @@ class InFlight(Generic[PartitionT]):
         return decisions
 
     def abandon(self, code: ErrorCode) -> list[Decision[PartitionT]]:
-        """Fail everything that is not on its way, as when a transaction is aborted."""
+        """Fail every batch that is not in flight, as for an abort."""
         decisions: list[Decision[PartitionT]] = []
         for partition, lane in self._lanes.items():
             for batch in [one for one in lane.batches() if one.place is not _Place.SENT]:
@@ -360,18 +359,18 @@ class InFlight(Generic[PartitionT]):
         code: ErrorCode,
         decisions: list[Decision[PartitionT]],
     ) -> None:
-        """45 (or 59 from old brokers): this sequence is not the one the broker waits for."""
+        """45 (or 59 from old brokers): the broker expects another sequence."""
         acked = lane.last_acked_sequence
         if batch is not lane.unsettled[0]:
-            decisions.append(Retry(partition, batch.batch_id, code))  # Those before it are not through yet.
+            decisions.append(Retry(partition, batch.batch_id, code))  # Earlier batches are unsettled.
         elif sequences.in_sequence(acked, batch.base_sequence):
-            # All before it is acknowledged, so the broker has lost something, or no longer knows this batch.
+            # All earlier batches are acknowledged: the broker has lost records, or no longer knows this batch.
             self._fail(partition, lane, batch, code, decisions)
         elif acked != NO_SEQUENCE and sequences.distance(batch.base_sequence, acked) >= 0:
-            # Later ones are acknowledged: stored now, it would be out of order.
+            # Later batches are acknowledged: stored now, this one would be out of order.
             self._fail(partition, lane, batch, code, decisions)
         elif lane.has_gap_before(batch) or not batch.maybe_stored:
-            # One that failed before it left the gap, and this one is not stored: it goes with the next epoch.
+            # A failed batch before it left the gap, and this one is not stored: resend it under the next epoch.
             self._cast_out(lane, batch)
             decisions.append(Retry(partition, batch.batch_id, code))
         else:
@@ -400,7 +399,7 @@ class InFlight(Generic[PartitionT]):
         self._remove(lane, batch)
 
     def _remove(self, lane: _Lane, batch: _Batch) -> None:
-        """Take the batch out; if it had a sequence in use, that one is missing now, or may be."""
+        """Take the batch out; an assigned sequence of the batch is now missing, or may be."""
         if batch.place is _Place.QUEUED:
             lane.queue.remove(batch)
         elif batch in lane.outcasts:
@@ -410,22 +409,23 @@ class InFlight(Generic[PartitionT]):
             lane.lose(batch)
 
     def _cast_out(self, lane: _Lane, batch: _Batch) -> None:
-        """The batch is not stored and cannot be in this epoch any more: it waits for the next."""
+        """The batch is not stored and cannot be stored in this epoch: it waits for the next."""
         batch.maybe_stored = False
         lane.unsettled.remove(batch)
         lane.lose(batch)
         insort(lane.outcasts, batch, key=_order)
 
     def _after(self, lane: _Lane, decisions: list[Decision[PartitionT]]) -> None:
-        """Settle what can be settled about the partition's sequences."""
+        """Resolve gaps in the partition's sequences, as far as they are known."""
         for batch in list(lane.unsettled):
             if batch.place is _Place.WAITING and not batch.maybe_stored and lane.has_gap_before(batch):
                 self._cast_out(lane, batch)
         lane.unresolved = lane.unresolved or any(batch.expired for batch in lane.unsettled)
         if lane.unresolved and not lane.unsettled:
-            # Nothing is on its way: either the last sequence was acknowledged, so all before it are stored, or not.
+            # Nothing is in flight. If the last sequence was acknowledged, every earlier one is stored; otherwise there
+            # is a gap.
             if lane.gap is None and not sequences.in_sequence(lane.last_acked_sequence, lane.next_sequence):
-                lane.gap = -1  # Before all that is queued.
+                lane.gap = -1  # Before every queued batch.
             lane.unresolved = False
         if lane.gap is None:
             return
@@ -437,7 +437,7 @@ class InFlight(Generic[PartitionT]):
             self._renew(lane, decisions)
 
     def _renew(self, lane: _Lane, decisions: list[Decision[PartitionT]]) -> None:
-        """A new epoch for the partition: one the producer has already, or the next."""
+        """A new epoch for the partition: the producer's current one if the partition lags behind, else the next."""
         if lane.identity != self.identity:
             if self.identity != NO_IDENTITY:
                 self._take_up(lane)

@@ -1,22 +1,22 @@
 """A partition's producers and their open transactions: who may append, and how far readers may see.
 
-Role.   One `ProducerWindow` per producer, the transactions that are open or not yet replicated, and from them the
+Role.   Holds one `ProducerWindow` per producer and the transactions that are open or not yet replicated. They give the
         first unstable offset and the last stable offset.
-Flow.   `log.partition_log` calls `judge` (or `judge_marker`) before a write, `record` (or `record_marker`) after it;
-        a marker that ended a transaction gives a `CompletedTxn`: `last_stable_offset_after` is the value of the
-        transaction index, then `complete`. Recovery, truncation and followers: `clear`, `load` a snapshot, then
-        record what the log holds from there on. Whoever begins to lead the partition calls `doubt_all`.
-Rules.  * Judging changes nothing. Recording cannot fail: what is in the log has happened.
+Flow.   `log.partition_log` calls `judge` (or `judge_marker`) before a write, `record` (or `record_marker`) after it; a
+        marker that ended a transaction gives a `CompletedTxn`: `last_stable_offset_after` is written to the transaction
+        index, then `complete`. Recovery, truncation and followers: `clear`, `load` a snapshot, then record the log from
+        there on. A new leader of the partition calls `doubt_all`.
+Rules.  * Judging changes nothing. Recording cannot fail: the batch is already in the log.
         * Nothing is shared between partitions: each has its own object.
         * A producer is forgotten `producer.id.expiration.ms` after its last write, never while its transaction is
           open. Deleting records or moving the log start forgets nobody.
-        * An open transaction in doubt takes no batch before its coordinator was asked again: the log does not say whether
-          its producer was fenced since (two-phase commit), only the coordinator knows.
+        * An open transaction in doubt takes no batch until its coordinator confirms it again. Under two-phase commit
+          its producer may have been fenced since, and only the coordinator knows.
         * A completed transaction stays unstable until its marker is replicated (`on_high_watermark`).
-        * `map_end_offset` is the offset up to which the log is reflected here: the name of the next snapshot.
-        * No step walks over transactions: a log that is recovered has millions of them in one go.
-Elsewhere. One producer's rules: `producer_window`. What waits for replication: `unreplicated`. Snapshot bytes: `snapshot`.
-        Counters and log lines: the shells.
+        * `map_end_offset` is the end of the recorded log, and the name of the next snapshot.
+        * No step iterates over all transactions: recovery meets millions of them in one go.
+Elsewhere. One producer's rules: `producer_window`. Transactions waiting for replication: `unreplicated`. Snapshot
+        bytes: `snapshot`. Counters and log lines: the shells.
 """
 
 from collections import OrderedDict
@@ -42,7 +42,7 @@ from semel.types import NO_TIMESTAMP
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 LATE_TRANSACTION_BUFFER_MS: Final = 300_000
 
-_UNKNOWN: Final = ProducerWindow()  # Judged for producers without a window; never recorded into.
+_UNKNOWN: Final = ProducerWindow()  # Used to judge producers without a window; never recorded into.
 
 
 class CompletedTxn(NamedTuple):
@@ -77,7 +77,7 @@ class ProducerState:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.verification_required = verification_required  # transaction.partition.verification.enable
         self.map_end_offset = 0
-        # Kept up to date at every change, because every append and every fetch asks for it.
+        # Maintained at every change, because every append and every fetch reads it.
         self.first_unstable_offset: int | None = None
         self._producers: dict[int, ProducerWindow] = {}
         self._open: OrderedDict[int, int] = OrderedDict()  # First offset -> producer id, in offset order.
@@ -154,7 +154,7 @@ class ProducerState:
         )
 
     def _goes_on(self, producer_id: int, window: ProducerWindow, producer_epoch: int) -> bool:
-        """Whether a batch goes on with a transaction that nobody doubts."""
+        """Whether a batch continues an open transaction that is not in doubt."""
         return (
             window.has_open_transaction
             and window.producer_epoch == producer_epoch
@@ -174,7 +174,7 @@ class ProducerState:
                 raise InvariantError(
                     f"the control batch at offset {base_offset} was recorded as data: use record_marker"
                 )
-            return  # The cleaner took the marker out of its batch: it has nothing to say any more.
+            return  # The cleaner removed the marker; the empty batch has no effect.
         window = self._producers.get(producer_id)
         if window is None:
             window = self._producers[producer_id] = ProducerWindow()
@@ -195,7 +195,8 @@ class ProducerState:
         supports_epoch_bump: bool,
         now_ms: int,
     ) -> int | Refuse | None:
-        """Before asking the coordinator: the token to hand to `judge`; None if a transaction is open, and in no doubt."""
+        """Called before asking the coordinator: the token for `judge`, or None if a transaction is open and not in
+        doubt."""
         window = self._producers.get(producer_id, _UNKNOWN)
         if producer_epoch < window.producer_epoch:
             return Refuse(
@@ -205,9 +206,7 @@ class ProducerState:
         if self._goes_on(producer_id, window, producer_epoch):
             return None
         if window.has_open_transaction and window.producer_epoch == producer_epoch:
-            base_sequence = (
-                SEQUENCE_MAX  # In doubt. The window knows which sequence is next: nobody has to go first.
-            )
+            base_sequence = SEQUENCE_MAX  # In doubt: the window already knows the next sequence.
         return self._verifications.start(
             producer_id,
             producer_epoch=producer_epoch,
@@ -217,12 +216,13 @@ class ProducerState:
         )
 
     def doubt(self, producer_id: int) -> None:
-        """Somebody else owns the producer's transaction now: its next batch has to be confirmed by the coordinator."""
+        """Another client took the producer's transaction over: the coordinator must confirm its next batch."""
         window = self._producers.get(producer_id, _UNKNOWN)
         self._verifications.doubt(producer_id, is_open=window.has_open_transaction)
 
     def doubt_all(self) -> None:
-        """This leader has just begun: what is open was confirmed to another, who may have been told of a fence since."""
+        """For a new leader: open transactions were confirmed to the former leader, which may have learned of a fence
+        since."""
         for producer_id in self._open.values():
             self.doubt(producer_id)
 
@@ -231,7 +231,7 @@ class ProducerState:
     def judge_marker(
         self, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> Append | Refuse:
-        """Whether the marker a coordinator sent is to be written."""
+        """Whether to write the marker a coordinator sent."""
         return self._producers.get(producer_id, _UNKNOWN).judge_marker(
             producer_id,
             producer_epoch=producer_epoch,
@@ -252,7 +252,7 @@ class ProducerState:
     ) -> CompletedTxn | None:
         """A marker is in the log at `offset`; the transaction it ended, to be completed, or None if none was open.
 
-        A marker of a producer we do not know makes it known: its epoch fences from now on.
+        A marker creates the window of an unknown producer, so that its epoch fences from now on.
         """
         self.map_end_offset = offset + 1
         window = self._producers.get(producer_id)
@@ -275,7 +275,7 @@ class ProducerState:
         self._unreplicated.add(completed.first_offset, completed.last_offset)
         self._update_first_unstable()
 
-    # What readers may see.
+    # Visible offsets.
 
     @property
     def first_undecided_offset(self) -> int | None:
@@ -283,14 +283,14 @@ class ProducerState:
         return next(iter(self._open), None)
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
-        """Readers of committed data see what lies below it."""
+        """The last stable offset: read_committed consumers see records below it."""
         first_unstable = self.first_unstable_offset
         if first_unstable is None or first_unstable >= high_watermark:
             return high_watermark
         return min(max(first_unstable, log_start_offset), high_watermark)
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """The last stable offset once `completed` is: what its entry in the transaction index carries."""
+        """The last stable offset once `completed` is stable, for its entry in the transaction index."""
         for first_offset, producer_id in self._open.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -302,7 +302,7 @@ class ProducerState:
             self._update_first_unstable()
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Records below it were deleted. No producer is forgotten for that, and no open transaction."""
+        """Records below it were deleted. Producers and open transactions are kept."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
@@ -316,7 +316,7 @@ class ProducerState:
     # Forgetting, loading, showing.
 
     def next_sequence(self, producer_id: int, producer_epoch: int) -> int:
-        """The sequence that would follow; 0 for a producer, or an epoch of one, of which nothing is known."""
+        """The producer's next sequence; 0 for an unknown producer or epoch."""
         window = self._producers.get(producer_id, _UNKNOWN)
         if window.producer_epoch != producer_epoch or window.last_sequence == NO_SEQUENCE:
             return 0
@@ -359,7 +359,7 @@ class ProducerState:
         return len(idle)
 
     def has_late_transaction(self, now_ms: int, *, transaction_timeout_max_ms: int) -> bool:
-        """Whether the oldest open transaction has outlived the longest timeout there is: it hangs."""
+        """Whether the oldest open transaction has outlived the longest allowed timeout and therefore hangs."""
         producer_id = next(iter(self._open.values()), None)
         window = None if producer_id is None else self._producers.get(producer_id)
         if window is None or window.last_timestamp_ms <= 0:
@@ -367,7 +367,7 @@ class ProducerState:
         return now_ms - window.last_timestamp_ms > transaction_timeout_max_ms + LATE_TRANSACTION_BUFFER_MS
 
     def clear(self, map_end_offset: int = 0) -> None:
-        """Forget everything, as before loading or when the log starts anew at that offset."""
+        """Forget everything, before loading or when the log restarts at that offset."""
         self._producers.clear()
         self._open.clear()
         self._unreplicated.clear()
@@ -378,7 +378,7 @@ class ProducerState:
     def load(
         self, entries: Iterable[ProducerEntry], *, map_end_offset: int, now_ms: int | None = None
     ) -> None:
-        """Replace everything by a snapshot taken at `map_end_offset`; with `now_ms`, without what has expired."""
+        """Replace everything by a snapshot taken at `map_end_offset`; with `now_ms`, leave out expired producers."""
         self.clear(map_end_offset)
         for entry in entries:
             self._producers[entry.producer_id] = ProducerWindow.of(entry)

@@ -1,4 +1,4 @@
-"""The broker's memory of one producer on one partition: what makes a retry harmless.
+"""The broker's memory of one producer on one partition, by which a retry is recognised.
 
 Role.   Given a batch header: append it, answer it as a duplicate, or refuse it.
 Flow.   `producer_state` finds the window of the batch's producer, calls `judge` before the write and
@@ -6,11 +6,11 @@ Flow.   `producer_state` finds the window of the batch's producer, calls `judge`
 Rules.  * Judging changes nothing; recording cannot fail.
         * A batch already in the window gets the offsets it got the first time.
         * A lower epoch is fenced (47); a higher one starts again at sequence 0 (else 45).
-        * A producer we do not know may start anywhere: its past may have been deleted. Under transactions v2
-          the epoch is bumped whenever the past is lost, so there it must start at 0.
+        * An unknown producer may start at any sequence: its records may have been deleted. Under transactions v2 the
+          epoch is bumped whenever state is lost, so it must start at 0.
         * A gap, an overlap and a batch older than the window are refused alike (45): nothing is stored.
         * Five batches are kept, because a client may have five requests in flight.
-Elsewhere. Which producers there are, forgetting idle ones, transactions: `producer_state`. Bytes on disk: `snapshot`.
+Elsewhere. The set of producers, expiry, transactions: `producer_state`. Bytes on disk: `snapshot`.
 
 The batches are packed into one `bytes` object: a busy broker holds a hundred thousand windows, and five tuples of
 four integers each would take a kilobyte apiece and a place in every garbage collection.
@@ -36,12 +36,12 @@ _WINDOW_BYTES_MAX: Final = WINDOW_BATCHES_MAX * BATCH.size
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write it."""
+    """Write the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """It is stored already: answer with what the first copy got, store nothing."""
+    """The batch is already stored: answer with the offsets of the first copy, store nothing."""
 
     base_offset: int
     last_offset: int
@@ -54,7 +54,7 @@ APPEND: Final = Append()
 
 
 class WindowBatch(NamedTuple):
-    """What is kept of one batch."""
+    """One remembered batch."""
 
     last_sequence: int
     last_offset: int
@@ -80,7 +80,7 @@ class ProducerEntry:
     last_timestamp_ms: int
     current_txn_first_offset: int | None
     window: bytes  # The retained batches, packed, oldest first.
-    # When the broker wrote for it; a replica or a recovered broker wrote the same at another time.
+    # When this broker last wrote for the producer; replicas and recovered brokers differ here.
     last_write_ms: int = field(default=NO_TIMESTAMP, compare=False)
 
     @property
@@ -124,9 +124,7 @@ class ProducerWindow:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_sequence = NO_SEQUENCE
         self.last_timestamp_ms = NO_TIMESTAMP
-        self.last_write_ms = (
-            NO_TIMESTAMP  # The broker's clock, which timestamps set by clients need not follow.
-        )
+        self.last_write_ms = NO_TIMESTAMP  # By the broker's clock; clients set timestamps freely.
         self.current_txn_first_offset = UNKNOWN_OFFSET
         self._first_sequences: tuple[int, ...] = ()
         self._batches = b""
@@ -150,8 +148,9 @@ class ProducerWindow:
     ) -> Verdict:
         """Append, duplicate or refuse.
 
-        `sequenced` is False for what a coordinator writes in a producer's name: such batches carry no sequence.
-        `lowest_sequence` is the lowest one waiting for the coordinator to confirm the transaction: it goes first.
+        `sequenced` is False for batches a coordinator writes in a producer's name: they carry no sequence.
+        `lowest_sequence` is the lowest sequence waiting for the coordinator to confirm the transaction: a higher one is
+        refused.
         """
         epoch = header.producer_epoch
         base_sequence = header.base_sequence
@@ -164,7 +163,7 @@ class ProducerWindow:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id}: epoch {epoch} is older than the known epoch {self.producer_epoch}",
             )
-        if sequenced and not (  # The next batch of a known producer, which is nearly every batch, ends here.
+        if sequenced and not (  # Fast path: the next batch of a known producer.
             base_sequence == self.last_sequence + 1
             and epoch == self.producer_epoch
             and base_sequence <= lowest_sequence
@@ -212,7 +211,7 @@ class ProducerWindow:
         first_sequence = header.base_sequence
         if first_sequence >= 0:
             last_sequence = (first_sequence + delta) & sequences.SEQUENCE_MAX
-        else:  # A coordinator's batch: as Kafka counts back from the sequence it has not.
+        else:  # A coordinator's batch has no sequence; Kafka counts back from -1 all the same.
             last_sequence = header.last_sequence
             first_sequence = sequences.decrement(last_sequence, delta)
         packed = BATCH.pack(last_sequence, header.base_offset + delta, delta, header.max_timestamp)
@@ -234,8 +233,9 @@ class ProducerWindow:
     ) -> Append | Refuse:
         """Whether a coordinator may end this producer's transaction.
 
-        Under transactions v2 the marker carries the bumped epoch, so an equal one belongs to the transaction before.
-        It is let through where it can only be a marker sent again: no transaction is open, or the epoch is at its end.
+        Under transactions v2 the marker carries the bumped epoch, so an equal epoch belongs to the previous
+        transaction. It is accepted only where it must be a resent marker: no transaction is open, or the epoch is at
+        its maximum.
         """
         known = self.producer_epoch
         repeated = producer_epoch == known and (not self.has_open_transaction or known == PRODUCER_EPOCH_MAX)

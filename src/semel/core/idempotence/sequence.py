@@ -1,6 +1,6 @@
 """Sequence numbers: one per record, counted by a producer for each partition, wrapping from 2147483647 to 0.
 
-Role.   The arithmetic everybody who touches a sequence uses: broker windows and the client's queue.
+Role.   Sequence arithmetic for the broker's windows and the client's queue.
 Rules.  * A sequence is never negative; -1 (`NO_SEQUENCE`) means that there is none.
         * After `SEQUENCE_MAX` comes 0, so a batch may straddle the wrap.
         * `NO_SEQUENCE` is followed by 0: a producer that has sent nothing starts there.

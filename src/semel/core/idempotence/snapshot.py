@@ -4,11 +4,10 @@ Role.   Producers to bytes and back, so that a restart need not read the whole l
 Flow.   `log.partition_log` encodes `ProducerState.entries()` when a segment is rolled or the log is closed, and hands
         decoded entries to `ProducerState.load`. The offset a snapshot stands for is in the file's name.
 Rules.  * Version 1: version, CRC-32C of all that follows it, count, 46 bytes per producer with its last batch only.
-        * Any damage raises `CorruptSnapshotError`: the file is thrown away and the state rebuilt from the log.
-        * Kafka's format forgets four of five batches at every restart, and a client that resends one of them is
-          refused; it also forgets when the broker last wrote for a producer, where timestamps set by clients do not
-          tell. With `keep_windows` both follow behind the rows, under the same checksum, where Kafka does not look:
-          either broker reads either kind.
+        * Any damage raises `CorruptSnapshotError`: the file is deleted and the state rebuilt from the log.
+        * Kafka's format keeps one of five batches across a restart, so a client that resends another one is refused. It
+          also loses the time of the broker's last write, if the client sets timestamps. With `keep_windows` both follow
+          behind the rows, under the same checksum. Kafka ignores the extra bytes: either broker reads either kind.
 
     int16 version = 1 | uint32 crc | int32 count
     per producer:  int64 id | int16 epoch | int32 last sequence | int64 last offset | int32 offset delta |
@@ -39,7 +38,7 @@ _NO_OFFSET: Final = -1
 _WINDOWS_MAGIC: Final = b"SEMELWIN"
 _WINDOWS_HEAD: Final = Struct(">8si")
 _WINDOW: Final = Struct(">qqb")
-# As far as a timestamp may lag behind the clock without the clock being kept too.
+# A timestamp may lag this far behind the clock before the time of the last write is stored too.
 _LAST_WRITE_SLACK_MS: Final = 60_000
 
 
@@ -79,7 +78,7 @@ def encode(entries: Iterable[ProducerEntry], *, keep_windows: bool = False) -> b
 
 
 def _window_of_row(last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> bytes:
-    """What comes back from a row: its batch, with the timestamp of the producer's last write."""
+    """The window decoded from a row: its last batch, with the timestamp of the producer's last write."""
     return BATCH.pack(last_sequence, last_offset, offset_delta, timestamp_ms) if last_offset >= 0 else b""
 
 

@@ -1,11 +1,11 @@
 """Transactions that are over but not yet replicated: where the oldest of them begins.
 
-Role.   A completed transaction holds the last stable offset back until its marker is replicated; `ProducerState` asks for the
-        first offset of those that still do.
+Role.   A completed transaction holds the last stable offset back until its marker is replicated; `ProducerState` asks
+        for the first offset of the oldest such transaction.
 Flow.   `add` with every marker, `release` when the high watermark moves.
-Rules.  * Markers are added in the order of the log. A transaction that began later and ended earlier than another never
-          decides, and is not kept: the first offsets that are kept rise with the last ones.
-        * No call looks at them all: while a log is recovered nothing is replicated yet, and it may hold millions.
+Rules.  * Markers are added in the order of the log. A transaction that began later and ended earlier than another is
+          never the oldest, and is not kept. So the kept first offsets rise with the last offsets.
+        * No call iterates over all of them: during recovery nothing is replicated yet, and there may be millions.
         * Two integers of eight bytes each are kept per transaction, for the same reason.
 """
 
@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
-_GONE_MIN: Final = 1024  # Entries at the front that are gone: from so many on their room is given back.
+_GONE_MIN: Final = 1024  # Released entries at the front are compacted away from this many on.
 
 
 class Unreplicated:
@@ -24,10 +24,10 @@ class Unreplicated:
     def __init__(self) -> None:
         self._first_offsets = array("q")
         self._last_offsets = array("q")
-        self._gone = 0  # How many at the front count no more.
+        self._gone = 0  # Released entries at the front.
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """Number of transactions kept."""
         return len(self._last_offsets) - self._gone
 
     @property
@@ -46,7 +46,7 @@ class Unreplicated:
         last_offsets.append(last_offset)
 
     def release(self, high_watermark: int) -> bool:
-        """Markers below it are replicated; whether there was one."""
+        """Drop transactions whose marker is below it, that is, replicated; whether there was one."""
         gone = bisect_left(self._last_offsets, high_watermark, self._gone)
         if gone == self._gone:
             return False
@@ -60,7 +60,7 @@ class Unreplicated:
         return True
 
     def clear(self) -> None:
-        """None are left."""
+        """Drop all."""
         del self._first_offsets[:]
         del self._last_offsets[:]
         self._gone = 0

@@ -1,16 +1,16 @@
-"""Guards for the first write of a transaction: the coordinator was asked, and nothing ended in between.
+"""Guards for the first write of a transaction: the coordinator confirmed it, and no marker came in between.
 
 Role.   A transactional batch may open a transaction on a partition only if the coordinator knows of it; asking takes
-        time. A guard is handed out before the question and must still be the one on file when the batch is written.
-        An open transaction in doubt is one whose producer may have been fenced since: its next batch needs a guard, too.
-Flow.   `producer_state` starts a guard per producer and checks it in `judge`; a transactional append or a marker of
-        the producer takes it away, so an answer that arrives late opens nothing. The coordinator's word that somebody
-        else owns the transaction takes it away as well, and so does a new leader's start: both call `doubt`.
-Rules.  * Tokens are never used twice: a guard taken away and started again is another guard (ABA).
-        * Of batches that wait together the one with the lowest sequence goes first.
-        * Guards nobody used are forgotten like idle producers.
-        * A doubt ends with a batch that was let through, or with the transaction.
-Elsewhere. Who must ask, and the question itself: the broker's produce handler and the transaction coordinator.
+        time. A guard is created before the request and must still be current when the batch is written. An open
+        transaction in doubt is one whose producer may have been fenced since: its next batch needs a guard, too.
+Flow.   `producer_state` starts a guard per producer and checks it in `judge`; a transactional append or a marker of the
+        producer takes it away, so an answer that arrives late opens nothing. The guard is also removed when the
+        coordinator reports another owner of the transaction, and when a new leader starts: both call `doubt`.
+Rules.  * Tokens are never reused: a guard that is removed and started again is another guard (ABA).
+        * Of several waiting batches the one with the lowest sequence goes first.
+        * Unused guards expire like idle producers.
+        * A doubt ends with the first accepted batch, or with the transaction.
+Elsewhere. Asking the coordinator: the broker's produce handler. Answering: the transaction coordinator.
 """
 
 from dataclasses import dataclass, field
@@ -59,23 +59,23 @@ class Verifications:
         return guard.token
 
     def holds(self, producer_id: int, token: int | None) -> bool:
-        """Whether the token is the one on file."""
+        """Whether the token is the current one."""
         guard = self.guards.get(producer_id)
         return guard is not None and guard.token == token
 
     def on_data(self, producer_id: int) -> None:
-        """The transaction is open now: the guard has done its work."""
+        """The transaction is open now: drop the guard."""
         self.guards.pop(producer_id, None)
         self.doubted.discard(producer_id)
 
     def doubt(self, producer_id: int, *, is_open: bool) -> None:
-        """Whatever the coordinator has said of this producer counts no more."""
+        """Drop the coordinator's earlier confirmation of this producer."""
         self.guards.pop(producer_id, None)
         if is_open:
             self.doubted.add(producer_id)
 
     def on_marker(self, producer_id: int, producer_epoch: int) -> None:
-        """A transaction ended, so whoever is being confirmed must ask again.
+        """A transaction ended, so a pending confirmation is void and must be asked for again.
 
         Except when the marker carries the epoch under confirmation: it ended the transaction before that epoch.
         """

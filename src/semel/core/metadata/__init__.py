@@ -1,1 +1,1 @@
-"""What a cluster knows of itself: topics, configs, ids; as an image changed only by rows."""
+"""The metadata of a cluster: topics, configs, ids; as an image changed only by rows."""

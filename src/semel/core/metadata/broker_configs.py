@@ -1,9 +1,9 @@
 """The settings of a broker: Kafka's names, types, defaults and bounds, and which may change while it runs.
 
-Role.   The tables, put together from their parts, and what is asked of a setting: which it is, what it falls back to, and
-        whether it changes while the broker runs.
-Rules.  * Facts of Apache Kafka 4.3.1; a test compares them with its classes and lists the defaults that are ours: of what
-          Kafka demands, and of where to listen and to write.
+Role.   The tables, put together from their parts, and the questions about a setting: its key, its synonyms, and whether it
+        changes while the broker runs.
+Rules.  * Facts of Apache Kafka 4.3.1. A test compares them with its classes and lists the defaults that are ours: for settings
+          Kafka demands, for listeners and for directories.
         * A setting with a sentence of documentation is one Semel acts on; the others are checked, kept and described, and
           change nothing yet.
         * A listener's own settings carry its name in front: `listener.name.internal.ssl.keystore.location`.
@@ -188,7 +188,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def without_effect(names: Iterable[str]) -> list[str]:
-    """Those of the named settings of a broker that Semel does not act on, by name."""
+    """The named settings of a broker that Semel does not act on, by name."""
     keys = ((name, broker_key(name)) for name in sorted(names))
     return [name for name, key in keys if key is not None and key.documentation is None]
 

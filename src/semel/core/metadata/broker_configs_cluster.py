@@ -1,4 +1,4 @@
-"""Settings of a broker's place in the world: who it is, its sockets and threads, replicas, quotas, controllers.
+"""Settings of a broker's place in the world: its identity, its sockets and threads, replicas, quotas, controllers.
 
 Role.   Rows of the table in `broker_configs`. Facts of Apache Kafka 4.3.1; a test compares them with its classes.
 """

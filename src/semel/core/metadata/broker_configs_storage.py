@@ -25,6 +25,7 @@ from semel.core.metadata.config_types import (
     Range,
     RangeOr,
 )
+from semel.core.records.codecs import STORED_AS
 
 STORAGE: Final = (
     ConfigKey("auto.create.topics.enable", BOOLEAN, "true", None, HIGH),
@@ -34,7 +35,7 @@ STORAGE: Final = (
         "compression.type",
         STRING,
         "producer",
-        OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        OneOf(STORED_AS),
         HIGH,
         CLUSTER_WIDE,
     ),

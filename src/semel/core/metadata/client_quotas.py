@@ -1,4 +1,4 @@
-"""Client quotas: who may be given one, which there are, and which of them a filter means.
+"""Client quotas: the entities that may have one, the quotas there are, and the selection by a filter.
 
 Role.   The rules of AlterClientQuotas and DescribeClientQuotas as functions over values. Pure.
 Flow.   The handlers turn requests into entities and filters; the metadata image keeps a mapping of entity -> values.

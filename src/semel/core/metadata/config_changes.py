@@ -1,8 +1,8 @@
-"""Changes of settings: what a topic's or broker's own settings become, or why they may not.
+"""Changes of settings: the new own settings of a topic or broker, or why they may not be.
 
 Role.   The rules of AlterConfigs and IncrementalAlterConfigs, as functions from settings to settings. Pure.
-Flow.   The handlers turn a resource of a request into `Change`s, ask `after` for the settings that would follow, have
-        them checked as a whole, and only then write them.
+Flow.   The handlers turn a resource of a request into `Change`s and ask `after` for the settings that would follow. The settings
+        are checked as a whole, and only then written.
 Rules.  * A setting is named once in a change, and has a value unless it is deleted.
         * Append and subtract are for lists; a list that was not set starts from its default.
         * A broker's settings change while it runs only where Kafka's do; some only for one broker, some only for one
@@ -26,7 +26,7 @@ from semel.errors import ConfigError, ErrorCode, Refuse
 
 
 class Operation(IntEnum):
-    """What is done to a setting, under the numbers of IncrementalAlterConfigs."""
+    """The operations on a setting, under the numbers of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1

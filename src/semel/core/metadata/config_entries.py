@@ -1,11 +1,11 @@
-"""Settings as they are shown: each with its value, where it comes from, and what would hold without that.
+"""Settings as they are shown: each with its value, its source, and its synonyms, which would hold without it.
 
-Role.   What DescribeConfigs answers, as values. Pure.
+Role.   The answer to DescribeConfigs, as values. Pure.
 Flow.   The handler hands in the layers a broker's settings come from and gets entries, by name.
 Rules.  * Layers from strong to weak: the topic's own, this broker's while running, every broker's while running, what the
           broker was started with, the default. Synonyms of a setting follow each other within a layer.
-        * What stands before the setting itself in that list is dropped, as Kafka does: `log.retention.minutes` says
-          nothing of `log.retention.ms`.
+        * Synonyms before the setting itself in that list are dropped, as Kafka does: `log.retention.minutes` says nothing of
+          `log.retention.ms`.
         * A secret has no value, nowhere.
 """
 
@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What was set for a broker, and where."""
+    """The settings of a broker, by their source."""
 
     own: Mapping[str, str]
     """While running, for this broker."""
@@ -107,7 +107,7 @@ def broker_entries(values: Mapping[str, Value], layers: Layers) -> list[Entry]:
 
 
 def every_broker_entries(layers: Layers) -> list[Entry]:
-    """What was set for every broker while they run."""
+    """The settings made for every broker while they run."""
     entries = []
     for name in sorted(layers.every):
         if (key := broker_key(name)) is not None:

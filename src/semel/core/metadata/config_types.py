@@ -1,4 +1,4 @@
-"""What a setting is: its type, its default, what it may be, and how its text is read and written as Kafka does.
+"""The definition of a setting: its type, its default, its bounds, and how its text is read and written as Kafka does.
 
 Role.   `ConfigKey` is one row of a table of settings (`topic_configs`, `broker_configs`); `parse` turns the text a user
         gave into a value or says in Kafka's words why not; `text` writes a value as Kafka describes it.
@@ -48,7 +48,7 @@ class ConfigSource(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What has settings, under the numbers of the protocol."""
+    """The kinds of resources with settings, under the numbers of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -90,7 +90,7 @@ CLUSTER_WIDE: Final = Update.CLUSTER_WIDE
 
 
 class Validator(Protocol):
-    """What a value may be."""
+    """A bound on the values of a setting."""
 
     def flaw(self, name: str, value: Value) -> str | None:
         """Why the value may not be, as the whole sentence to answer; None if it may."""

@@ -1,4 +1,4 @@
-"""Settings at work: what governs a topic.
+"""Settings at work: the values that govern a topic.
 
 Role.   Pure functions over the tables: from a broker's values to a topic's defaults, and with a topic's own settings to
         what governs it.
@@ -27,7 +27,7 @@ def nearest(name: str, names: Collection[str]) -> str | None:
 
 
 def topic_defaults(broker: Mapping[str, Value]) -> dict[str, Value]:
-    """What every topic gets from the broker's settings."""
+    """The values every topic gets from the broker's settings."""
     values: dict[str, Value] = {}
     for key in TOPIC_CONFIGS.values():
         found = (_in_topic_unit(name, broker[name]) for name in key.synonyms)
@@ -43,7 +43,7 @@ def _in_topic_unit(name: str, value: Value) -> Value:
 
 
 def topic_values(defaults: Mapping[str, Value], overrides: Mapping[str, str]) -> dict[str, Value]:
-    """What governs a topic; raises `ConfigError` on a setting that cannot be."""
+    """The values that govern a topic; raises `ConfigError` on a setting that cannot be."""
     for name in overrides:
         if name not in TOPIC_CONFIGS:
             raise ConfigError(f"Unknown topic config name: {name}")

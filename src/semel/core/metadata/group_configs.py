@@ -70,7 +70,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = {row.name: row for row in _ROWS}
 
 
 def group_values(broker: Mapping[str, Value], own: Mapping[str, str]) -> dict[str, Value]:
-    """What governs a group with these settings of its own; raises `ConfigError` on one that cannot be."""
+    """The values that govern a group with these settings of its own; raises `ConfigError` on one that cannot be."""
     values: dict[str, Value] = {}
     for key in GROUP_CONFIGS.values():
         values[key.name] = broker[key.synonyms[0]] if key.synonyms else key.default_value

@@ -1,30 +1,55 @@
-"""Topics, configs and ids as they are now: the sum of all rows.
+"""Brokers, topics, partitions, settings and ids as they are now: the sum of all changes.
 
-Role.   What handlers read. `apply` is the only method that changes it, and it cannot fail.
-Rules.  * A topic that is created again under its old name has another id: whoever asks by id never gets the new one.
+Role.   Handlers read it. `apply` is the only method that changes it, and it cannot fail; it returns the deltas that the
+        broker must follow.
+Rules.  * A topic that is created again under its old name has another id: a request by the old id never gets the new topic.
         * Names are compared as they are; two that differ only in `.` and `_` may not both exist (see `topic_names`).
+        * The last row of every key gives the same image, in any order. So a partition's leader epoch is the higher one of its
+          own and of the least one after the last unclean stop, whichever was written later.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.client_quotas import Entity
+from semel.core.metadata.deltas import (
+    BrokerConfigured,
+    BrokerRegistered,
+    ClusterNamed,
+    ControllerChanged,
+    CredentialChanged,
+    Delta,
+    FeatureChanged,
+    GroupConfigured,
+    LeaderEpochsRaised,
+    PartitionsChanged,
+    ProducerIdsReserved,
+    QuotasChanged,
+    TopicAdded,
+    TopicConfigured,
+    TopicRemoved,
+)
+from semel.core.metadata.partition_state import NO_LEADER, PartitionState, not_below
 from semel.core.metadata.rows import (
     BrokerConfigRow,
+    BrokerRow,
+    Change,
     ClientQuotaRow,
     ClusterRow,
+    ControllerRow,
     FeatureRow,
     GroupConfigRow,
     LeaderEpochRow,
     ProducerIdsRow,
-    Row,
     ScramRow,
     TopicGoneRow,
     TopicRow,
 )
-from semel.core.metadata.scram import Credential
 from semel.core.metadata.topic_names import folded
+from semel.core.security.scram_credentials import Credential
+from semel.types import TopicPartition
 
 DEFAULT_BROKER = ""
 _K = TypeVar("_K")
@@ -33,59 +58,132 @@ _V = TypeVar("_V")
 
 @dataclass(slots=True)
 class MetadataImage:
-    """Everything the metadata log says."""
+    """Everything the cluster remembers, and which brokers are there."""
 
     cluster_id: str | None = None
     next_producer_id_block: int = 0
     leader_epoch_min: int = 0
+    """No partition is led in an epoch below this one."""
     _topics: dict[str, TopicRow] = field(default_factory=dict)
     _names: dict[bytes, str] = field(default_factory=dict)
     _by_folded_name: dict[str, dict[str, None]] = field(default_factory=dict)
     _broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What was set for single groups."""
+    """The settings of single groups."""
     client_quotas: dict[Entity, dict[str, float]] = field(default_factory=dict)
     scram: dict[tuple[str, int], Credential] = field(default_factory=dict)
     """By user and mechanism."""
     features: dict[str, int] = field(default_factory=dict)
     """The levels that were set; where none was, a feature is at its highest."""
     features_epoch: int = 0
+    brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
+    """The brokers that are alive, by id."""
+    controller_id: int = NO_LEADER
+    """The broker that decides for the cluster."""
 
-    def apply(self, row: Row) -> None:
-        """Take a change over."""
-        match row:
-            case ClusterRow(cluster_id):
-                self.cluster_id = cluster_id
+    def apply(self, change: Change) -> list[Delta]:
+        """Take a change over; returns the differences it made."""
+        match change:
             case TopicRow():
-                before = self._topics.get(row.name)
-                if before is not None and before.topic_id != row.topic_id:
-                    self._names.pop(before.topic_id.bytes, None)
-                self._topics[row.name] = row
-                self._by_folded_name.setdefault(folded(row.name), {})[row.name] = None
-                self._names[row.topic_id.bytes] = row.name
+                return self._put_topic(change)
             case TopicGoneRow(name):
-                gone = self._topics.pop(name, None)
-                if gone is not None:
-                    self._names.pop(gone.topic_id.bytes, None)
-                    alike = self._by_folded_name[folded(name)]
-                    del alike[name]
-                    if not alike:
-                        del self._by_folded_name[folded(name)]
-            case BrokerConfigRow(broker, configs):
-                self._broker_configs[broker] = dict(configs)
-            case ProducerIdsRow(next_block):
-                self.next_producer_id_block = next_block
+                return self._remove_topic(name)
             case LeaderEpochRow(epoch):
-                self.leader_epoch_min = epoch
+                return self._raise_leader_epochs(epoch)
+            case ClusterRow(cluster_id):
+                self.cluster_id, before = cluster_id, self.cluster_id
+                return [ClusterNamed(cluster_id)] if before != cluster_id else []
+            case BrokerConfigRow(broker, configs):
+                changed = self._broker_configs.get(broker, {}) != configs
+                _put(self._broker_configs, broker, dict(configs))
+                return [BrokerConfigured(broker, configs)] if changed else []
+            case ProducerIdsRow(next_block):
+                self.next_producer_id_block, block = next_block, self.next_producer_id_block
+                return [ProducerIdsReserved(next_block)] if block != next_block else []
             case GroupConfigRow(group, configs):
+                changed = self.group_configs.get(group, {}) != configs
                 _put(self.group_configs, group, configs)
+                return [GroupConfigured(group, configs)] if changed else []
             case ClientQuotaRow(entity, values):
+                changed = self.client_quotas.get(entity, {}) != values
                 _put(self.client_quotas, entity, values)
+                return [QuotasChanged(entity, values)] if changed else []
             case ScramRow(user, mechanism, credential):
+                changed = self.scram.get((user, mechanism)) != credential
                 _put(self.scram, (user, mechanism), credential)
+                return [CredentialChanged(user, mechanism, credential)] if changed else []
             case FeatureRow(name, level, epoch):
+                known = self.features.get(name), self.features_epoch
                 self.features[name] = level
                 self.features_epoch = max(self.features_epoch, epoch)
+                return [FeatureChanged(name, level, epoch)] if known != (level, self.features_epoch) else []
+            case BrokerRow(registered):
+                changed = self.brokers.get(registered.broker_id) != registered
+                self.brokers[registered.broker_id] = registered
+                return [BrokerRegistered(registered)] if changed else []
+            case ControllerRow(broker_id):
+                self.controller_id, controller_id = broker_id, self.controller_id
+                return [ControllerChanged(broker_id)] if controller_id != broker_id else []
+
+    def _put_topic(self, row: TopicRow) -> list[Delta]:
+        least = self.leader_epoch_min
+        if least and any(state.leader_epoch < least for state in row.states):
+            row = replace(row, states=not_below(row.states, least))
+        before = self._topics.get(row.name)
+        if before is not None and before.topic_id != row.topic_id:
+            removed = self._remove_topic(row.name)
+            return removed + self._put_topic(row)
+        self._topics[row.name] = row
+        if before is None:
+            self._by_folded_name.setdefault(folded(row.name), {})[row.name] = None
+            self._names[row.topic_id.bytes] = row.name
+            return [TopicAdded(row)]
+        deltas: list[Delta] = []
+        if before.configs != row.configs:
+            deltas.append(TopicConfigured(row))
+        if before.states != row.states:
+            deltas.append(PartitionsChanged(row, _different(before.states, row.states)))
+        return deltas
+
+    def _remove_topic(self, name: str) -> list[Delta]:
+        gone = self._topics.pop(name, None)
+        if gone is None:
+            return []
+        self._names.pop(gone.topic_id.bytes, None)
+        alike = self._by_folded_name[folded(name)]
+        del alike[name]
+        if not alike:
+            del self._by_folded_name[folded(name)]
+        return [TopicRemoved(gone)]
+
+    def _raise_leader_epochs(self, epoch: int) -> list[Delta]:
+        if epoch <= self.leader_epoch_min:
+            return []
+        self.leader_epoch_min = epoch
+        deltas: list[Delta] = [LeaderEpochsRaised(epoch)]
+        for row in list(self._topics.values()):
+            deltas += self._put_topic(row)
+        return deltas
+
+    def snapshot(self) -> list[Delta]:
+        """Everything, as deltas against an empty image."""
+        deltas: list[Delta] = []
+        if self.cluster_id is not None:
+            deltas.append(ClusterNamed(self.cluster_id))
+        deltas += [BrokerConfigured(broker, configs) for broker, configs in self._broker_configs.items()]
+        deltas += [GroupConfigured(group, configs) for group, configs in self.group_configs.items()]
+        deltas += [QuotasChanged(entity, values) for entity, values in self.client_quotas.items()]
+        deltas += [CredentialChanged(*key, credential) for key, credential in self.scram.items()]
+        deltas += [FeatureChanged(name, level, self.features_epoch) for name, level in self.features.items()]
+        if self.next_producer_id_block:
+            deltas.append(ProducerIdsReserved(self.next_producer_id_block))
+        if self.leader_epoch_min:
+            deltas.append(LeaderEpochsRaised(self.leader_epoch_min))
+        deltas += [BrokerRegistered(broker) for broker in self.brokers.values()]
+        if self.controller_id != NO_LEADER:
+            deltas.append(ControllerChanged(self.controller_id))
+        deltas += [TopicAdded(row) for row in self]
+        return deltas
 
     def __iter__(self) -> Iterator[TopicRow]:
         """Every topic, by name."""
@@ -107,9 +205,32 @@ class MetadataImage:
     def topics(self) -> Mapping[str, TopicRow]:
         return self._topics
 
+    def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
+        """A partition as the cluster knows it; None if there is none."""
+        row = self._topics.get(topic_partition.topic)
+        if row is None or not 0 <= topic_partition.partition < len(row.states):
+            return None
+        return row.states[topic_partition.partition]
+
+    @property
+    def leader_epoch_max(self) -> int:
+        """The highest epoch any partition is led in."""
+        epochs = (state.leader_epoch for row in self._topics.values() for state in row.states)
+        return max(epochs, default=self.leader_epoch_min)
+
     def broker_configs(self, broker: str = DEFAULT_BROKER) -> Mapping[str, str]:
-        """What was set while running for this broker alone, or for all."""
+        """The settings made while running for this broker alone, or for all."""
         return self._broker_configs.get(broker, {})
+
+
+def _different(before: tuple[PartitionState, ...], after: tuple[PartitionState, ...]) -> tuple[int, ...]:
+    """The indexes of partitions that are new, or in another state."""
+    known = len(before)
+    return tuple(
+        index
+        for index, state in enumerate(after)
+        if index >= known or (before[index] is not state and before[index] != state)
+    )
 
 
 def _put(kept: dict[_K, _V], key: _K, value: _V | None) -> None:

@@ -5,17 +5,24 @@ Role.   The vocabulary of changes, and their bytes. A row replaces the one befor
 Flow.   `cluster.standalone` appends rows and hands them to `image.apply`, live and when it starts.
 Rules.  * Values are JSON objects with a version: readers pass over fields they do not know, and refuse versions they
           do not know.
-        * One batch of rows is one change: all of it is applied or none.
+        * One batch of rows is one change: all rows are applied or none.
+        * The last row of every key is enough, in any order: compaction loses the order between keys.
+        * The log is of one broker, which has the only replica of every partition. Its rows name no replicas, and keep a leader
+          epoch only where it is not 0. The brokers that are there are kept nowhere; they register.
 """
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
+from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.client_quotas import Entity
-from semel.core.metadata.scram import Credential
+from semel.core.metadata.partition_state import PartitionState, alone
 from semel.core.records.build import Record, RecordInput
+from semel.core.security.scram_credentials import Credential
 from semel.errors import CorruptLogError
 
 _VERSION: Final = 1
@@ -43,8 +50,14 @@ class TopicRow:
 
     name: str
     topic_id: uuid.UUID
-    partitions: int
+    states: tuple[PartitionState, ...]
+    """Of its partitions, by index."""
     configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class TopicGoneRow:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigRow:
-    """What was set while running, for one broker (its id) or for all (empty)."""
+    """The settings made while running, for one broker (its id) or for all (empty)."""
 
     broker: str
     configs: dict[str, str] = field(default_factory=dict)
@@ -71,14 +84,14 @@ class ProducerIdsRow:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpochRow:
-    """No partition that was there at the last unclean stop is led in an epoch below this one."""
+    """No partition is led in an epoch below this one: records that an unclean stop lost may have any epoch before it."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfigRow:
-    """What is set for one group; nothing, if there is nothing left."""
+    """The settings of one group; none, if there is none left."""
 
     group: str
     configs: dict[str, str] = field(default_factory=dict)
@@ -110,6 +123,20 @@ class FeatureRow:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker is alive. Not in the log: it holds for as long as the broker lives."""
+
+    broker: RegisteredBroker
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRow:
+    """Which broker decides for the cluster. Not in the log."""
+
+    broker_id: int
+
+
 Row: TypeAlias = (
     ClusterRow
     | TopicRow
@@ -122,6 +149,9 @@ Row: TypeAlias = (
     | ScramRow
     | FeatureRow
 )
+"""The rows in the log."""
+Change: TypeAlias = Row | BrokerRow | ControllerRow
+"""The changes that an image takes over."""
 
 
 def encode(row: Row, now_ms: int) -> RecordInput:
@@ -129,8 +159,10 @@ def encode(row: Row, now_ms: int) -> RecordInput:
     match row:
         case ClusterRow(cluster_id):
             return _record(_CLUSTER, {"cluster_id": cluster_id}, now_ms)
-        case TopicRow(name, topic_id, partitions, configs):
-            value = {"topic_id": str(topic_id), "partitions": partitions, "configs": configs}
+        case TopicRow(name, topic_id, states, configs):
+            value = {"topic_id": str(topic_id), "partitions": len(states), "configs": configs}
+            if epochs := _runs(states):
+                value["leader_epochs"] = epochs
             return _record(_TOPIC + name, value, now_ms)
         case TopicGoneRow(name):
             return RecordInput(key=(_TOPIC + name).encode(), value=None, timestamp_ms=now_ms)
@@ -159,8 +191,8 @@ def encode(row: Row, now_ms: int) -> RecordInput:
             return _record(_FEATURE + name, {"level": level, "epoch": epoch}, now_ms)
 
 
-def decode(record: Record) -> Row:
-    """The row of a record; raises `CorruptLogError` on one this version cannot read."""
+def decode(record: Record, broker_id: int) -> Row:
+    """The row of a record in this broker's log; raises `CorruptLogError` on one this version cannot read."""
     key = (record.key or b"").decode(errors="replace")
     try:
         if record.value is None:
@@ -169,10 +201,9 @@ def decode(record: Record) -> Row:
         if value["version"] != _VERSION:
             raise ValueError(f"version {value['version']} is not known, only {_VERSION} is")
         if key.startswith(_TOPIC):
+            states = _states(broker_id, int(value["partitions"]), value.get("leader_epochs", ()))
             name = key.removeprefix(_TOPIC)
-            return TopicRow(
-                name, uuid.UUID(value["topic_id"]), int(value["partitions"]), dict(value["configs"])
-            )
+            return TopicRow(name, uuid.UUID(value["topic_id"]), states, dict(value["configs"]))
         if key.startswith(_CONFIG):
             return BrokerConfigRow(key.removeprefix(_CONFIG), dict(value["configs"]))
         if key.startswith(_GROUP_CONFIG):
@@ -198,6 +229,22 @@ def decode(record: Record) -> Row:
             f"metadata row {key!r} at offset {record.offset} cannot be read: {error}"
         ) from error
     raise CorruptLogError(f"metadata row {key!r} at offset {record.offset} is of no kind this version knows")
+
+
+def _runs(states: Sequence[PartitionState]) -> list[tuple[int, int]]:
+    """How many partitions in a row have which leader epoch; nothing if all have 0."""
+    runs = [(len(list(run)), epoch) for epoch, run in groupby(state.leader_epoch for state in states)]
+    return runs if any(epoch for _count, epoch in runs) else []
+
+
+def _states(broker_id: int, partitions: int, runs: Sequence[tuple[int, int]]) -> tuple[PartitionState, ...]:
+    new = alone(broker_id, 1)[0]
+    states: list[PartitionState] = []
+    for count, epoch in runs:
+        states += [new.led_from(int(epoch))] * int(count)
+    if runs and len(states) != partitions:
+        raise ValueError(f"{partitions} partitions have {len(states)} leader epochs")
+    return tuple(states) if runs else (new,) * partitions
 
 
 def _decode_gone(key: str) -> Row:

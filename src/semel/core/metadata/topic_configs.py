@@ -23,6 +23,7 @@ from semel.core.metadata.config_types import (
     RangeOr,
     Replicas,
 )
+from semel.core.records.codecs import STORED_AS
 
 _ROWS: Final = (
     ConfigKey(
@@ -56,7 +57,7 @@ _ROWS: Final = (
         "compression.type",
         STRING,
         "producer",
-        OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        OneOf(STORED_AS),
         MEDIUM,
         synonyms=("compression.type",),
         documentation="The codec batches are stored in; 'producer' keeps the one they came with.",

@@ -11,7 +11,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA_TOPIC: Final = "__semel_metadata"
 RESERVED: Final = frozenset({METADATA_TOPIC, "__cluster_metadata"})
-"""What a cluster keeps its own metadata in: no client may make a topic of that name."""
+"""The topics of a cluster's own metadata: no client may make a topic of that name."""
 
 
 def flaw(name: str) -> str | None:

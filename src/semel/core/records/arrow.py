@@ -1,4 +1,4 @@
-"""Record batches to Arrow columns: what a consumer of many records reads.
+"""Record batches to Arrow columns, for consumers of many records.
 
 Role.   `decode_batches` turns the bytes of a fetch, many batches long, into one `pyarrow.RecordBatch` without
         an object per record.
@@ -6,11 +6,11 @@ Flow.   Fetch -> per batch: checksum, visibility, decompression, `kernels.scan` 
         found -> `kernels.fill` per batch. The other way: `arrow_encode`.
 Rules.  * Columns: offset, timestamp (UTC, ms), key, value, headers. A record without headers has null headers,
           as in Spark's own connector. Records of a LOG_APPEND_TIME batch carry the time of the append.
-        * Control batches, hidden batches and records below the fetch offset are left out, but the offset to go
-          on from is past them.
-        * A call decodes at most `size_max` bytes of records (but at least one batch) and says where it stopped,
-          so one response never blows up memory, and no column passes Arrow's limit of 2 GiB.
-        * Header keys are text. One that is not UTF-8 is shown with replacement characters, as in Kafka.
+        * Control batches, hidden batches and records below the fetch offset are left out; the next fetch offset is
+          behind them.
+        * A call decodes at most `size_max` bytes of records (but at least one batch) and returns where it stopped. This
+          bounds memory per response and keeps columns below Arrow's limit of 2 GiB.
+        * Header keys are text. Invalid UTF-8 is shown with replacement characters, as in Kafka.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,8 @@ Visibility = Callable[[BytesLike, int, BatchHeader], bool]
 
 
 class Decoded(NamedTuple):
-    """What `decode_batches` read, where in the buffer it stopped, and the offset after the last batch it passed."""
+    """The records `decode_batches` read, the position where it stopped, and the offset after the last batch it
+    passed."""
 
     records: pa.RecordBatch
     position: int
@@ -63,7 +64,7 @@ class Decoded(NamedTuple):
 
 
 class _Section(NamedTuple):
-    """The proven records of one batch, and their sizes from `skip_below` on."""
+    """The validated records of one batch, and their sizes from `skip_below` on."""
 
     data: kernels.Bytes
     header: BatchHeader
@@ -83,9 +84,9 @@ def decode_batches(
 ) -> Decoded:
     """The records of the whole batches in the buffer, from `fetch_offset` on, as columns.
 
-    Where `size_max` bytes are reached before the end of the buffer, call again with the position and offset
-    returned. A batch cut off by the end is left; the position stays before it. `visible` is asked for each
-    batch in order (`visibility.CommittedOnly`). Nobody may change the buffer during the call.
+    If `size_max` is reached before the end of the buffer, call again with the returned position and offset. A batch cut
+    off by the end is not read; the position stays before it. `visible` is called for each batch in order
+    (`visibility.CommittedOnly`). The buffer must not change during the call.
     """
     if not 0 < size_max <= COLUMN_BYTES_MAX:
         raise ConfigError(f"size_max {size_max}: it must be between 1 and {COLUMN_BYTES_MAX}")
@@ -118,7 +119,7 @@ def _check_offsets(header: BatchHeader) -> None:
 
 
 def _columns(sections: list[_Section]) -> pa.RecordBatch:
-    """Allocate what the scans found and fill it."""
+    """Allocate columns of the scanned sizes and fill them."""
 
     def total(slot: int) -> int:
         return sum(section.found[slot] for section in sections)
@@ -206,5 +207,5 @@ class _HeadersColumn:
 def _text(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
-    except pa.ArrowInvalid:  # Some key is not UTF-8. Nobody writes such keys on purpose: this may be slow.
+    except pa.ArrowInvalid:  # Some key is not UTF-8: a rare case, which may be slow.
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())

@@ -1,15 +1,15 @@
-"""Arrow columns to record batches: what a producer of many records writes.
+"""Arrow columns to record batches, for producers of many records.
 
 Role.   `encode_batches` turns columns into batches of at most a size, `encode_batch` into exactly one, without
         an object per record.
 Flow.   Columns -> addresses -> `write_kernels.plan` (how many rows fit) -> `write_kernels.write` -> compression,
         header, checksum. The other way: `arrow`.
-Rules.  * Columns are found by name: key, value, timestamp, headers; others are none of our business. What is
-          absent is null, and a timestamp that is absent or null is `timestamp_ms`.
+Rules.  * Columns are found by name: key, value, timestamp, headers; others are ignored. An absent column is null, and
+          an absent or null timestamp becomes `timestamp_ms`.
         * Bytes and text, with 32- or 64-bit offsets, are read in place; views, fixed sizes and dictionaries are
-          converted once; anything else is refused: how a number becomes bytes is the caller's decision.
-        * The bytes are those the Java client writes for the same records.
-        * The size of a batch counts before compression; a record larger than the size gets its own batch.
+          converted once; any other type is refused, because the caller decides how a number becomes bytes.
+        * The bytes equal those of the Java client for the same records.
+        * The size limit applies before compression; a record above the limit gets its own batch.
 """
 
 from collections.abc import Iterator
@@ -30,6 +30,7 @@ from semel.core.records.batch import (
     write_header,
 )
 from semel.core.records.build import attributes_of
+from semel.core.records.codecs import Compression
 from semel.errors import ConfigError, InvalidRecordError, RecordTooLargeError
 from semel.types import (
     NO_PARTITION_LEADER_EPOCH,
@@ -113,8 +114,8 @@ def encode_batches(
 ) -> Iterator[EncodedBatch]:
     """The rows as batches of at most `batch_size_bytes` each, one by one.
 
-    Every batch has the same base offset, which a broker replaces. Sequences go on from batch to batch. Without `checksum` it
-    is 0, for whoever has the header to finish.
+    Every batch has the same base offset, which a broker replaces. Sequences go on from batch to batch. Without
+    `checksum` the field is 0, for a caller that still changes the header.
     """
     if not HEADER_SIZE < batch_size_bytes <= _BATCH_SIZE_MAX:
         raise ConfigError(
@@ -162,7 +163,7 @@ class _Planned(NamedTuple):
 def _framed(source: "_Source", planned: _Planned, header: BatchHeader, level: int | None) -> WritableBytes:
     """The records written and compressed, and the header before them, without its checksum."""
     batch: WritableBytes
-    if header.compression == codecs.Compression.NONE:
+    if header.compression == Compression.NONE:
         batch = source.written(planned, HEADER_SIZE)
     else:
         batch = bytearray(HEADER_SIZE)
@@ -184,8 +185,8 @@ def _parts(rows: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
 
 
 def allocated(size_bytes: int) -> memoryview:
-    """Memory of Arrow's pool, which gives out again what was freed. A large `bytearray` is new to the process every time, and
-    each of its pages costs a fault: more than to write the records."""
+    """Memory of Arrow's pool, which reuses freed memory. A large `bytearray` is mapped anew each time, and its page
+    faults cost more than writing the records."""
     return memoryview(pa.allocate_buffer(size_bytes)).cast("B")
 
 
@@ -322,7 +323,7 @@ def _as_bytes(name: str, array: pa.Array) -> pa.Array | None:
 
 
 def _header_fields(kind: pa.DataType) -> tuple[int, int] | None:
-    """Where key and value are in the structs of a headers column; None if it is not one."""
+    """Field indexes of key and value in the structs of a headers column; None for another type."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(
         kind.value_type
     ):

@@ -1,8 +1,8 @@
 """Arrow columns of records, without kernels: their types, and the way from and to Python values.
 
-Role.   What the client shows for records: `RECORDS_SCHEMA` for a whole poll, `columns_of` and `lists_of` for the records of one
-        partition. `arrow` decodes batches into the same columns.
-Rules.  * Importing this loads pyarrow and no compiler.
+Role.   Types of the client's records: `RECORDS_SCHEMA` for a whole poll, `columns_of` and `lists_of` for the records of
+        one partition. `arrow` decodes batches into the same columns.
+Rules.  * The import loads pyarrow and no compiler.
         * A record without headers has null headers.
 """
 

@@ -1,13 +1,12 @@
 """The header of a record batch, read in place and patched in place.
 
-Role.   Everything the broker needs of a batch without looking at its records: where it ends, which
-        offsets, producer, sequence and flags it carries, and whether its checksum holds.
+Role.   Reads a batch without its records: size, offsets, producer, sequence, flags and checksum.
 Flow.   `log.partition_log` reads a header per appended batch, `core.idempotence` judges it, recovery and
         fetch walk batches with `headers`. Records inside a batch: `arrow` (columns) and `build`.
-Rules.  * The checksum covers everything from the attributes on, so base offset and leader epoch are
-          patched without touching it; changing attributes or timestamps means a new checksum.
-        * Nothing here copies record bytes. Callers hand in any bytes-like object and a position.
-        * Only magic 2 exists here. Kafka 4 stores nothing else.
+Rules.  * The checksum covers the batch from the attributes on. Base offset and leader epoch are patched without it; a
+          change of attributes or timestamps needs a new checksum.
+        * Record bytes are never copied. Callers pass any bytes-like object and a position.
+        * Only magic 2 is supported. Kafka 4 stores no other.
 """
 
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from semel.types import NO_PRODUCER_ID, NO_SEQUENCE, BytesLike, WritableBytes
 MAGIC: Final = 2
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = _HEADER.size  # 61 bytes
-LOG_OVERHEAD: Final = 12  # Base offset and length: what precedes the bytes that the length counts.
+LOG_OVERHEAD: Final = 12  # Base offset and length, which the length does not count.
 SIZE_MIN: Final = HEADER_SIZE
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21  # The checksum covers the batch from here on.
@@ -31,9 +30,7 @@ SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 _BASE_OFFSET: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
-_PLACE: Final = Struct(
-    ">qii"
-)  # Base offset, length and leader epoch: what an append sets, and what stands between.
+_PLACE: Final = Struct(">qii")  # Base offset, length and leader epoch; an append sets the first and the last.
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _TIMESTAMP: Final = Struct(">q")
@@ -48,7 +45,7 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 
 class TimestampType(IntEnum):
-    """Who set a batch's timestamps: the producer, or the broker when it appended."""
+    """The source of a batch's timestamps: the producer, or the broker at the append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -114,20 +111,20 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop this batch's tombstones or markers, once it has decided that."""
+        """When the cleaner may drop this batch's tombstones or markers; None before a cleaning has set it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 def place(
     buffer: WritableBytes, header: BatchHeader, base_offset: int, partition_leader_epoch: int
 ) -> BatchHeader:
-    """Number a batch that fills the buffer, whose header is `header`; the header it has then."""
+    """Set base offset and leader epoch of the batch that fills the buffer; returns the new header."""
     _PLACE.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
     return tuple.__new__(BatchHeader, (base_offset, header[1], partition_leader_epoch, *header[3:]))
 
 
 def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
-    """The header at `position`; raises if fewer bytes than a header are there. Checks nothing else."""
+    """The header at `position`; raises if the buffer ends before the header does. Other checks: `check_shape`."""
     if position < 0 or len(buffer) - position < HEADER_SIZE:
         have = max(0, len(buffer) - position)
         raise CorruptBatchError(f"{have} bytes at position {position}, a batch header needs {HEADER_SIZE}")
@@ -146,7 +143,7 @@ def headers(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each whole batch up to `end`; stops before a batch that is cut off.
 
-    Raises on a batch that can be none: wrong magic, or a length below the smallest batch.
+    Raises on an impossible header: wrong magic, or a length below the smallest batch.
     """
     end = len(buffer) if end is None else end
     while end - position >= HEADER_SIZE:
@@ -159,7 +156,7 @@ def headers(
 
 
 def check_shape(header: BatchHeader) -> None:
-    """Raise unless magic, length, count and offset delta can belong to a batch at all."""
+    """Raise unless magic, length, count and offset delta are possible for a batch."""
     if header.magic != MAGIC:
         raise CorruptBatchError(
             f"magic {header.magic}, only {MAGIC} is stored", base_offset=header.base_offset
@@ -183,7 +180,7 @@ def computed_crc(buffer: BytesLike, position: int, size_bytes: int) -> int:
 
 
 def check_crc(buffer: BytesLike, position: int, header: BatchHeader) -> None:
-    """Raise unless the checksum in the header is that of the bytes."""
+    """Raise unless the header's checksum matches the bytes."""
     crc = computed_crc(buffer, position, LOG_OVERHEAD + header.batch_length)
     if crc != header.crc:
         raise CorruptBatchError(
@@ -201,9 +198,9 @@ def set_partition_leader_epoch(buffer: WritableBytes, position: int, leader_epoc
 
 
 def set_log_append_time(buffer: WritableBytes, position: int, header: BatchHeader, now_ms: int) -> None:
-    """Turn the batch into one stamped by the broker: flag, max timestamp and a new checksum.
+    """Stamp the batch with the broker's time: flag, max timestamp and a new checksum.
 
-    The base timestamp stays, as in Kafka: readers take the max timestamp of such a batch for all records.
+    The base timestamp stays, as in Kafka: readers give all records of such a batch its max timestamp.
     """
     attributes = header.attributes | TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
@@ -218,5 +215,5 @@ def set_max_timestamp(buffer: WritableBytes, position: int, header: BatchHeader,
 
 
 def set_crc(buffer: WritableBytes, position: int, size_bytes: int) -> None:
-    """Compute the checksum anew and store it."""
+    """Compute and store the checksum."""
     _CRC.pack_into(buffer, position + CRC_POSITION, computed_crc(buffer, position, size_bytes))

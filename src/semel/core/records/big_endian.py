@@ -2,7 +2,7 @@
 
 Role.   How kernels read and patch the header of a batch.
 Rules.  * Numbers are signed, except `short_at`: attributes are flags.
-        * Nothing here checks an address, as in `memory`, where the varints are.
+        * Addresses are not checked, as in `memory`, which has the varints.
 """
 
 from typing import Final

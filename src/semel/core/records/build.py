@@ -1,15 +1,15 @@
-"""Records as Python objects: build a batch of a few, read them back, and judge a batch's records.
+"""Records as Python objects: build a small batch, read it back, and validate a batch's records.
 
-Role.   The plain way in and out of a batch: for markers, internal topics, dumps, a producer's single records,
-        and as the reference the kernels are compared with. Columns of many records: `arrow`.
-Flow.   `check_records` is what the broker asks before it appends: by the compiled scan once `load_kernels`
-        has been called (on a thread: it costs most of a second), by the parser here until then.
-Rules.  * `build_batch` writes what the Java client writes for the same input, byte for byte if uncompressed.
-        * `parse` is the one reading of the format in plain Python; `kernels` must agree with it on any bytes,
-          the reason for a refusal included.
-        * A producer's batch numbers its records 0, 1, 2, …; compaction leaves gaps, so readers of a log allow
-          them (`gaps=True`).
-        * This module imports neither numba nor pyarrow.
+Role.   Encodes and decodes batches in plain Python: for markers, internal topics, dumps and a producer's single
+        records, and as the reference the kernels are compared with. Columns of many records: `arrow`.
+Flow.   The broker calls `check_records` before it appends. The check uses the compiled scan once `load_kernels` has run
+        (on a thread: it takes most of a second), and the Python parser until then.
+Rules.  * `build_batch` writes the same bytes as the Java client for the same input, if uncompressed.
+        * `parse` is the only parser in plain Python; `kernels` must agree with it on any bytes, reasons for refusal
+          included.
+        * A producer's batch numbers its records 0, 1, 2, …; compaction leaves gaps, which readers of a log allow
+          (`gaps=True`).
+        * The module imports neither numba nor pyarrow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ class Record(NamedTuple):
 
 
 class ParsedRecord(NamedTuple):
-    """Where a record's parts are in the bytes of its section; a length of -1 is null."""
+    """Positions and lengths of a record's parts in its section; a length of -1 is null."""
 
     timestamp_delta: int
     offset_delta: int
@@ -98,8 +98,8 @@ def build_batch(
 ) -> bytearray:
     """The bytes of a batch.
 
-    `log_append_time_ms` is the time of a LOG_APPEND_TIME batch. The last three arguments are for batches that
-    compaction rewrote: its records keep their offsets, so there are gaps, or no records at all.
+    `log_append_time_ms` is the time of a LOG_APPEND_TIME batch. The last three arguments are for batches rewritten by
+    compaction: records keep their offsets, so there may be gaps, or no records at all.
     """
     if offset_deltas is None:
         offset_deltas = range(len(records))
@@ -200,7 +200,7 @@ def _record_bytes(record: RecordInput, timestamp_delta: int, offset_delta: int) 
 def records_section(
     buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int = codecs.DECOMPRESSED_SIZE_MAX
 ) -> BytesLike:
-    """The plain bytes of a batch's records: a slice of the buffer, or what they decompress to."""
+    """The uncompressed bytes of a batch's records: a slice of the buffer, or the decompressed section."""
     size_bytes = LOG_OVERHEAD + header.batch_length
     end = position + size_bytes
     if size_bytes < HEADER_SIZE or end > len(buffer):
@@ -215,7 +215,7 @@ def records_section(
 
 
 def iter_records(buffer: BytesLike, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The batch's records one by one; raises `CorruptBatchError` at the first that is none.
+    """The batch's records one by one; raises `CorruptBatchError` at the first invalid one.
 
     Records of a LOG_APPEND_TIME batch carry its max timestamp, as Kafka's consumers show it. A header key that
     is not UTF-8 is shown with replacement characters.
@@ -246,18 +246,17 @@ def _taken(data: BytesLike, start: int, length: int) -> bytes | None:
 
 
 class RecordFacts(NamedTuple):
-    """What a scan of a batch's records learns beside that they are sound; -1 where there is no such record."""
+    """Facts a scan of valid records collects; -1 where no record qualifies."""
 
-    largest_timestamp: int  # For CREATE_TIME this is what the header's max timestamp must be.
+    largest_timestamp: int  # For CREATE_TIME the header's max timestamp must equal it.
     smallest_timestamp: int  # Among the records that have one.
     first_without_key: int  # An index.
 
 
 def check_records(buffer: BytesLike, position: int, header: BatchHeader, *, gaps: bool = False) -> int:
-    """Raise `CorruptBatchError` unless the records are exactly what the header says; their largest timestamp.
+    """Raise `CorruptBatchError` unless the records match the header; returns their largest timestamp.
 
-    Looks at lengths, offset deltas, header counts and that nothing is left over; the checksum is
-    `batch.check_crc`'s.
+    Checks lengths, offset deltas, header counts and trailing bytes. The checksum: `batch.check_crc`.
     """
     return survey_records(buffer, position, header, gaps=gaps).largest_timestamp
 
@@ -265,12 +264,12 @@ def check_records(buffer: BytesLike, position: int, header: BatchHeader, *, gaps
 def survey_records(
     buffer: BytesLike, position: int, header: BatchHeader, *, gaps: bool = False
 ) -> RecordFacts:
-    """As `check_records`, with all it learned."""
+    """As `check_records`, with all collected facts."""
     return _survey(records_section(buffer, position, header), header, gaps)
 
 
 def survey_section(section: BytesLike, header: BatchHeader) -> RecordFacts:
-    """As `survey_records`, of a producer's records that are plain already."""
+    """As `survey_records`, for a producer's uncompressed records."""
     return _survey(section, header, False)
 
 
@@ -292,9 +291,9 @@ _survey = survey_in_python
 
 
 def load_kernels() -> None:
-    """Load the compiled scan (compile it where no cache has it), and use it from now on.
+    """Load the compiled scan (compile it without a cache), and use it from now on.
 
-    Takes from half a second to many; safe to call on a thread, and more than once.
+    Takes half a second or longer; safe to call on a thread, and more than once.
     """
     global _survey  # noqa: PLW0603  # One process, one set of kernels: the switch is the module's.
     from semel.core.records import kernels, search
@@ -310,9 +309,9 @@ def kernels_loaded() -> bool:
 
 
 def parse(data: BytesLike, header: BatchHeader, *, gaps: bool) -> Iterator[ParsedRecord]:
-    """Where each record's parts are; raises `CorruptBatchError` at the first flaw.
+    """The parts of each record; raises `CorruptBatchError` at the first flaw.
 
-    What is looked for, and in which order, is what `kernels` looks for.
+    The checks and their order equal those of `kernels`.
     """
     end = len(data)
     count = header.records_count
@@ -354,7 +353,7 @@ class _RecordReader:
         if length < RECORD_BODY_MIN or length > self.end - self.position:
             raise self._flawed(Flaw.RECORD_LENGTH, at, length)
         self.record_end = self.position + length
-        self.position += 1  # The attributes: Kafka defines none and looks at none.
+        self.position += 1  # The attributes, which Kafka ignores.
         at = self.position
         timestamp_delta = self._number(LONG_BITS)
         if not _LONG_MIN <= self.base_timestamp + timestamp_delta <= _LONG_MAX:

@@ -1,8 +1,9 @@
 """CRC-32C inside a kernel, by the processor's instruction where it has one, by tables elsewhere.
 
-Role.   The checksum of a batch for kernels that go over many (`compact_kernels`). Python code uses the package `crc32c`.
-Flow.   The caller keeps `crc_tables()` alive and hands their address in.
-Rules.  Code with the instruction is made only where numba compiles for the processor it runs on.
+Role.   The checksum of a batch for kernels over many batches (`compact_kernels`). Python code uses the package
+        `crc32c`.
+Flow.   The caller keeps `crc_tables()` alive and passes their address.
+Rules.  The instruction is used only if numba compiles for the processor it runs on.
 """
 
 from collections.abc import Callable
@@ -84,7 +85,7 @@ def _crc_instruction(_typing: Any, crc: Any, word: Any) -> Any:
 
 
 def _has_crc_instruction() -> bool:
-    """Whether numba compiles for this very processor, and it has the instruction: eight times as fast as tables."""
+    """Whether numba compiles for this processor, and it has the instruction, eight times as fast as tables."""
     if config.CPU_NAME or config.CPU_FEATURES:
         return False
     return bool(get_host_cpu_features().get("sse4.2")) and get_process_triple().startswith("x86_64")

@@ -1,15 +1,15 @@
-"""Compaction at memory speed: the latest offset of every key, and batches without what is superseded.
+"""Compaction at memory speed: the latest offset of every key, and batches without superseded records.
 
-Role.   The compiled `key_offsets.PlainKeyOffsets`: the loops over records of a cleaning.
-Flow.   `note` runs over the dirty part of a log, `sieve` over everything, both over pieces of a file with many batches
-        in them; `entries` goes over what was kept and says which index entries it gets.
-Rules.  * A piece is gone through batch by batch until one needs more than bytes: it is compressed, belongs to a
-          transaction, is a control batch, or is damaged. Its caller deals with that one and comes back.
-        * Nothing is taken from a batch before its checksum and every bound in it are proven.
-        * A key is known by 128 bits of SipHash under a secret of this process: two keys are never taken for one, not even
-          by someone who tries. The table has room for a number of keys that is fixed when it is made.
-        * Records that stay are copied as they are. Only a batch that gets a delete horizon is encoded anew, because its
-          timestamps count from there.
+Role.   The compiled `key_offsets.PlainKeyOffsets`: the record loops of a cleaning.
+Flow.   `note` runs over the dirty part of a log, `sieve` over the whole log, both over pieces of a file with many
+        batches. `entries` runs over the kept batches and gives their index entries.
+Rules.  * A kernel stops at a batch it cannot handle: compressed, transactional, control or damaged. The caller handles
+          that batch and calls again.
+        * A batch is used only after its checksum and every bound in it are checked.
+        * A key is known by 128 bits of SipHash under a secret of this process: even an attacker cannot make two keys
+          collide. The table's capacity is fixed when it is made.
+        * Kept records are copied unchanged. Only a batch that gets a delete horizon is re-encoded, because its
+          timestamps are relative to the horizon.
 Elsewhere. Transactions, compression and files: `log.compaction`. Compiling and memory access: `memory`, `big_endian`,
         `checksum`, `siphash`.
 """
@@ -58,7 +58,7 @@ from semel.types import NO_TIMESTAMP, BytesLike
 
 _NEEDS_MORE: Final = COMPRESSION_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 _KEPT_FLAGS: Final = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
-_GROWTH_MAX: Final = 16  # By so many bytes a record may grow when its timestamp counts from elsewhere.
+_GROWTH_MAX: Final = 16  # Bytes a record may grow by when its base timestamp changes.
 _LOW_32: Final = 0xFFFFFFFF
 _FLAW: Final = kernels.FOUND_FLAW
 
@@ -68,18 +68,18 @@ _FULL: Final = int(Stop.FULL)
 _ROOM: Final = int(Stop.ROOM)
 _DAMAGED: Final = int(Stop.DAMAGED)
 
-# What the kernels share with their caller, in longs.
+# Layout of the state the kernels share with their caller, in longs.
 _TABLE, _SLOTS, _KEYS, _KEYS_MAX, _LATEST, _SECRET_0, _SECRET_1, _CRC_TABLE = 0, 1, 2, 3, 4, 5, 6, 7
 _STOP, _POSITION, _USED, _READ, _KEPT = 8, 9, 10, 11, 12
 _NOW, _HORIZON, _EMPTY_OFFSETS, _EMPTY_COUNT, _MARKS, _TARGET, _TARGET_SIZE = 13, 14, 15, 16, 17, 18, 19
 _STATE_SLOTS: Final = 20
 
-# What `_entries` keeps between pieces.
+# State of `_entries` between pieces.
 _SINCE, _LARGEST, _LARGEST_OFFSET, _FOUND = 0, 1, 2, 3
 _WALK_SLOTS: Final = 4
 _ENTRY_LONGS: Final = 4
 
-# A batch's header as one reads it: sizes of the fields before.
+# Positions of fields in a batch header.
 _AT_LENGTH, _AT_MAGIC, _AT_DELTA, _AT_BASE_TIME, _AT_MAX_TIME, _AT_PRODUCER, _AT_COUNT = (
     8,
     16,
@@ -245,7 +245,7 @@ def _note(data: Any, position: int, end: int, start_offset: int, hard: int, stat
 
 
 def _sieve(data: Any, position: int, end: int, hard: int, state: int) -> int:
-    """Copy what is to stay of the batches in [position, end) to the target."""
+    """Copy the records to keep of the batches in [position, end) to the target."""
     start = as_long(data.ctypes.data)
     target = load_long(state + 8 * _TARGET)
     target_size = load_long(state + 8 * _TARGET_SIZE)
@@ -281,7 +281,7 @@ def _report(state: int, stop: int, position: int, used: int, records_read: int, 
 
 @helper
 def _next_batch(at: int, end: int, hard: int, state: int, found: int) -> tuple[int, int]:
-    """(END, size) of a batch that is proven; (END, 0) where no whole one is; why not to go on, else."""
+    """(END, size) of a validated batch; (END, 0) if no whole one is left; else the reason to stop."""
     if end - at < HEADER_SIZE:
         return _END, 0
     size = LOG_OVERHEAD + int_at(at + _AT_LENGTH)
@@ -365,7 +365,7 @@ def _sieve_batch(at: int, size: int, count: int, target: int, state: int) -> tup
 
 @helper
 def _copy_records(record: int, count: int, marks: int, target: int, shift: int) -> int:
-    """Copy the marked records; `shift` is added to their timestamp deltas. The number of bytes."""
+    """Copy the marked records and add `shift` to their timestamp deltas; returns the number of bytes."""
     position = target
     for index in range(count):
         begin = record
@@ -392,7 +392,7 @@ def _copy_records(record: int, count: int, marks: int, target: int, shift: int) 
 
 @helper
 def _write_empty(at: int, target: int, attributes: int) -> None:
-    """A batch without records: its place, its producer and its last sequence stay."""
+    """Write a batch without records that keeps its offsets, producer and last sequence."""
     copy(target, at, HEADER_SIZE)
     set_int_at(target + _AT_LENGTH, HEADER_SIZE - LOG_OVERHEAD)
     set_short_at(target + ATTRIBUTES_POSITION, attributes & _KEPT_FLAGS)
@@ -425,7 +425,7 @@ def _is_kept_when_empty(state: int, last_offset: int) -> bool:
 
 
 def _entries(data: Any, end: int, file_position: int, interval_bytes: int, walk: int, out: int) -> int:
-    """Which index entries batches get that are about to stand at `file_position`."""
+    """The index entries of batches that will be written at `file_position`."""
     start = as_long(data.ctypes.data)
     since = load_long(walk + 8 * _SINCE)
     largest = load_long(walk + 8 * _LARGEST)
@@ -481,7 +481,7 @@ def _get_key(state: int, key: int, length: int) -> int:
 
 @helper
 def _slot(state: int, first: int, second: int) -> tuple[int, bool]:
-    """The slot of a hash, and whether it is free: then nothing is known of it. One is always free."""
+    """The slot of a hash, and whether it is free, that is, the key is unknown. One slot is always free."""
     table = load_long(state + 8 * _TABLE)
     slots = load_long(state + 8 * _SLOTS)
     number = (first & 0x7FFFFFFFFFFFFFFF) % slots

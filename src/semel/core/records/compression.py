@@ -2,32 +2,34 @@
 
 Role.   `compress` and `decompress` for the records section of a batch, in the framings Kafka's clients read.
 Flow.   `build` and `arrow` compress what they encode; every reader of records decompresses here first.
-Rules.  * A reader never produces more than `size_max` bytes: block headers, or the length of a gzip stream, say how large
-          the records can become, and more than the limit has no room.
-        * Much is decompressed without the interpreter's lock into pages that count only once they are written to.
-        * Java's lz4 reader refuses blocks that refer to earlier blocks, the default of most libraries, so
-          ours are independent. Blocks that refer back are read all the same.
+Rules.  * A reader never produces more than `size_max` bytes: block headers, or the length of a gzip stream, bound the
+          decompressed size, and the target has no room above the limit.
+        * Large sections are decompressed without the interpreter's lock into pages that take memory only once they are
+          written.
+        * Java's lz4 reader refuses blocks that refer to earlier blocks, the default of most libraries, so Semel writes
+          independent blocks. It reads both kinds.
         * Snappy is written in the framing of snappy-java (xerial), which Java expects; bare blocks, as
           librdkafka and franz-go write them, are read too.
         * cramjam costs 2 MB and 3 ms to import and is as fast as pyarrow's codecs, which cost 47 MB.
 """
 
 import zlib
-from enum import IntEnum
 from mmap import mmap
 from struct import Struct
 from typing import Final
 
 import cramjam
 
+from semel.core.records.codecs import Compression
 from semel.errors import CorruptBatchError, UnsupportedCompressionError
 from semel.types import BytesLike
 
 DECOMPRESSED_SIZE_MAX: Final = 1 << 27
-"""128 MiB: more than the largest request a broker takes by default, so more than a producer can have meant by one batch."""
+"""128 MiB: above the largest request a broker accepts by default, and therefore above any honest batch."""
 
 _GZIP_WINDOW: Final = 31  # zlib's way to say: 32 KiB window, gzip header.
-# What a byte can become at most: a deflate block repeats 258 bytes with two bits, snappy 64 bytes with three, lz4 255 with one.
+# The largest expansion of a byte: a deflate block repeats 258 bytes with two bits, snappy 64 bytes with three, lz4 255
+# with one.
 _GZIP_RATIO_MAX: Final = 1032
 _GZIP_TRUSTED_BYTES: Final = 1 << 14
 _SMALL_BYTES: Final = 1 << 20
@@ -43,20 +45,10 @@ _LZ4_FAST: Final = 1
 _LZ4_LEVEL_MAX: Final = 12
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_BLOCK_MAX: Final = 128 * 1024
-_SKIPPABLE_MAGIC: Final = 0x184D2A50  # To ...5F: frames both lz4 and zstd readers step over.
+_SKIPPABLE_MAGIC: Final = 0x184D2A50  # To ...5F: frames that lz4 and zstd readers skip.
 
 _U32_BE: Final = Struct(">I")
 _U32_LE: Final = Struct("<I")
-
-
-class Compression(IntEnum):
-    """Kafka's codec ids, the low three bits of a batch's attributes."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
 
 
 class _DamagedError(Exception):
@@ -64,7 +56,7 @@ class _DamagedError(Exception):
 
 
 def known(codec: int) -> Compression:
-    """The codec of an id; raises `UnsupportedCompressionError` for an id nobody defined."""
+    """The codec of an id; raises `UnsupportedCompressionError` for an undefined id."""
     try:
         return Compression(codec)
     except ValueError:
@@ -72,7 +64,7 @@ def known(codec: int) -> Compression:
 
 
 def compress(codec: int, data: BytesLike, *, level: int | None = None) -> BytesLike:
-    """The records as they are stored under this codec; `level` where the codec has levels."""
+    """The records compressed with this codec; `level` applies to codecs with levels."""
     match known(codec):
         case Compression.NONE:
             return data
@@ -93,7 +85,7 @@ def compress(codec: int, data: BytesLike, *, level: int | None = None) -> BytesL
 def decompress(
     codec: int, data: BytesLike, *, size_max: int = DECOMPRESSED_SIZE_MAX, base_offset: int | None = None
 ) -> BytesLike:
-    """The plain records; raises `CorruptBatchError` for damaged bytes and for more than `size_max` of them."""
+    """The uncompressed records; raises `CorruptBatchError` for damaged bytes and above `size_max`."""
     kind = known(codec)
     if kind is Compression.NONE:
         return data
@@ -114,7 +106,7 @@ def decompress(
 
 
 def unpacked_bound(codec: int, data: memoryview, size_max: int) -> int:
-    """How many bytes the records can become; any number above `size_max` may stand for more. Damaged bytes are 0."""
+    """Upper bound of the decompressed size; a result above `size_max` may be too small. 0 for damaged bytes."""
     try:
         match codec:
             case Compression.GZIP:
@@ -136,12 +128,12 @@ def _too_large(size_max: int) -> _DamagedError:
 
 
 def _decompress_gzip(data: memoryview, size_max: int) -> memoryview:
-    """A gzip stream may be several members, one after the other."""
+    """Decompress a gzip stream, which may have several members."""
     return _decompress_bounded(cramjam.gzip, data, _gzip_bound(data), size_max)
 
 
 def _gzip_bound(data: memoryview) -> int:
-    """How many bytes come of a stream; of a short one, how many it claims: a lie there costs 16 MB."""
+    """Upper bound of the decompressed size; for a short stream, the size it claims: a false claim costs 16 MB."""
     if len(data) > _GZIP_TRUSTED_BYTES:
         return len(data) * _GZIP_RATIO_MAX
     return _u32(data, max(0, len(data) - _U32_LE.size))
@@ -163,7 +155,7 @@ def _decompress_snappy(data: memoryview, size_max: int) -> BytesLike:
     size = 0
     position = 0
     while position < len(data):
-        if data[position : position + len(_SNAPPY_MAGIC)] == _SNAPPY_MAGIC:  # Streams may be joined.
+        if data[position : position + len(_SNAPPY_MAGIC)] == _SNAPPY_MAGIC:  # Streams may be concatenated.
             position += len(_SNAPPY_HEADER)
             continue
         if len(data) - position < _U32_BE.size:
@@ -194,15 +186,15 @@ def _snappy_block(block: memoryview, size_max: int) -> memoryview:
 
 
 def _room(size: int) -> bytearray | mmap:
-    """Memory for so many bytes; of much, only those pages count that are written to."""
+    """A buffer of this size; pages of a large one take memory only once written."""
     return bytearray(size) if size <= _SMALL_BYTES else mmap(-1, size)
 
 
 def _decompress_bounded(module: object, data: BytesLike, bound: int, size_max: int) -> memoryview:
-    """Decompress freely where little can come of it, else into as much memory as may come of it."""
+    """Decompress freely if the bound is small, else into a buffer of that bound."""
     if bound <= min(_SMALL_BYTES, size_max):
         made = memoryview(module.decompress(data))  # type: ignore[attr-defined]  # cramjam has no types
-        if len(made) > size_max:  # The bound was a claim.
+        if len(made) > size_max:  # The bound may be a false claim.
             raise _too_large(size_max)
         return made
     out = memoryview(_room(min(bound, size_max)))
@@ -218,7 +210,7 @@ def _decompress_bounded(module: object, data: BytesLike, bound: int, size_max: i
 
 
 def _lz4_bound(data: memoryview, size_max: int) -> int:
-    """How many bytes the frames can become at most; any number above `size_max` may stand for more."""
+    """Upper bound of the frames' decompressed size; a result above `size_max` may be too small."""
     bound = position = 0
     while position < len(data):
         magic = _u32(data, position)
@@ -240,7 +232,7 @@ def _lz4_bound(data: memoryview, size_max: int) -> int:
 
 
 def _zstd_bound(data: memoryview, size_max: int) -> int:
-    """As for lz4. A block's header says how many bytes it stands for, or that it is compressed: then 128 KiB."""
+    """As for lz4. A block's header gives its decompressed size; for a compressed block the bound is 128 KiB."""
     bound = position = 0
     while position < len(data):
         magic = _u32(data, position)

@@ -1,11 +1,11 @@
 """Control batches: the markers that end a transaction on a partition.
 
 Role.   Build and read the one record of a control batch.
-Flow.   A transaction coordinator's decision reaches each partition's leader, which appends `build_marker`'s
-        bytes; `core.idempotence.producer_state` and every reader of committed records use `read_marker`.
+Flow.   Each partition's leader appends the bytes of `build_marker` for a decision of the transaction coordinator.
+        `core.idempotence.producer_state` and every read_committed reader use `read_marker`.
 Rules.  * Key: version, type. Value of a marker: version, coordinator epoch. All big-endian, versions 0.
-        * Newer versions may add fields at the end; they are read as far as we know them, as in Kafka.
-        * Types beside abort and commit (KRaft's own) are recognised and passed over, never an error.
+        * Newer versions may append fields, which are ignored, as in Kafka.
+        * Other types than abort and commit (KRaft's own) are recognised and skipped, never an error.
 """
 
 from enum import IntEnum
@@ -29,7 +29,8 @@ from semel.types import NO_PARTITION_LEADER_EPOCH, NO_SEQUENCE, BytesLike
 _KEY: Final = Struct(">hh")
 _MARKER_VALUE: Final = Struct(">hi")
 _VERSION: Final = 0
-# The record of a marker has one shape: its length, no attributes, both deltas 0, key, value, no headers. Lengths are zig-zag.
+# A marker's record has a fixed shape: its length, no attributes, both deltas 0, key, value, no headers. Lengths are
+# zig-zag.
 _MARKER_RECORD: Final = Struct(">bbbbbhhbhib")
 _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_RECORD.size
 _MARKER_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
@@ -38,7 +39,7 @@ _BEFORE_EPOCH: Final = (_MARKER_VALUE.size << 1, _VERSION)
 
 
 class ControlType(IntEnum):
-    """What a control record says. Every other number is `UNKNOWN`."""
+    """The type of a control record. Every other number is `UNKNOWN`."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -97,10 +98,10 @@ def build_marker(
 
 
 def read_end(buffer: BytesLike, position: int, header: BatchHeader) -> EndTxnMarker | None:
-    """The marker of a control batch; None where it ends no transaction: another kind, or the cleaner took the marker out.
+    """The marker of a control batch; None for another type, or if the cleaner removed the marker.
 
-    Raises `CorruptBatchError` as `read_marker` does. A log may hold millions of markers, and nearly all have one shape: that is
-    looked for first.
+    Raises `CorruptBatchError` as `read_marker` does. A log may hold millions of markers, nearly all of one shape, which
+    has a fast path.
     """
     count = header.records_count
     if (
@@ -122,14 +123,14 @@ def read_end(buffer: BytesLike, position: int, header: BatchHeader) -> EndTxnMar
 
 
 def read_control_type(buffer: BytesLike, position: int, header: BatchHeader) -> ControlType:
-    """What the first record of a control batch says."""
+    """The type of a control batch's first record."""
     return _read(buffer, position, header)[0]
 
 
 def read_marker(buffer: BytesLike, position: int, header: BatchHeader) -> EndTxnMarker:
     """The marker of a control batch; raises `CorruptBatchError` if it holds no readable one.
 
-    Ask `read_control_type` first where other control batches may turn up.
+    Call `read_control_type` first where other control batches may occur.
     """
     kind, value = _read(buffer, position, header)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):

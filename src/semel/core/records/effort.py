@@ -1,9 +1,9 @@
-"""How much work it is to look inside a batch: little enough for the loop, or a thread's.
+"""Estimate the work of reading a batch's records: on the event loop, or on a thread.
 
 Role.   `is_heavy` decides from a batch's size, codec and count alone, without decompressing it.
-Flow.   Produce asks before it checks batches, ListOffsets before it looks for a time in one.
-Rules.  * Whatever the bytes are, a batch that is not heavy costs the loop a few milliseconds.
-        * The answer is a guess about work, not about soundness: damaged bytes may be called either.
+Flow.   Produce calls it before it checks batches, ListOffsets before it searches one for a time.
+Rules.  * A batch that is not heavy costs the loop at most a few milliseconds, for any bytes.
+        * The estimate says nothing about validity: damaged bytes may give either answer.
 """
 
 from typing import Final
@@ -18,20 +18,20 @@ from semel.core.records.batch import (
 from semel.types import BytesLike
 
 PLAIN_BYTES_MAX: Final = 1 << 23
-"""Bytes of records whose checksum is taken on the loop: about a millisecond."""
+"""Bytes of records checksummed on the loop: about a millisecond."""
 RECORDS_MAX: Final = 100_000
-"""Records that the kernel scans on the loop: some five milliseconds."""
+"""Records scanned by the kernel on the loop: about five milliseconds."""
 COMPRESSED_BYTES_MAX: Final = 1 << 15
-"""Compressed bytes that are unpacked on the loop: a producer's default batch, twice."""
+"""Compressed bytes decompressed on the loop: twice a producer's default batch."""
 UNPACKED_BYTES_MAX: Final = 1 << 21
 PACKED_BYTES_MAX: Final = 1 << 16
-"""Bytes of records that are compressed on the loop, where a topic stores another codec."""
+"""Bytes of records compressed on the loop, if the topic stores another codec."""
 RECORDS_IN_PYTHON_MAX: Final = 1000
-"""Records that are looked at on the loop before the kernels are loaded."""
+"""Records parsed on the loop before the kernels are loaded."""
 
 
 def is_heavy(data: BytesLike, codec_wanted: int | None = None) -> bool:
-    """Whether one batch is work for a thread. `codec_wanted`: the codec its topic stores, if it asks for one."""
+    """Whether a batch belongs on a thread. `codec_wanted`: the codec its topic stores, if it sets one."""
     if len(data) < HEADER_SIZE:
         return False
     codec = data[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK

@@ -1,12 +1,12 @@
-"""What can be wrong inside a batch, as numbers a kernel can return and sentences a person can read.
+"""Flaws of a batch's records, as numbers a kernel returns and as messages.
 
-Role.   The vocabulary shared by the plain Python parser (`build`) and the compiled one (`kernels`), so that
-        both judge the same bytes in the same words.
+Role.   Shared by the plain Python parser (`build`) and the compiled one (`kernels`), so that both report the same bytes
+        alike.
 Flow.   A parser that meets a flaw reports a `Finding`; `corrupt` turns it into the error that is raised.
-Rules.  * A finding names the first flaw in reading order: which record, at which byte of the (decompressed)
-          records, and the value that cannot be.
-        * The order in which a record's flaws are looked for is part of the contract: the two parsers are
-          compared on random bytes, and must agree on the finding, not only on the refusal.
+Rules.  * A finding names the first flaw in reading order: the record, the byte of the (decompressed) records, and the
+          invalid value.
+        * The order of checks is part of the contract: tests compare the parsers on random bytes, and the findings must
+          be equal, not only the refusals.
 """
 
 from enum import IntEnum
@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from semel.errors import CorruptBatchError
 
 RECORD_BODY_MIN: Final = 6  # Attributes, two deltas, two lengths and a header count, one byte each.
-RECORD_MIN: Final = RECORD_BODY_MIN + 1  # And the byte that says so.
+RECORD_MIN: Final = RECORD_BODY_MIN + 1  # And one byte of length.
 HEADER_MIN: Final = 2  # A header is at least two lengths.
 
 
 class Flaw(IntEnum):
-    """Why bytes are no records. The numbers are shared with the kernels."""
+    """Why records are invalid. The numbers are shared with the kernels."""
 
     NONE = 0
     COUNT = 1

@@ -1,11 +1,11 @@
-"""Reading records at memory speed: prove a section of records, then lay it out as Arrow columns.
+"""Reading records at memory speed: validate a section of records, then copy it to Arrow columns.
 
-Role.   The loops over records that are read. `build.check_records` uses `scan`, `arrow` uses `scan` and `fill`.
-Flow.   `scan` proves every bound and adds up sizes -> the caller allocates columns -> `fill` trusts the scan.
-Rules.  * `scan` reads only inside the bytes it is given, whatever they are. It accepts exactly what
-          `build.parse` accepts and refuses with the same finding.
-        * `fill` may run only on bytes that `scan` accepted and nobody changed since, with room for exactly the
-          sizes that `scan` reported.
+Role.   The loops that read records. `build.check_records` uses `scan`, `arrow` uses `scan` and `fill`.
+Flow.   `scan` checks every bound and adds up sizes -> the caller allocates columns -> `fill` trusts the scan.
+Rules.  * `scan` never reads outside the given bytes. It accepts exactly the bytes `build.parse` accepts, and refuses
+          with the same finding.
+        * `fill` may run only on unchanged bytes that `scan` accepted, with room for exactly the sizes that `scan`
+          reported.
         * Records, keys and values may be as large as the format allows: sizes and positions are 64 bits wide.
 Elsewhere. Columns to records: `write_kernels`. Compiling and memory access: `memory`.
 """
@@ -56,11 +56,11 @@ _HEADER_KEY_LENGTH: Final = int(Flaw.HEADER_KEY_LENGTH)
 _HEADER_VALUE_LENGTH: Final = int(Flaw.HEADER_VALUE_LENGTH)
 _RECORD_REST: Final = int(Flaw.RECORD_REST)
 _BATCH_REST: Final = int(Flaw.BATCH_REST)
-_BAD_LENGTH: Final = -3  # Beside CUT and TOO_LARGE: a number that was read and cannot be.
+_BAD_LENGTH: Final = -3  # Besides CUT and TOO_LARGE: a number that was read and is invalid.
 _LONG_MIN: Final = -(1 << 63)
 _LONG_MAX: Final = (1 << 63) - 1
 
-# What `scan` answers: a flaw (0: none) and where it is, and the sizes of the records that are kept.
+# The result of `scan`: a flaw (0: none) and its place, and the sizes of the kept records.
 FOUND_FLAW, FOUND_RECORD, FOUND_POSITION, FOUND_VALUE = 0, 1, 2, 3
 FOUND_KEPT, FOUND_KEY_BYTES, FOUND_VALUE_BYTES = 4, 5, 6
 FOUND_HEADERS, FOUND_HEADER_KEY_BYTES, FOUND_HEADER_VALUE_BYTES = 7, 8, 9
@@ -68,7 +68,7 @@ FOUND_LARGEST, FOUND_SMALLEST, FOUND_KEYLESS = 10, 11, 12  # As in `build.Record
 _FOUND_SLOTS: Final = 13
 Found = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
-# Where `fill` finds the columns, in longs, and how far they are filled. A column is six of them.
+# Layout of the columns for `fill`, and their fill levels: six longs per column.
 COLUMN_OFFSETS, COLUMN_DATA, COLUMN_VALIDITY, COLUMN_ROWS, COLUMN_USED, COLUMN_NULLS = 0, 1, 2, 3, 4, 5
 _COLUMN_SLOTS: Final = 6
 FILL_OFFSETS, FILL_TIMESTAMPS = 0, 1
@@ -76,7 +76,7 @@ FILL_KEY: Final = 2
 FILL_VALUE: Final = FILL_KEY + _COLUMN_SLOTS
 FILL_HEADERS: Final = (
     FILL_VALUE + _COLUMN_SLOTS
-)  # Lists: no data; offsets at address 0 if nobody has headers.
+)  # Lists: no data; offsets at address 0 if no record has headers.
 FILL_HEADER_KEY: Final = FILL_HEADERS + _COLUMN_SLOTS
 FILL_HEADER_VALUE: Final = FILL_HEADER_KEY + _COLUMN_SLOTS
 FILL_SLOTS: Final = FILL_HEADER_VALUE + _COLUMN_SLOTS
@@ -107,12 +107,13 @@ def _sources() -> tuple[Any, ...]:
 
 
 def as_array(data: BytesLike) -> Bytes:
-    """The bytes as kernels take them, not copied. Nobody may change them while a kernel runs."""
+    """The bytes as an array for kernels, not copied. They must not change while a kernel runs."""
     return np.frombuffer(data, np.uint8)
 
 
 def scan(data: Bytes, header: BatchHeader, *, gaps: bool, skip_below: int = 0) -> Found:
-    """Prove the records or raise `CorruptBatchError`; the sizes of those with offset deltas from `skip_below` on."""
+    """Validate the records or raise `CorruptBatchError`; returns the sizes of records with offset deltas from
+    `skip_below` on."""
     found: Found = scan_kernel()(
         data,
         len(data),
@@ -152,14 +153,14 @@ def survey(data: BytesLike, header: BatchHeader, gaps: bool) -> RecordFacts:
         array, header.records_count, header.last_offset_delta, header.base_timestamp, gaps
     )
     if flaw:
-        scan(array, header, gaps=gaps)  # Raises, and says where.
+        scan(array, header, gaps=gaps)  # Raises with the place of the flaw.
     return tuple.__new__(RecordFacts, (largest, smallest, keyless))
 
 
 def _survey(
     data: Bytes, count: int, last_offset_delta: int, base_timestamp: int, gaps: int
 ) -> tuple[int, int, int, int]:
-    """Whether there is a flaw, and the three facts: little to hand over, because every produced batch comes by here."""
+    """Whether there is a flaw, and the three facts. The result is small because every produced batch passes here."""
     found = scratch()
     start = as_long(data.ctypes.data)
     scan_records(start, start + data.size, count, last_offset_delta, base_timestamp, gaps, 0, found)
@@ -180,7 +181,7 @@ def _scan(
     gaps: int,
     skip_below: int,
 ) -> Found:
-    """Prove `count` records in the first `size` bytes. Offset deltas under `skip_below` add no sizes."""
+    """Validate `count` records in the first `size` bytes. Offset deltas under `skip_below` add no sizes."""
     found = scratch()
     start = as_long(data.ctypes.data)
     scan_records(start, start + size, count, last_offset_delta, base_timestamp, gaps, skip_below, found)
@@ -212,7 +213,7 @@ def scan_records(
     skip_below: int,
     found: int,
 ) -> None:
-    """Prove the records between two addresses, for kernels that go over many batches too; what is found goes to `found`."""
+    """Validate the records between two addresses, also for kernels over many batches; write the result to `found`."""
     fits_offsets = gaps != 0 or (count > 0 and last_offset_delta == count - 1)
     if count < 0 or count > (end - start) // RECORD_MIN or not fits_offsets:
         _fail(found, _COUNT, 0, 0, count)
@@ -270,7 +271,7 @@ def _scan_record(
         return _fail_number(found, _RECORD_LENGTH, position, index, at - start, length), 0, 0, 0, 0
     record_end = position + length
 
-    at = position + 1  # After the attributes: Kafka defines none and looks at none.
+    at = position + 1  # After the attributes, which Kafka ignores.
     timestamp_delta, position = read_long(at, end)
     if position < 0 or position > record_end:
         return _fail_number(found, 0, position, index, at - start, 0), 0, 0, 0, 0
@@ -384,7 +385,8 @@ def _fill(
     skip_below: int,
     columns: int,
 ) -> int:
-    """Append the proven records to the columns; the number of bytes read. `stamped`: all have `base_timestamp`."""
+    """Append the validated records to the columns; returns the number of bytes read. `stamped`: all have
+    `base_timestamp`."""
     start = as_long(data.ctypes.data)
     position = start
     offsets = load_long(columns + 8 * FILL_OFFSETS)
@@ -439,7 +441,7 @@ def _fill_bytes(position: int, column: int) -> int:
 
 @helper
 def _fill_headers(position: int, columns: int) -> None:
-    """Append a record's headers as one list; none are a null."""
+    """Append a record's headers as one list, or null without headers."""
     lists = columns + 8 * FILL_HEADERS
     if load_long(lists + 8 * COLUMN_OFFSETS) == 0:
         return

@@ -1,15 +1,15 @@
-"""The latest offset of every key, and batches without what it supersedes: compaction's view of records.
+"""Compaction's view of records: the latest offset of every key, and batches without superseded records.
 
-Role.   What a cleaning does with the records of a log, as `KeyOffsets`: in plain Python here, compiled in
-        `compact_kernels` once kernels are in use (`key_offsets`).
-Flow.   `log.compaction.cleaning` notes the keys of the dirty part, then sieves everything up to where it noted.
-Rules.  * A record stays if it lies above the last noted offset, or if no later record with its key was noted. One without
-          a key goes.
-        * A record without a value (a tombstone) stays until its batch's delete horizon has passed. The first cleaning that
-          lets it stand sets the horizon: a flag, and the time in place of the base timestamp. A batch with a time before
-          1970 keeps its tombstones: what its times are counted from may not be changed without leaving 64 bits.
-        * What stays keeps its offset, its timestamp and its bytes; its batch keeps first and last offset, producer and
-          sequence. A batch that has nothing left goes, unless it is to stay for its header's sake.
+Role.   `KeyOffsets` is the record work of a cleaning: `PlainKeyOffsets` in plain Python, `compact_kernels` compiled.
+        The function `key_offsets` chooses.
+Flow.   `log.compaction.cleaning` notes the keys of the dirty part, then sieves the log up to the last noted offset.
+Rules.  * A record stays if it lies above the last noted offset, or if no later record with its key was noted. A record
+          without a key is removed.
+        * A record without a value (a tombstone) stays until its batch's delete horizon has passed. The first cleaning
+          that keeps it sets the horizon: a flag, and the time in place of the base timestamp. A batch with a time
+          before 1970 keeps its tombstones, because a new base timestamp could overflow 64 bits.
+        * A kept record keeps its offset, timestamp and bytes; its batch keeps first and last offset, producer and
+          sequence. An empty batch is removed, unless its header must stay.
 """
 
 from collections.abc import Collection
@@ -31,32 +31,32 @@ from semel.core.records.varint import append_varint, read_varint
 from semel.types import NO_TIMESTAMP, BytesLike
 
 SLOT_BYTES: Final = 24
-"""What a key costs: 16 bytes of hash and its offset, as in Kafka's map."""
+"""Bytes per key: 16 of hash and 8 of offset, as in Kafka's map."""
 _LONG_BITS: Final = 64
 _INT_BITS: Final = 32
 
 
 class Stop(IntEnum):
-    """Why a run over a piece ended where it did. The numbers are shared with the kernels."""
+    """Why a run over a piece stopped. The numbers are shared with the kernels."""
 
     END = 0
     """No whole batch is left in the piece."""
     HARD = 1
-    """The next batch is compressed, of a transaction or a control batch: it is dealt with by itself."""
+    """The next batch is compressed, transactional or a control batch: the caller handles it alone."""
     FULL = 2
-    """No more keys can be noted."""
+    """The map is full."""
     ROOM = 3
-    """What is to stay of the next batch may not fit the target."""
+    """The kept records of the next batch may not fit the target."""
     DAMAGED = 4
-    """The next batch is not what its header says."""
+    """The next batch does not match its header."""
 
 
 class Progress(NamedTuple):
-    """How far a run came."""
+    """The progress of a run."""
 
     stop: Stop
     position: int
-    """Of the next batch, in the piece."""
+    """Position of the next batch in the piece."""
     used: int
     """Bytes written to the target."""
     records_read: int
@@ -64,14 +64,14 @@ class Progress(NamedTuple):
 
 
 class Sieving(NamedTuple):
-    """What a sieving holds batches against, beside the keys."""
+    """The parameters of a sieving besides the keys."""
 
     now_ms: int
-    """Tombstones whose delete horizon is not later than this go."""
+    """Tombstones with a delete horizon up to this time are removed."""
     horizon_ms: int
-    """The delete horizon of tombstones that have none yet."""
+    """The delete horizon for tombstones without one."""
     kept_when_empty: Collection[int]
-    """Last offsets of the batches whose header stays when no record does."""
+    """Last offsets of the batches whose header stays even without records."""
 
 
 class IndexEntry(NamedTuple):
@@ -93,30 +93,30 @@ class KeyOffsets(Protocol):
 
     @property
     def latest_offset(self) -> int:
-        """Everything up to here is noted; -1 if nothing is."""
+        """Keys are noted up to this offset; -1 if none are."""
 
     def reach(self, offset: int) -> None:
-        """Nothing more is to be noted up to this offset."""
+        """Mark all keys up to this offset as noted."""
 
     def note(self, data: BytesLike, position: int, end: int, start_offset: int) -> Progress:
-        """Note keys at or above `start_offset` of batches that need no preparation."""
+        """Note keys at or above `start_offset`, up to the first batch that needs preparation."""
 
     def note_one(self, plain: BytesLike, start_offset: int) -> Progress:
-        """Note those of one batch that has been checked and decompressed."""
+        """Note the keys of one checked and decompressed batch."""
 
     def begin_sieving(self, sieving: Sieving) -> None: ...
 
     def sieve(self, data: BytesLike, position: int, end: int, out: bytearray) -> Progress:
-        """Put what stays of batches that need no preparation into `out`."""
+        """Append kept records to `out`, up to the first batch that needs preparation."""
 
     def sieve_one(self, plain: BytesLike, out: bytearray) -> Progress:
-        """The same for one batch that has been checked and decompressed."""
+        """Append kept records of one checked and decompressed batch."""
 
     def begin_entries(self) -> None:
-        """A new segment is going to be written."""
+        """Start a new segment."""
 
     def entries(self, data: BytesLike, file_position: int, interval_bytes: int) -> list[IndexEntry]:
-        """The index entries for whole batches that are about to be written at a position of a file."""
+        """The index entries of whole batches that will be written at `file_position`."""
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
@@ -124,9 +124,9 @@ class KeyOffsets(Protocol):
 
 
 def key_offsets(*, bytes_max: int, load_factor: float, keys_expected: int, secret: bytes) -> KeyOffsets:
-    """A map of at most `bytes_max` bytes, compiled if this process has loaded its kernels.
+    """A map of at most `bytes_max` bytes, compiled if this process uses kernels.
 
-    May take a while the first time: kernels are compiled, or read from their cache.
+    The first call may be slow: kernels are compiled, or loaded from the cache.
     """
     if build.kernels_loaded():
         from semel.core.records.compact_kernels import CompiledKeyOffsets
@@ -138,7 +138,7 @@ def key_offsets(*, bytes_max: int, load_factor: float, keys_expected: int, secre
 
 
 class PlainKeyOffsets(KeyOffsets):
-    """In plain Python: every batch is dealt with by itself."""
+    """In plain Python: the caller handles every batch alone."""
 
     def __init__(self, *, keys_max: int, secret: bytes) -> None:
         self.keys_max = max(1, keys_max)
@@ -192,9 +192,7 @@ class PlainKeyOffsets(KeyOffsets):
         section = memoryview(plain)[HEADER_SIZE:]
         horizon_ms = header.delete_horizon_ms
         tombstones_stay = horizon_ms is None or self._sieving.now_ms < horizon_ms
-        kept: list[
-            tuple[int, int, int]
-        ] = []  # Timestamp delta, where the rest of the record begins and ends.
+        kept: list[tuple[int, int, int]] = []  # Timestamp delta, start and end of the rest of the record.
         largest, tombstones, possible, begin = NO_TIMESTAMP, False, True, 0
         for record in build.parse(section, header, gaps=True):
             length, after = read_varint(section, begin, len(section), _INT_BITS)
@@ -281,7 +279,7 @@ class PlainKeyOffsets(KeyOffsets):
 
 
 def next_stop(data: BytesLike, position: int, end: int) -> Stop:
-    """Whether a whole batch begins at a position of a piece: HARD if so, END if not."""
+    """HARD if a whole batch begins at this position of a piece, else END."""
     if end - position < HEADER_SIZE:
         return Stop.END
     header = batch.read_header(data, position)
@@ -291,7 +289,7 @@ def next_stop(data: BytesLike, position: int, end: int) -> Stop:
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """A batch without records that keeps another's place, producer and last sequence."""
+    """A batch without records that keeps the offsets, producer and last sequence of `header`."""
     out = bytearray(HEADER_SIZE)
     flags = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
     batch.write_header(

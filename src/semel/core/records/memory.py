@@ -1,14 +1,14 @@
-"""Compiling for speed: memory by address, Kafka's numbers, and where compiled kernels are kept.
+"""Compiling kernels: memory by address, Kafka's numbers, and the kernel cache.
 
-Role.   What the kernels (`kernels`, `write_kernels`, `compact_kernels`) are made of: loads, stores and copies on plain addresses, the
-        compiled counterpart of `varint`, and `compiled`, which turns a function into a kernel.
-Flow.   The shell may call `use_kernel_cache`; a kernel is compiled, or loaded from the cache, when it is first
-        asked for. Nothing is compiled on import.
+Role.   The building blocks of `kernels`, `write_kernels` and `compact_kernels`: loads, stores and copies on plain
+        addresses, the compiled counterpart of `varint`, and `compiled`, which turns a function into a kernel.
+Flow.   The shell may call `use_kernel_cache`; a kernel is compiled, or loaded from the cache, on first use. An import
+        compiles nothing.
 Rules.  * Every number in a kernel is an int64, addresses included. Numba's arrays check each index for
           wrap-around and do not become tight loops; on addresses the same loop is 4 to 10 times faster.
-        * Nothing here checks an address. `read_int` and `read_long` stay below `end`; everything else trusts
-          its caller, which proves its bounds first.
-        * No cache is no error: the kernel is compiled in each process instead.
+        * Addresses are not checked. `read_int` and `read_long` stay below `end`; the other functions trust their caller
+          to check bounds first.
+        * Without a cache each process compiles the kernel.
 """
 
 import inspect
@@ -51,8 +51,8 @@ def use_kernel_cache(directory: str | None) -> None:
 
 
 def compiled(function: Callable[..., Any], signature: Any, sources: Sequence[ModuleType]) -> Kernel:
-    """The function compiled for this signature, from the cache if these sources are what it was made of."""
-    with global_compiler_lock:  # The setting is numba's own, for everybody: put it back before others see it.
+    """The function compiled for this signature, or loaded from the cache if these sources are unchanged."""
+    with global_compiler_lock:  # The setting is global to numba: restore it before releasing the lock.
         everybodys = config.CACHE_DIR
         if directory := _cache_directory or everybodys:
             config.CACHE_DIR = f"{directory}/semel-{_fingerprint(sources)}"
@@ -78,7 +78,8 @@ def helper(function: _Function) -> _Function:
 
 
 def signed_only(*arguments: Any) -> None:
-    """Refuse to compile anything else: numba makes floats of a sum of signed and unsigned, and an address lossy."""
+    """Refuse other types: numba turns a sum of signed and unsigned integers into a float, which loses bits of an
+    address."""
     for argument in arguments:
         if not (isinstance(argument, types.Integer) and argument.signed):
             raise TypingError(f"addresses and values in kernels are signed integers, not {argument}")
@@ -192,7 +193,7 @@ def read_long(position: int, end: int) -> tuple[int, int]:
 
 @helper
 def take(position: int) -> tuple[int, int]:
-    """A number of either width that is known to be whole: (value, next)."""
+    """Read a validated number of either width: (value, next)."""
     byte = load_byte(position)
     position += 1
     zigzag = byte & 127
@@ -207,7 +208,7 @@ def take(position: int) -> tuple[int, int]:
 
 @helper
 def put(position: int, value: int) -> int:
-    """Write a number of either width; the next position."""
+    """Write a number of either width; returns the next position."""
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag & ~127 != 0:
         store_byte(position, zigzag | 128)
@@ -219,7 +220,7 @@ def put(position: int, value: int) -> int:
 
 @helper
 def width(value: int) -> int:
-    """How many bytes a number takes."""
+    """Encoded size of a number in bytes."""
     zigzag = (value << 1) ^ (value >> 63)
     count = 1
     while zigzag & ~127 != 0:

@@ -1,10 +1,10 @@
-"""Looking for records inside one batch: the first of a time, and those that a topic refuses.
+"""Searching one batch's records: the first at or after a time, and the ones a topic refuses.
 
 Role.   `first_at_or_after` answers ListOffsets by time; `outlaws` names the records a refusal is about.
 Flow.   `log.reading` and `validation` call them. `load_kernels` puts compiled loops in their place.
-Rules.  * Plain Python and compiled loops answer alike; where the batch is large, plain Python belongs on a thread
+Rules.  * Plain Python and compiled loops give equal results; for a large batch plain Python belongs on a thread
           (`effort`).
-        * A list is bounded by its caller, whatever the batch holds.
+        * The caller bounds the length of a result list.
 """
 
 from semel.core.records import build
@@ -15,7 +15,7 @@ from semel.types import NO_TIMESTAMP, BytesLike
 def first_at_or_after_in_python(
     data: BytesLike, header: BatchHeader, timestamp_ms: int, delta_min: int
 ) -> tuple[int, int] | None:
-    """Offset delta and timestamp of the first plain record of that time or later, from `delta_min` on."""
+    """Offset delta and timestamp of the first uncompressed record at or after that time, from `delta_min` on."""
     found = None
     for record in build.parse(data, header, gaps=True):
         timestamp = header.base_timestamp + record.timestamp_delta
@@ -33,9 +33,10 @@ def outlaws_in_python(
     timestamp_max: int,
     count_max: int,
 ) -> tuple[list[tuple[int, int, bool]], int, int]:
-    """The first records without a needed key or outside of the times allowed, how many there are, and how many for their time.
+    """The first records with a missing key or a refused timestamp, their total count, and the count of refused
+    timestamps.
 
-    Each with its index, its timestamp and whether it lacks the key.
+    Each record has its index, its timestamp and whether it lacks the key.
     """
     listed: list[tuple[int, int, bool]] = []
     total = out_of_time = 0
@@ -69,11 +70,11 @@ def load_kernels() -> None:
 def first_at_or_after(
     batch: BytesLike, header: BatchHeader, timestamp_ms: int, offset_min: int
 ) -> tuple[int, int] | None:
-    """Timestamp and offset of a batch's first record of that time or later, from `offset_min` on."""
+    """Timestamp and offset of a batch's first record at or after that time, from `offset_min` on."""
     delta_min = max(0, offset_min - header.base_offset)
     data = build.records_section(batch, 0, header)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        # All records have the batch's time; the first one left by compaction is looked for.
+        # All records have the batch's time: find the first one that compaction left.
         if header.max_timestamp < timestamp_ms:
             return None
         found = _first(data, header, -(1 << 63), delta_min)

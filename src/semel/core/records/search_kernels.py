@@ -1,8 +1,8 @@
-"""Looking for records in a batch at memory speed: the first of a time, and those a topic refuses.
+"""Searching a batch's records at memory speed: the first at or after a time, and the ones a topic refuses.
 
-Role.   The loops behind `search`. They may be compiled late, on a thread; until then `search` looks in plain Python.
-Rules.  * The records are proven by a scan first: a batch read from disk may be damaged.
-        * An answer is as large as its caller asked for, whatever the batch holds.
+Role.   The loops behind `search`. They may be compiled late, on a thread; until then `search` uses plain Python.
+Rules.  * A scan validates the records first: a batch read from disk may be damaged.
+        * The caller bounds the size of a result.
 Elsewhere. The scan: `kernels`. Compiling and memory access: `memory`.
 """
 
@@ -57,7 +57,7 @@ def first_at_or_after(
         array, header.records_count, header.last_offset_delta, header.base_timestamp, timestamp_ms, delta_min
     )
     if flaw:
-        scan(array, header, gaps=True)  # Raises, and says where.
+        scan(array, header, gaps=True)  # Raises with the place of the flaw.
     return None if delta < 0 else (delta, timestamp)
 
 
@@ -70,7 +70,7 @@ def outlaws(
     timestamp_max: int,
     count_max: int,
 ) -> tuple[list[tuple[int, int, bool]], int, int]:
-    """As `search.outlaws_in_python`, of records that a survey has proven."""
+    """As `search.outlaws_in_python`, for records that a survey has validated."""
     listed = np.zeros(count_max * _OUTLAW_LONGS, np.int64)
     count, out_of_time = outlaws_kernel()(
         np.frombuffer(data, np.uint8),

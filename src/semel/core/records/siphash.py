@@ -1,8 +1,8 @@
 """A keyed hash of 128 bits, compiled: SipHash-1-3.
 
-Role.   How compaction knows a key without keeping it: `compact_kernels` looks hashes up in its table.
-Rules.  * The caller's secret keeps anyone from making two keys with one hash (docs/decisions/0008).
-        * It reads `length` bytes at an address and trusts its caller that they are there.
+Role.   Compaction identifies keys by this hash: `compact_kernels` keeps hashes in its table.
+Rules.  * With the caller's secret no client can craft two keys with one hash (docs/decisions/0008).
+        * `hash_128` reads `length` bytes at an address without a check.
 """
 
 from semel.core.records.memory import helper, load_byte, load_long

@@ -1,18 +1,19 @@
-"""What a leader demands of a batch before it takes it: Kafka's checks, in Kafka's order, with Kafka's codes.
+"""A leader's checks of a produced batch: Kafka's checks, in Kafka's order, with Kafka's codes.
 
-Role.   Given the bytes of one partition in a Produce request: a batch ready to be numbered, or a refusal.
-Flow.   `log.partition_log.append` calls `validate` first. Sequence and epoch are judged after it
-        (`core.idempotence`); a replica's fetched batches do not come here, their leader has checked them.
+Role.   From the bytes of one partition in a Produce request to a batch ready for its offsets, or a refusal.
+Flow.   `log.partition_log.append` calls `validate` first. Sequence and epoch are judged after it (`core.idempotence`);
+        a follower's fetched batches are not checked again, because their leader has checked them.
 Rules.  * A client sends exactly one batch, magic 2, numbered from 0, without control records.
-        * Damage is told from a mistake: where the checksum does not hold, the fields under it are not judged, because
-          CORRUPT_MESSAGE is sent again and INVALID_RECORD is not.
-        * The checksum and every record must fit the header, compressed or not.
+        * Damage is told from a mistake: if the checksum is wrong, the fields it covers are not judged, because clients
+          retry CORRUPT_MESSAGE and not INVALID_RECORD.
+        * The checksum and every record must match the header, compressed or not.
         * The largest timestamp in the header is corrected if the records say otherwise.
-        * Where the topic stores another codec than the producer used, the records are recompressed and the
-          size limit is applied to the result too.
-        * `inspect` needs the batch and the topic's rules alone, so a thread may run it. `finish` is quick: the broker's
-          time is stamped when the batch is appended, in the order of the log.
-        * A refusal names at most `RECORD_ERRORS_MAX` records: a producer with a wrong clock has a million of them.
+        * If the topic stores another codec than the producer used, the records are recompressed, and the size limit
+          applies to the result too.
+        * `inspect` needs only the batch and the topic's rules, so a thread may run it. `finish` is quick: it stamps the
+          broker's time at the append, in log order.
+        * A refusal names at most `RECORD_ERRORS_MAX` records: a producer with a wrong clock may have a million bad
+          ones.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """The settings of a topic that a batch is held against."""
+    """The topic settings a batch is checked against."""
 
     max_message_bytes: int
     segment_bytes: int
@@ -50,7 +51,7 @@ class BatchRules:
     compression_type: int | None
     keys_required: bool
     compression_level: int | None = None
-    """How hard to compress where `compression_type` asks for another codec than a batch has."""
+    """Compression level for batches that need another codec (`compression_type`)."""
 
 
 class ValidBatch(NamedTuple):
@@ -61,7 +62,7 @@ class ValidBatch(NamedTuple):
 
 
 class Inspected(NamedTuple):
-    """A batch whose bytes and records are in order, not stamped yet."""
+    """A batch with valid bytes and records, not stamped yet."""
 
     data: bytearray | memoryview
     header: BatchHeader
@@ -69,7 +70,7 @@ class Inspected(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """What came of `inspect` with these rules, done before the batch is appended."""
+    """The result of `inspect` with these rules, computed before the append."""
 
     rules: BatchRules
     outcome: Inspected | Refuse
@@ -78,7 +79,7 @@ class Inspection(NamedTuple):
 def validate(
     data: bytearray | memoryview, rules: BatchRules, now_ms: int, *, from_client: bool = True
 ) -> ValidBatch | Refuse:
-    """Check one batch for appending; `from_client` is False for what the broker itself writes."""
+    """Check one batch for appending; `from_client` is False for batches the broker itself writes."""
     inspected = inspect(data, rules, now_ms, from_client=from_client)
     return inspected if isinstance(inspected, Refuse) else finish(inspected, rules, now_ms)
 
@@ -86,7 +87,7 @@ def validate(
 def inspect(
     data: bytearray | memoryview, rules: BatchRules, now_ms: int, *, from_client: bool = True
 ) -> Inspected | Refuse:
-    """Look at every byte of a batch, and recompress its records where the topic asks for another codec."""
+    """Check every byte of a batch, and recompress its records if the topic stores another codec."""
     if len(data) < HEADER_SIZE:
         return _invalid(f"{len(data)} bytes hold no batch: its header alone has {HEADER_SIZE}")
     try:
@@ -98,7 +99,7 @@ def inspect(
     except CorruptBatchError as error:
         return Refuse(ErrorCode.CORRUPT_MESSAGE, str(error))
     largest_timestamp = header.max_timestamp
-    if from_client:  # What the broker writes it has just built: its checksum and its records are right.
+    if from_client:  # The broker's own batches are valid by construction.
         try:
             section = build.records_section(data, 0, header)
             facts = build.survey_section(section, header)
@@ -135,7 +136,7 @@ def finish(inspected: Inspected, rules: BatchRules, now_ms: int) -> ValidBatch:
 
 
 def _is_sound(header: BatchHeader, size: int, rules: BatchRules, from_client: bool) -> bool:
-    """Whether the header can be accepted: one look at each field, because every batch comes by here."""
+    """Whether the header is acceptable: one fast test per field, because every batch passes here."""
     (
         base_offset,
         length,
@@ -170,7 +171,7 @@ def _is_sound(header: BatchHeader, size: int, rules: BatchRules, from_client: bo
 def _why_unsound(
     data: bytearray | memoryview, header: BatchHeader, rules: BatchRules, from_client: bool
 ) -> Refuse:
-    """The code and the words for what `_is_sound` found wrong: the first thing in Kafka's order."""
+    """The code and message for the first flaw in Kafka's order, after `_is_sound` refused."""
     size = len(data)
     if header.size_bytes < HEADER_SIZE or not 0 <= header.magic <= MAGIC:
         return Refuse(
@@ -204,7 +205,7 @@ def _why_unsound(
 
 
 def _are_acceptable(facts: RecordFacts, rules: BatchRules, now_ms: int) -> bool:
-    """Whether every record may be in this topic."""
+    """Whether the topic accepts every record."""
     if rules.keys_required and facts.first_without_key >= 0:
         return False
     if rules.timestamp_type is not TimestampType.CREATE_TIME:
@@ -216,7 +217,7 @@ def _are_acceptable(facts: RecordFacts, rules: BatchRules, now_ms: int) -> bool:
 
 
 def _why_unacceptable(section: BytesLike, header: BatchHeader, rules: BatchRules, now_ms: int) -> Refuse:
-    """What `_are_acceptable` found wrong, with the first records it is about: a client may send the others again."""
+    """The refusal after `_are_acceptable` failed, with the first bad records: a client may resend the others."""
     by_clock = rules.timestamp_type is TimestampType.CREATE_TIME
     listed, total, out_of_time = search.outlaws(
         section,
@@ -233,7 +234,7 @@ def _why_unacceptable(section: BytesLike, header: BatchHeader, rules: BatchRules
     first, why = errors[0]
     more = f"; {total - 1} more are refused" if total > 1 else ""
     return Refuse(
-        # As Kafka: one record out of time decides for all.
+        # As in Kafka, one refused timestamp decides the code.
         ErrorCode.INVALID_TIMESTAMP if out_of_time else ErrorCode.INVALID_RECORD,
         f"record {first} {why}{more}",
         tuple((index, f"the record {why}") for index, why in errors),

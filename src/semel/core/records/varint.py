@@ -1,9 +1,9 @@
 """Kafka's variable-length numbers in plain Python: zig-zag, seven bits per byte, lowest first.
 
-Role.   What `build` and `control` write and read; the same in compiled form is in `kernels`.
+Role.   Used by `build` and `control`; the compiled form is in `memory`.
 Rules.  * An int takes at most 5 bytes, a long at most 10, and both must fit their type: bits beyond it are
           refused, not dropped.
-        * Longer spellings than necessary are accepted, as Kafka does; we never write them.
+        * Overlong encodings are accepted, as in Kafka, and never written.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ TOO_LARGE: Final = -2
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Write a number of up to 64 bits."""
+    """Append an encoded number of up to 64 bits."""
     zigzag = (value << 1) if value >= 0 else ((-value << 1) - 1)
     while zigzag > 0x7F:
         out.append((zigzag & 0x7F) | 0x80)
@@ -26,7 +26,7 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def varint(value: int) -> bytes:
-    """A number of up to 64 bits."""
+    """The encoding of a number of up to 64 bits."""
     if -1 <= value < _SHORT_MAX:
         return _SHORT[value]
     return _encoded(value)
@@ -56,6 +56,6 @@ def _encoded(value: int) -> bytes:
     return bytes(out)
 
 
-# Lengths and deltas are nearly always small. The last entry is that of -1, where Python looks for it: null.
+# Lengths and deltas are nearly always small. The last entry encodes -1 (null), which Python indexes from the end.
 _SHORT_MAX: Final = 1024
 _SHORT: Final = (*(_encoded(value) for value in range(_SHORT_MAX)), _encoded(-1))

@@ -1,11 +1,11 @@
-"""Which batches a reader of committed records sees.
+"""The batches a read_committed reader sees.
 
-Role.   Kafka's rule for `read_committed`: hide the data of aborted transactions, using the list a fetch
-        response carries and the markers in the bytes themselves.
-Flow.   `arrow.decode_batches` asks for each batch in log order.
+Role.   Kafka's rule for `read_committed`: hide the data of aborted transactions, by the list in the Fetch response and
+        the markers in the batches.
+Flow.   `arrow.decode_batches` calls it for each batch in log order.
 Rules.  * A transaction is hidden from its first offset until its abort marker.
-        * Asking again for the same batch gives the same answer, so that a reader may stop and go on.
-        * Control batches themselves are shown to nobody; that is the reader's rule, for every isolation level.
+        * A repeated call for the same batch gives the same answer, so that a reader may stop and resume.
+        * Control batches are hidden at every isolation level; the reader does that itself.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class CommittedOnly:
     __slots__ = ("_aborted_producers", "_waiting")
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        self._waiting = sorted(aborted, key=lambda one: one[1], reverse=True)  # The earliest is last.
+        self._waiting = sorted(aborted, key=lambda one: one[1], reverse=True)  # Earliest last.
         self._aborted_producers: set[int] = set()
 
     def __call__(self, buffer: BytesLike, position: int, header: BatchHeader) -> bool:
@@ -34,7 +34,7 @@ class CommittedOnly:
         while self._waiting and self._waiting[-1][1] <= header.last_offset:
             self._aborted_producers.add(self._waiting.pop()[0])
         if header.is_control:
-            # The cleaner leaves control batches without their marker: they end nothing.
+            # The cleaner may leave a control batch without its marker, which ends no transaction.
             if header.records_count and read_control_type(buffer, position, header) is ControlType.ABORT:
                 self._aborted_producers.discard(header.producer_id)
             return True

@@ -1,11 +1,11 @@
 """Writing records at memory speed: Arrow columns to the records of a batch.
 
-Role.   The loops over rows that are encoded, for `arrow`.
-Flow.   `plan` says how many of the next rows fit a batch and how many bytes they take -> the caller allocates
-        -> `write` writes exactly that many.
-Rules.  * `plan` proves that every cell lies inside its column's data; `write` may run only on rows it accepted.
-        * A row that cannot be a record is named, with the reason; nothing is written then.
-        * Offsets of 32 and of 64 bits are both read as they are: no column is converted.
+Role.   The loops that encode rows, for `arrow_encode`.
+Flow.   `plan` gives the number of next rows that fit a batch and their size -> the caller allocates -> `write` writes
+        exactly these rows.
+Rules.  * `plan` checks that every cell lies inside its column's data; `write` may run only on accepted rows.
+        * For an invalid row, `plan` returns the row and the reason, and nothing is written.
+        * 32-bit and 64-bit offsets are both read in place, without conversion.
 """
 
 import sys
@@ -30,10 +30,10 @@ from semel.core.records.memory import (
 )
 from semel.types import NO_TIMESTAMP
 
-# Where the columns are, in longs. A column is six of them; offsets at address 0: it is absent, all null.
+# Layout of the columns, six longs per column; offsets at address 0 mean an absent column, all null.
 CELLS_OFFSETS, CELLS_DATA, CELLS_DATA_SIZE, CELLS_VALIDITY, CELLS_FIRST, CELLS_WIDE = 0, 1, 2, 3, 4, 5
 _CELLS_SLOTS: Final = 6
-SOURCE_TIMESTAMPS, SOURCE_TIMESTAMP = 0, 1  # An address, or 0 and one timestamp for all.
+SOURCE_TIMESTAMPS, SOURCE_TIMESTAMP = 0, 1  # An address, or 0 with one timestamp for all rows.
 SOURCE_KEY: Final = 2
 SOURCE_VALUE: Final = SOURCE_KEY + _CELLS_SLOTS
 SOURCE_HEADERS: Final = SOURCE_VALUE + _CELLS_SLOTS  # Lists: their data size is the number of headers.
@@ -41,7 +41,7 @@ SOURCE_HEADER_KEY: Final = SOURCE_HEADERS + _CELLS_SLOTS
 SOURCE_HEADER_VALUE: Final = SOURCE_HEADER_KEY + _CELLS_SLOTS
 SOURCE_SLOTS: Final = SOURCE_HEADER_VALUE + _CELLS_SLOTS
 
-# What `plan` answers in place of a number of rows, and what it reports.
+# Results of `plan` other than a number of rows, and the layout of its report.
 BAD_CELL, BAD_TIMESTAMP, BAD_HEADER_KEY, TOO_LONG = -1, -2, -3, -4
 PLAN_ROW, PLAN_SIZE, PLAN_BASE_TIMESTAMP, PLAN_MAX_TIMESTAMP = 0, 1, 2, 3
 PLAN_SLOTS: Final = 4
@@ -68,7 +68,8 @@ def _sources() -> tuple[Any, ...]:
 
 
 def _plan(source: int, row: int, rows: int, room: int, plan: int) -> int:
-    """How many of the `rows` from `row` on fit `room` bytes (at least one), or why one cannot be written."""
+    """Number of the `rows` from `row` on that fit `room` bytes (at least one), or the reason a row cannot be
+    written."""
     base_timestamp = _timestamp(source, row)
     largest = base_timestamp
     size = 0
@@ -102,7 +103,7 @@ def _plan(source: int, row: int, rows: int, room: int, plan: int) -> int:
 
 
 def _write(source: int, row: int, count: int, base_timestamp: int, target: int) -> int:
-    """Write planned rows at `target`; the number of bytes."""
+    """Write planned rows at `target`; returns the number of bytes."""
     keys = load_long(source + 8 * (SOURCE_KEY + CELLS_DATA))
     values = load_long(source + 8 * (SOURCE_VALUE + CELLS_DATA))
     position = target
@@ -133,7 +134,7 @@ def _body_size(
     first: int,
     headers: int,
 ) -> int:
-    """The bytes of a record after its length, or why it cannot be written."""
+    """Size of a record after its length, or the reason it cannot be written."""
     size = (
         1 + width(timestamp_delta) + width(offset_delta) + _bytes_size(key_length) + _bytes_size(value_length)
     )
@@ -165,7 +166,7 @@ def _timestamp(source: int, row: int) -> int:
 
 @helper
 def _cell(cells: int, row: int) -> tuple[int, int]:
-    """(where a cell begins in its column's data, its length): -1 for null, -2 if it is not inside the data."""
+    """(start of a cell in its column's data, its length): length -1 for null, -2 if it is outside the data."""
     offsets = load_long(cells + 8 * CELLS_OFFSETS)
     if offsets == 0:
         return 0, _NULL
@@ -199,7 +200,7 @@ def _write_headers(position: int, source: int, first: int, headers: int) -> int:
 
 @helper
 def _write_bytes(position: int, start: int, length: int) -> int:
-    """Write a length and so many bytes from `start`; the next position."""
+    """Write a length and that many bytes from `start`; returns the next position."""
     position = put(position, length)
     if length > 0:
         copy(position, start, length)

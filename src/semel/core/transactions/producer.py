@@ -1,25 +1,26 @@
-"""The producer's end of transactions: which request is next, and what each answer means.
+"""The producer's end of transactions: the next request, and the effect of each answer.
 
-Role.   A transactional producer without I/O. The application's calls (init, begin, enqueue, send_offsets, commit, abort)
-        change its state; `next_request` and `send` say what may leave; answers and losses come back.
-Flow.   The sender asks `next_request` for what concerns the coordinators, one at a time, and `send` for batches; it
-        reports to `answered`, `lost` and `handle`. What it is to do before it asks again is the `After` it gets.
-Rules.  * A request without an answer is sent again until it has one, and nothing overtakes it: what it did is known
+Role.   A transactional producer without I/O. The application's calls (init, begin, enqueue, send_offsets, commit,
+        abort) change its state; `next_request` and `send` give the requests and batches to send; the sender reports
+        answers and losses.
+Flow.   The sender asks `next_request` for coordinator requests, one at a time, and `send` for batches; it reports to
+        `answered`, `lost` and `handle`. Each report returns an `After`: the step before the next request.
+Rules.  * A request without an answer is resent until it has one, and no later request overtakes it: its effect is known
           before the next step depends on it.
-        * v1 (AddPartitionsToTxn, Produce < 12, EndTxn < 5): a partition joins before its first batch leaves. Because one
-          epoch serves many transactions, a request that was given up could still arrive in the next one: where any
-          answer was lost, or a sequence is missing, the epoch is bumped by InitProducerId before the next transaction.
-        * v2 (Produce 12+, EndTxn 5+): partitions join by themselves, and every end gives the next epoch.
-        * A transaction is committed only if every batch and its offsets are stored. A commit whose fate is open when the
-          producer is fenced is UNKNOWN, never ABORTED.
-        * A group's offsets are sent a second time only if every answer to the first came: of two requests, a lost
-          attempt of the first might arrive last. Otherwise the transaction must be aborted.
-        * Nothing is ended before all that was sent is settled. A transaction that sent nothing ends without a request.
-        * A guest joins a transaction that another process began and will end, under that one's identity (v1). It is the
-          only one to write to its partitions in that epoch, from sequence 0; it never ends the transaction.
-        * Two-phase commit (KIP-939): a prepared transaction is stored in full and stays open, whatever happens to the
-          client. Whoever comes back and keeps it may only end it.
-Elsewhere. Sequences and what a batch's answer means: `core.idempotence.in_flight`. Back-off, connections, finding the
+        * v1 (AddPartitionsToTxn, Produce < 12, EndTxn < 5): a partition joins before its first batch leaves. One epoch
+          serves many transactions, so a late request could arrive in the next one. After a lost answer or a missing
+          sequence, InitProducerId bumps the epoch before the next transaction.
+        * v2 (Produce 12+, EndTxn 5+): the broker adds partitions implicitly, and every end gives the next epoch.
+        * A transaction is committed only if every batch and its offsets are stored. If the producer is fenced while a
+          commit is unanswered, the fate is UNKNOWN, never ABORTED.
+        * A group's offsets are sent a second time only if no answer to the first was lost: a late attempt of the first
+          could overwrite the second. Otherwise the transaction must be aborted.
+        * A transaction ends only after every sent batch is settled. An empty transaction ends without a request.
+        * A guest joins a transaction that another process began and will end, under that process's identity (v1). The
+          guest is the only writer of its partitions in that epoch, from sequence 0; it never ends the transaction.
+        * Two-phase commit (KIP-939): a prepared transaction is stored in full and stays open after the client is gone.
+          A client that keeps it may only end it.
+Elsewhere. Sequences and answers to batches: `core.idempotence.in_flight`. Back-off, connections, finding the
         coordinators, batching: the client.
 
     init --> READY --begin--> IN_TRANSACTION --commit--> COMMITTING --> READY
@@ -68,7 +69,7 @@ from semel.types import NO_PRODUCER_ID, TopicPartition
 PRODUCE_V1_MAX: Final = 11
 END_TXN_V1_MAX: Final = 4
 TXN_OFFSET_COMMIT_V1_MAX: Final = 4
-"""The highest versions of transactions v1; the next ones ask for v2."""
+"""The highest versions of transactions v1; higher ones use v2."""
 
 _FIND: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FATAL_FOR_BATCHES: Final = frozenset(
@@ -85,7 +86,7 @@ _SENDING: Final = (ProducerState.IN_TRANSACTION, ProducerState.PREPARING, Produc
 
 
 class After(Enum):
-    """What to do before the next request."""
+    """The step before the next request."""
 
     GO_ON = "go on"
     BACK_OFF = "back off"
@@ -93,7 +94,7 @@ class After(Enum):
 
 
 class GroupMetadata(NamedTuple):
-    """Which member of a group sends offsets (KIP-447); without a generation nobody is fenced by it."""
+    """The group member that sends offsets (KIP-447); without a generation it is not fenced."""
 
     group_id: str
     generation_id: int = -1
@@ -102,7 +103,7 @@ class GroupMetadata(NamedTuple):
 
 
 class Position(NamedTuple):
-    """An offset to commit, the text stored with it, and the leader epoch of what was read before it."""
+    """An offset to commit, its metadata text, and the leader epoch of the record before it."""
 
     offset: int
     metadata: str = ""
@@ -118,19 +119,19 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True)
 class _Progress:
-    """What the transaction under way needs and has."""
+    """Progress of the current transaction."""
 
     to_add: dict[TopicPartition, None] = field(default_factory=dict)
     added: dict[TopicPartition, None] = field(default_factory=dict)
     offsets: deque[tuple[GroupMetadata, Mapping[TopicPartition, int | Position]]] = field(
         default_factory=deque
     )
-    """What is to be stored, the first is under way."""
+    """Offsets to store; the first entry is being sent."""
     groups_added: dict[str, None] = field(default_factory=dict)
     groups_unsure: dict[str, None] = field(default_factory=dict)
-    """Those with an attempt that was given up and may still arrive."""
+    """Groups with a lost TxnOffsetCommit that may still arrive."""
     begun: bool = False
-    """Whether the coordinator may know of it."""
+    """Whether the coordinator may know of the transaction."""
 
 
 class TransactionalProducer:
@@ -150,11 +151,11 @@ class TransactionalProducer:
         self.state = ProducerState.UNINITIALIZED
         self.fate = Fate.OPEN
         self.error = ErrorCode.NONE
-        """Why it is in one of the error states."""
+        """The cause of an error state."""
         self.prepared = NO_IDENTITY
-        """Which transaction is prepared, by the identity it was written under."""
+        """The identity under which the prepared transaction was written."""
         self.is_guest = False
-        """Whether the transaction is another's."""
+        """Whether another process owns the transaction."""
         self._two_phase = two_phase
         self._keeps = False
         self._timeout_ms = timeout_ms
@@ -163,7 +164,7 @@ class TransactionalProducer:
         self._under_way: Outgoing | None = None
         self._is_sent = False
         self._commit_is_open = False
-        """Whether a commit was sent of which some attempt may have been carried out."""
+        """Whether an EndTxn commit was sent that the coordinator may have carried out."""
         self._needs_bump = False
 
     @property
@@ -177,12 +178,14 @@ class TransactionalProducer:
     # The application
 
     def init(self, *, keep_prepared: bool = False) -> None:
-        """Introduce itself: whoever had the transactional id before is fenced. What it left open is aborted, or kept."""
+        """Start with InitProducerId: fence earlier owners of the transactional id; abort or keep their open
+        transaction."""
         self._move(ProducerState.INITIALIZING)
         self._keeps = keep_prepared
 
     def join(self, identity: Identity) -> None:
-        """Take part in a transaction of whoever has this identity. Its partitions join as batches come, by v1's requests."""
+        """Join the transaction of the producer with this identity. Partitions are added as batches come, by v1's
+        requests."""
         if self.v2:
             raise InvariantError(f"{self.transactional_id}: a transaction is shared under v1 alone")
         self._expect(ProducerState.UNINITIALIZED)
@@ -199,24 +202,24 @@ class TransactionalProducer:
         self._commit_is_open = False
 
     def enqueue(self, partition: TopicPartition, batch_id: int, records_count: int) -> None:
-        """A batch of the transaction."""
+        """Queue a batch of the transaction."""
         self._expect(ProducerState.IN_TRANSACTION)
         if not self.v2 and partition not in self._progress.added:
             self._progress.to_add[partition] = None
         self._in_flight.enqueue(partition, batch_id, records_count)
 
     def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int | Position]) -> None:
-        """What the transaction consumed: committed with it, or not at all."""
+        """Queue consumed offsets: they are committed with the transaction, or not at all."""
         self._expect(ProducerState.IN_TRANSACTION)
         self._progress.offsets.append((group, dict(offsets)))
 
     @property
     def has_offsets_to_send(self) -> bool:
-        """Whether offsets are not stored yet."""
+        """Whether some offsets are not stored yet."""
         return bool(self._progress.offsets)
 
     def refuse(self, code: ErrorCode) -> None:
-        """A record of the transaction was not taken at all: without it, it is not what the application meant."""
+        """A record of the transaction was refused before sending: the transaction is incomplete and must be aborted."""
         self._expect(ProducerState.IN_TRANSACTION)
         self._fail(code)
 
@@ -226,13 +229,14 @@ class TransactionalProducer:
         self._end_without_request()
 
     def prepare(self) -> None:
-        """Store everything, then leave the transaction open until it is committed or aborted."""
+        """Store every batch and offset, then leave the transaction open until it is committed or aborted."""
         if not self._two_phase:
             raise InvariantError(f"{self.transactional_id}: it was made without two-phase commit")
         self.leave_open()
 
     def leave_open(self) -> None:
-        """The same without two-phase commit: whoever knows its identity may end it, as long as it has not timed out."""
+        """As `prepare`, without two-phase commit: a process that knows the identity may end the transaction before it
+        times out."""
         self._move(ProducerState.PREPARING)
         self._prepare_if_stored()
 
@@ -245,7 +249,7 @@ class TransactionalProducer:
             self._move(ProducerState.PREPARED)
 
     def abort(self) -> list[Decision[TopicPartition]]:
-        """Abort; batches that have not left never will."""
+        """Abort; queued batches are never sent."""
         self._move(ProducerState.ABORTING)
         decisions = self._in_flight.abandon(ErrorCode.OPERATION_NOT_ATTEMPTED)
         self._note(decisions)
@@ -255,11 +259,11 @@ class TransactionalProducer:
     # Batches
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """Those with batches that are not settled."""
+        """Partitions with unsettled batches."""
         return self._in_flight.partitions()
 
     def send(self, partition: TopicPartition, now_ms: int) -> Send[TopicPartition] | None:
-        """The batch that may leave now for this partition; None while it must wait."""
+        """The partition's next batch to send; None while it must wait."""
         if self.state not in _SENDING:
             return None
         if not self.v2 and partition not in self._progress.added:
@@ -273,7 +277,7 @@ class TransactionalProducer:
         return self._in_flight.upcoming(partition)
 
     def has_room(self, partition: TopicPartition, now_ms: int) -> bool:
-        """Whether a batch that were enqueued now could leave at once, as soon as its partition has joined."""
+        """Whether a batch enqueued now could leave once its partition is added."""
         return self.state is ProducerState.IN_TRANSACTION and self._in_flight.has_room(partition, now_ms)
 
     def split(self, partition: TopicPartition, batch_id: int, pieces: Sequence[tuple[int, int]]) -> None:
@@ -281,7 +285,7 @@ class TransactionalProducer:
         self._in_flight.split(partition, batch_id, pieces)
 
     def handle(self, event: Event[TopicPartition], now_ms: int) -> list[Decision[TopicPartition]]:
-        """What became of a batch."""
+        """An event of a batch in flight."""
         decisions = self._in_flight.handle(event, now_ms)
         if isinstance(event, Lost):
             self._be_unsure()
@@ -292,7 +296,7 @@ class TransactionalProducer:
         return decisions
 
     def _note(self, decisions: list[Decision[TopicPartition]]) -> None:
-        """A batch that failed, or a sequence that is missing, keeps the transaction from being committed."""
+        """A failed batch or a missing sequence prevents the commit."""
         for decision in decisions:
             match decision:
                 case NeedAbort():
@@ -308,7 +312,7 @@ class TransactionalProducer:
     # Requests to the coordinators
 
     def next_request(self) -> Outgoing | None:
-        """What is to be sent to a coordinator now; None while one is on its way, or none is due."""
+        """The next request to a coordinator; None while one is in flight, or none is due."""
         if self._is_sent:
             return None
         if self._under_way is None:
@@ -410,7 +414,7 @@ class TransactionalProducer:
         )
 
     def _end_without_request(self) -> None:
-        """Nobody but the producer knows of a transaction that sent nothing."""
+        """End an empty transaction locally: no coordinator knows of it."""
         if self._progress.begun or self._under_way is not None or next(self.partitions(), None) is not None:
             return
         if self.state is ProducerState.ABORTING:
@@ -421,7 +425,7 @@ class TransactionalProducer:
     # Answers of the coordinators
 
     def lost(self, outgoing: Outgoing) -> After:
-        """No answer will come to this attempt: the same again."""
+        """This attempt gets no answer: resend the request."""
         self._expect_sent(outgoing)
         self._is_sent = False
         self._be_unsure()
@@ -432,13 +436,13 @@ class TransactionalProducer:
         return After.BACK_OFF
 
     def unsent(self, outgoing: Outgoing) -> After:
-        """The request never left, because its coordinator was not found: the same again."""
+        """The request was not sent, because its coordinator was not found: try again."""
         self._expect_sent(outgoing)
         self._is_sent = False
         return After.BACK_OFF
 
     def answered(self, outgoing: Outgoing, response: Response) -> After:
-        """What the coordinator says."""
+        """The coordinator answered."""
         code = code_of(response)
         if code is not ErrorCode.NONE:
             return self.refused(outgoing, code)
@@ -450,12 +454,12 @@ class TransactionalProducer:
         return After.GO_ON
 
     def refused(self, outgoing: Outgoing, code: ErrorCode) -> After:
-        """The coordinator, or who was asked for it, says no."""
+        """The coordinator, or FindCoordinator, returned an error."""
         self._expect_sent(outgoing)
         self._is_sent = False
         if code.retriable and not (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             if isinstance(outgoing.request, EndTxnRequest) and outgoing.request.committed:
-                self._commit_is_open = True  # The coordinator may have written it down before it failed.
+                self._commit_is_open = True  # The coordinator may have stored the decision before it failed.
             return After.FIND_COORDINATOR if code in _FIND else After.BACK_OFF
         self._under_way = None
         passes = code in ABORTABLE or (self._is_aborting and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -482,9 +486,7 @@ class TransactionalProducer:
             case AddPartitionsToTxnResponse():
                 assert isinstance(request, AddPartitionsToTxnRequest)
                 for topic in request.v3_and_below_topics:
-                    for (
-                        partition
-                    ) in topic.partitions:  # Not all that wait: some came after the request had left.
+                    for partition in topic.partitions:  # `to_add` may hold newer ones too.
                         where = TopicPartition(topic.name, partition)
                         progress.added[where] = None
                         progress.to_add.pop(where, None)
@@ -513,14 +515,14 @@ class TransactionalProducer:
         self.fate = fate
         self.prepared = NO_IDENTITY
         self.error = ErrorCode.NONE
-        bumps = self._needs_bump and not self.v2  # Under v2 the end itself gave the next epoch.
+        bumps = self._needs_bump and not self.v2  # Under v2 EndTxn gave the next epoch.
         self._needs_bump = bumps
         self._move(ProducerState.BUMPING if bumps else ProducerState.READY)
 
     # Errors
 
     def _be_unsure(self) -> None:
-        """Something may still arrive that was given up: under v1 it must not meet the next transaction."""
+        """A lost request may still arrive: under v1 the next transaction needs a new epoch."""
         if not self.v2 and self.state not in (ProducerState.INITIALIZING, ProducerState.BUMPING):
             self._needs_bump = True
 

@@ -1,6 +1,6 @@
-"""What the coordinators' answers say: one code for each, and which codes a transaction survives.
+"""Error codes in the coordinators' responses: the decisive one, and the ones an abort recovers from.
 
-Role.   `code_of` is the code that decides, of those a response has; `ABORTABLE` are those after which an abort is enough.
+Role.   `code_of` picks the decisive code of a response; after a code in `ABORTABLE` an abort is enough.
 Flow.   `producer` judges every answer by these.
 """
 
@@ -25,7 +25,7 @@ ABORTABLE: Final = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.REBALANCE_IN_PROGRESS,
-        # Offsets no group takes, whoever sends them. Java's client ends; an abort undoes the little that was done.
+        # Invalid offsets. Java's client treats them as fatal; here an abort is enough.
         ErrorCode.INVALID_GROUP_ID,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -34,7 +34,7 @@ ABORTABLE: Final = frozenset(
 
 
 def code_of(response: Response) -> ErrorCode:
-    """The one that decides: the worst of those a response has for its partitions."""
+    """The decisive code: the worst one of the response's partitions."""
     match response:
         case AddPartitionsToTxnResponse():
             return _worst(
@@ -53,7 +53,7 @@ def code_of(response: Response) -> ErrorCode:
 
 
 def _worst(numbers: list[int]) -> ErrorCode:
-    """Fatal before abortable before what passes."""
+    """A fatal code, else a retriable one, else an abortable one."""
     codes = [ErrorCode(number) for number in numbers if number]
     if not codes:
         return ErrorCode.NONE

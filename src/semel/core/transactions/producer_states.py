@@ -1,9 +1,9 @@
 """The states of a transactional producer, the client's end, and every legal move between them.
 
-Role.   `ProducerState` says what an application may do next; `MOVES` is the whole state machine. `Fate` is what became of
-        a transaction, as far as its producer knows.
-Rules.  * What is not listed in `MOVES` cannot happen: `TransactionalProducer` raises.
-        * ABORTABLE_ERROR leads on by an abort, FATAL_ERROR nowhere: the application starts a new producer.
+Role.   `ProducerState` says what an application may do next; `MOVES` is the whole state machine. `Fate` is the outcome
+        of a transaction, as far as its producer knows.
+Rules.  * A move not listed in `MOVES` is illegal: `TransactionalProducer` raises.
+        * ABORTABLE_ERROR is left by an abort. FATAL_ERROR is final: the application starts a new producer.
 """
 
 from collections.abc import Mapping
@@ -12,39 +12,39 @@ from typing import Final
 
 
 class ProducerState(Enum):
-    """Where a transactional producer stands."""
+    """The state of a transactional producer."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
     READY = "ready"
     IN_TRANSACTION = "in transaction"
     PREPARING = "preparing"
-    """What was given is being stored; another system decides then (KIP-939)."""
+    """Batches and offsets are being stored; another system then decides (KIP-939)."""
     PREPARED = "prepared"
     COMMITTING = "committing"
     ABORTING = "aborting"
     BUMPING = "bumping"
-    """The transaction is over; the next one waits for an epoch of its own."""
+    """The transaction is over; the next one waits for a new epoch."""
     ABORTABLE_ERROR = "abortable error"
     FATAL_ERROR = "fatal error"
 
 
 class Fate(Enum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
-    """Nothing of it will ever be seen by those who read what is committed."""
+    """Read_committed consumers never see its records."""
     UNKNOWN = "unknown"
-    """A commit was asked for, and its producer was fenced before it heard the answer."""
+    """The producer was fenced while its commit was unanswered."""
 
 
 _S = ProducerState
 
-# Every legal move. What is not listed here cannot happen.
+# Every legal move; any other move raises.
 MOVES: Final[Mapping[ProducerState, frozenset[ProducerState]]] = {
-    _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.IN_TRANSACTION}),  # The second: by joining another's.
+    _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.IN_TRANSACTION}),  # The second: as a guest.
     _S.INITIALIZING: frozenset({_S.READY, _S.PREPARED, _S.FATAL_ERROR}),
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
     _S.IN_TRANSACTION: frozenset(

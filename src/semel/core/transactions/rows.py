@@ -31,7 +31,7 @@ _STORED: Final = {int(state): state for state, moves in MOVES.items() if moves}
 
 
 def row_of(transaction: Transaction) -> LogRow:
-    """The row that makes this the state of its transactional id."""
+    """The row that stores this transaction."""
     partitions = None
     if transaction.state is not TransactionState.EMPTY:
         by_topic: dict[str, list[int]] = {}
@@ -63,7 +63,7 @@ def tombstone_of(transactional_id: str) -> LogRow:
 
 
 def id_in(row: LogRow) -> str:
-    """Whose row it is."""
+    """The transactional id of the row."""
     if not isinstance(row.key, TransactionLogKey):
         raise CorruptLogError(f"{TOPIC}: {row.key!r} is no key of this topic")
     return row.key.transactional_id
@@ -82,7 +82,7 @@ def transaction_of(row: LogRow) -> Transaction | None:
         raise CorruptLogError(
             f"{TOPIC}: {transactional_id} has the status {value.transaction_status}, which is never stored"
         )
-    partitions = NO_PARTITIONS  # One for all: most of a million ids are in no transaction.
+    partitions = NO_PARTITIONS  # One shared mapping: most of a million ids have no open transaction.
     if value.transaction_partitions:
         partitions = {
             TopicPartition(one.topic, index): None

@@ -2,12 +2,11 @@
 
 Role.   `TransactionState` carries the numbers of `__transaction_state` and the names of ListTransactions; `MOVES` is
         the whole state machine.
-Rules.  * What is not listed in `MOVES` cannot happen: `moved` in `transaction` raises.
-        * EMPTY -> PREPARE_ABORT and COMPLETE_* -> PREPARE_ABORT are the empty aborts of transactions v2: a producer
-          that is unsure aborts whatever may be there, and gets a new epoch.
-        * DEAD and PREPARE_EPOCH_FENCE are Kafka's names for moments inside its coordinator. They are understood as
-          filters of ListTransactions and never stored: here an id that expires is gone with its tombstone, and a
-          fence is one row.
+Rules.  * A move not listed in `MOVES` is illegal: `_moved` in `transaction` raises.
+        * EMPTY -> PREPARE_ABORT and COMPLETE_* -> PREPARE_ABORT are the empty aborts of transactions v2: an unsure
+          producer aborts any open transaction, and gets a new epoch.
+        * DEAD and PREPARE_EPOCH_FENCE are Kafka's names for moments inside its coordinator. ListTransactions accepts
+          them as filters, and they are never stored: an expired id ends with its tombstone, and a fence is one row.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import Final
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id stands. The numbers are those of Kafka's rows."""
+    """The state of a transactional id, with the numbers of Kafka's rows."""
 
     EMPTY = 0
     ONGOING = 1
@@ -34,12 +33,12 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided and its markers are on their way."""
+        """Whether the outcome is decided and markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def may_expire(self) -> bool:
-        """Whether an id that nobody uses may be forgotten: nothing of it is under way."""
+        """Whether an idle id may expire: no transaction is open or being completed."""
         return self in (
             TransactionState.EMPTY,
             TransactionState.COMPLETE_COMMIT,
@@ -56,7 +55,7 @@ _AFTER_REST: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
 )
 
-# Every legal move. What is not listed here cannot happen.
+# Every legal move; any other move raises.
 MOVES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.EMPTY: _AFTER_REST,
     TransactionState.ONGOING: frozenset(

@@ -1,16 +1,16 @@
-"""What a coordinator knows of one transactional id, and the moves it can make.
+"""The coordinator's state of one transactional id, and its moves.
 
-Role.   `Transaction` is a value: its methods give the value after a move, and change nothing.
+Role.   `Transaction` is an immutable value: each move returns a new one.
 Flow.   The coordinator's decisions call them; `rows` writes the result to `__transaction_state` and reads it back.
 Rules.  * A move that `states.MOVES` does not list raises `InvariantError`.
-        * An epoch never goes down for one producer id. Before it would pass 32766 the next owner gets a new producer id
-          and epoch 0: 32767 is left for the markers that fence the last one.
-        * Transactions v2 bump the epoch with every end, so that a batch or an end that comes late is told apart from
-          the next transaction's. The bump is part of the row that decides the outcome.
+        * An epoch never goes down for one producer id. After epoch 32766 the next owner gets a new producer id and
+          epoch 0; 32767 is reserved for the markers that fence the last owner.
+        * Transactions v2 bump the epoch with every end, so that a late batch or EndTxn cannot be taken for the next
+          transaction's. The bump is part of the row that decides the outcome.
         * A prepared transaction of two-phase commit that a new client takes over has two identities: the one it was
-          written under (its markers need it) and the client's (`next_*`), which fences whoever came before.
-Elsewhere. The epoch before the last bump, by which a retried InitProducerId is known, is not part of Kafka's rows and
-        lives in `coordinator.shard`.
+          written under (its markers need it) and the new client's (`next_*`), which fences earlier clients.
+Elsewhere. The epoch before the last bump, by which a retried InitProducerId is recognised, is not in Kafka's rows:
+`coordinator.shard` keeps it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ EPOCH_MAX: Final = 32767
 NO_TIMEOUT_MS: Final = 2**31 - 1
 """The timeout of a transaction that never times out: two-phase commit."""
 TRANSACTIONS_V1: Final = 0
-"""The number Kafka's rows give to everything before transactions v2."""
+"""The number in Kafka's rows for clients before transactions v2."""
 TRANSACTIONS_V2: Final = 2
 
 NO_PARTITIONS: Final[Mapping[TopicPartition, None]] = {}
@@ -40,7 +40,7 @@ class Transaction(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
-    # A dict keeps the order in which they came; it is never changed.
+    # A dict, never mutated, keeps the order of joining.
     partitions: Mapping[TopicPartition, None] = NO_PARTITIONS
     start_ms: int = NO_TIMESTAMP
     last_update_ms: int = NO_TIMESTAMP
@@ -49,7 +49,7 @@ class Transaction(NamedTuple):
     next_producer_epoch: int = NO_PRODUCER_EPOCH
     client_version: int = TRANSACTIONS_V1
 
-    # Whose it is.
+    # Ownership.
 
     @property
     def is_kept(self) -> bool:
@@ -58,12 +58,12 @@ class Transaction(NamedTuple):
 
     @property
     def client_producer_id(self) -> int:
-        """The id its client has to name."""
+        """The producer id its client must send."""
         return self.next_producer_id if self.is_kept else self.producer_id
 
     @property
     def client_producer_epoch(self) -> int:
-        """The epoch its client has to name."""
+        """The epoch its client must send."""
         return self.next_producer_epoch if self.is_kept else self.producer_epoch
 
     @property
@@ -77,15 +77,15 @@ class Transaction(NamedTuple):
 
     @property
     def bumps_epochs(self) -> bool:
-        """Whether its end is one of transactions v2."""
+        """Whether it ends under transactions v2, which bumps the epoch."""
         return self.client_version >= TRANSACTIONS_V2
 
     @property
     def marker_version(self) -> int:
-        """How strictly its markers are to be checked: WriteTxnMarkers' transaction version."""
+        """The transaction version of WriteTxnMarkers, by which leaders check its markers."""
         return self.client_version
 
-    # Moves. Each gives the transaction after it.
+    # Moves. Each returns the new transaction.
 
     def _moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
         if state not in MOVES[self.state]:
@@ -97,7 +97,7 @@ class Transaction(NamedTuple):
     def owned_anew(
         self, *, producer_id: int, producer_epoch: int, timeout_ms: int, now_ms: int
     ) -> "Transaction":
-        """A producer has introduced itself, and nothing is under way."""
+        """After an InitProducerId without an open transaction."""
         return self._moved(
             TransactionState.EMPTY,
             now_ms,
@@ -111,7 +111,7 @@ class Transaction(NamedTuple):
     def kept(
         self, *, client_producer_id: int, client_producer_epoch: int, timeout_ms: int, now_ms: int
     ) -> "Transaction":
-        """A new client takes the transaction over as it is."""
+        """A new client takes the open transaction over unchanged."""
         return self._moved(
             TransactionState.ONGOING,
             now_ms,
@@ -136,7 +136,7 @@ class Transaction(NamedTuple):
     def prepared(
         self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
     ) -> "Transaction":
-        """The outcome is decided. `next_producer_id` is a new one where the client's epochs are used up."""
+        """The outcome is decided. `next_producer_id` is set if the client's epochs are exhausted."""
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         begun = self.state is TransactionState.ONGOING
         changes: dict[str, Any] = {
@@ -168,7 +168,7 @@ class Transaction(NamedTuple):
 
     @property
     def identity_after(self) -> tuple[int, int]:
-        """The producer id and epoch its client goes on with, once a prepared transaction is complete."""
+        """The client's producer id and epoch once a prepared transaction is complete."""
         if self.is_kept:
             return self.next_producer_id, self.next_producer_epoch
         if self.bumps_epochs and self.next_producer_id != NO_PRODUCER_ID:

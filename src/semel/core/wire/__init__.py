@@ -8,8 +8,8 @@ Role.   Everything between a frame on a connection and a typed message, without 
             response_frame(header.correlation_id, HeartbeatResponse(error_code=0), header.api_version)
 
 Flow.   `messages/` declares every message in the language of `schema`; `message` compiles it per version with
-        `compile_read` and `compile_write`; `plain` is the slow reference that explains failures; `primitives` are
-        its pieces. `api_versions` builds the one answer with rules of its own.
-Rules.  * Nothing is imported here: a client that only produces loads one file of messages.
-        * Wrong bytes raise `WireError`; a version or API we do not have, `UnsupportedVersionError`.
+        `compile_read` and `compile_write`; `plain` is the slow reference that explains failures, built from
+        `primitives`. `api_versions` builds the ApiVersions response, which has special rules.
+Rules.  * The package imports nothing: a client that only produces loads only the messages it uses.
+        * Invalid bytes raise `WireError`; an unknown version or API, `UnsupportedVersionError`.
 """

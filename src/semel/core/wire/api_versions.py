@@ -1,12 +1,12 @@
 """The answer to ApiVersions, with Kafka's exceptions for clients older and newer than the broker.
 
-Role.   A pure function from what a broker serves to the response and the version to write it in.
+Role.   A pure function from the served APIs to the response and its version.
 Flow.   The broker's handler calls `api_versions_response`; `registry` writes its header without tagged fields.
-Rules.  * A version we do not speak is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions
-          itself, so that the client can ask again on the same connection. Its body is not read: it may be anything.
-        * From version 3 on a client names its software; a name of the wrong form is INVALID_REQUEST.
-        * Below version 4 a feature that may be at level 0 is not listed: Java clients before 4 take it for an error.
-        * A feature finalized at level 0 is one that is off, and is not listed.
+Rules.  * An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions itself, so
+          that the client can retry on the same connection. The body of such a request is not read.
+        * From version 3 on a client names its software; a malformed name is INVALID_REQUEST.
+        * Below version 4 a feature that supports level 0 is not listed: Java clients before 4 treat it as an error.
+        * A feature finalized at level 0 is off, and is not listed.
 """
 
 import re
@@ -20,7 +20,7 @@ from semel.core.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from semel.core.wire.registry import APIS, BY_KEY, Api, ApiKey
+from semel.core.wire.registry import APIS, BY_KEY, ApiKey
 from semel.errors import ErrorCode
 
 _LEVEL_ZERO_SINCE: Final = 4
@@ -29,7 +29,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ServedApi(NamedTuple):
-    """A row of the answer."""
+    """One API of the response."""
 
     key: int
     first: int
@@ -37,20 +37,16 @@ class ServedApi(NamedTuple):
 
 
 class Features(NamedTuple):
-    """Feature levels: what the broker could do, and what the cluster agreed on."""
+    """Feature levels: supported by the broker, and finalized by the cluster."""
 
     supported: Mapping[str, tuple[int, int]] = {}
     finalized: Mapping[str, int] = {}
     finalized_epoch: int = -1
 
 
-def advertised(apis: Iterable[Api] = APIS, *, unstable: Iterable[ApiKey] = ()) -> tuple[ServedApi, ...]:
-    """The rows of these APIs, in the order of their keys; with the unstable versions of those in `unstable`."""
-    shown = frozenset(unstable)
-    return tuple(
-        ServedApi(api.key, *api.advertised(unstable=api.key in shown))
-        for api in sorted(apis, key=lambda one: one.key)
-    )
+def advertised() -> tuple[ServedApi, ...]:
+    """The rows of all APIs that have messages, in the order of their keys, without unstable versions."""
+    return tuple(ServedApi(api.key, *api.advertised()) for api in sorted(APIS, key=lambda one: one.key))
 
 
 def api_versions_response(

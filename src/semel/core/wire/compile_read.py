@@ -3,18 +3,18 @@
 Role.   `compile_reader` gives a function `read(data, position) -> message` without a loop over fields: runs of
         fields of fixed size are one `struct` call, nested arrays are nested loops in the same function.
 Flow.   `message` calls it once per message and version, and calls the function for every message.
-Rules.  * The function raises on everything `plain.read` refuses, but not with a good text: `message` then asks
-          `plain` what is wrong. So a check here may be late (an overrun shows in the next read, or at the
-          end, because positions only grow) but never missing.
-        * Lengths below null, counts beyond the bytes left, bad booleans and broken UTF-8 are checked on the spot.
+Rules.  * The function raises on all bytes `plain.read` refuses, without a useful message: `message` then calls `plain`
+          for the reason. A check may be late but never missing: an overrun shows in the next read, or at the end,
+          because positions only grow.
+        * Lengths below null, counts beyond the bytes left, bad booleans and invalid UTF-8 are refused at once.
         * The elements of all arrays and the tagged fields of all sections are rows. A message with more rows than its
-          caller allows is not read to its end: `TooManyRowsError`.
-        * Messages with record bytes are read in place; all others from `bytes`. Reading a memoryview takes its own
-          code (`view`), because text comes out of bytes in a faster way that a memoryview does not have.
-        * Tags rise, and a tagged field takes exactly its size.
+          caller allows raises `TooManyRowsError` before its end is read.
+        * Messages with record bytes are read in place; all others from `bytes`. A memoryview needs its own code
+          (`view`), because bytes decode text in a faster way.
+        * Tags must be ascending, and a tagged field must take exactly its size.
 
-What it makes, for Heartbeat v4 (`b` bytes, `p` position, `n` rows left, `k` a compact length; numbered by nesting and
-use):
+The generated source for Heartbeat v4 (`b` bytes, `p` position, `n` rows left, `k` a compact length; numbered by nesting
+and use):
 
     def read(b, p, n):
         o0 = new(C0)
@@ -54,7 +54,7 @@ ReadFunction: TypeAlias = Callable[[BytesLike, int, int], Value]  # An instance 
 
 
 def has_records(cls: type[Struct]) -> bool:
-    """Whether a message carries record bytes: then it is large, and not copied."""
+    """Whether a message carries record bytes, which are large and not copied."""
     return any(
         field.kind is RECORDS or (field.struct is not None and has_records(field.struct))
         for field in fields_of(cls)
@@ -62,7 +62,7 @@ def has_records(cls: type[Struct]) -> bool:
 
 
 class MalformedError(Exception):
-    """The bytes are wrong; `plain.read` says how."""
+    """The bytes are invalid; `plain.read` gives the reason."""
 
 
 def compile_reader(
@@ -81,7 +81,7 @@ def compile_reader(
 def reader_source(
     cls: type[Struct], *, version: int, flexible: bool, open_end: bool = False, view: bool = False
 ) -> tuple[str, dict[str, Value]]:
-    """The source and the names it uses; apart from `compile_reader` for whoever wants to look at it."""
+    """The source and the names it uses; separate from `compile_reader` for inspection."""
     maker = _ReaderSource(version, flexible, view=view)
     maker.line("def read(b, p, n):")
     maker.depth = 1
@@ -96,7 +96,7 @@ def reader_source(
 
 
 def _more(data: BytesLike, position: int, value: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte had its high bit set."""
+    """The value of an unsigned varint whose first byte had its high bit set; its other bytes are read here."""
     value &= 0x7F
     shift = 7
     while True:
@@ -120,7 +120,7 @@ def _more_string(data: BytesLike, position: int, value: int) -> tuple[int, int]:
 
 
 def _tag_start(data: BytesLike, position: int, end: int, last: int) -> tuple[int, int, int]:
-    """A tag, where its field stops and where it starts."""
+    """A tag, the end of its field, and its start."""
     tag = data[position]
     position += 1
     if tag > 127:
@@ -137,7 +137,7 @@ def _tag_start(data: BytesLike, position: int, end: int, last: int) -> tuple[int
 def _unknown_tags(
     data: BytesLike, position: int, end: int, count: int
 ) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    """A section none of whose fields we know."""
+    """Read a section of unknown tagged fields."""
     found: list[tuple[int, bytes]] = []
     tag = -1
     for _ in repeat(None, count):
@@ -147,7 +147,7 @@ def _unknown_tags(
     return tuple(found), position
 
 
-_ARRAYS_KEPT: Final = 16  # Integer arrays shorter than this (replicas, partitions) have their call ready.
+_ARRAYS_KEPT: Final = 16  # Integer arrays shorter than this (replicas, partitions) have a prepared function.
 _ARRAYS: Final = {
     letter: tuple(Packing(f">{count}{letter}").unpack_from for count in range(_ARRAYS_KEPT))
     for letter in "bhiq"
@@ -215,7 +215,7 @@ class _ReaderSource:
         self.after_run.clear()
 
     def struct(self, cls: type[Struct], target: str) -> None:
-        """Make an object called `target` and read its fields; the last run stays open."""
+        """Create an object in `target` and read its fields; the last run stays open."""
         self.flush()
         self.line(f"{target} = new({self.bind('C', cls)})")
         fields = fields_of(cls)
@@ -270,7 +270,7 @@ class _ReaderSource:
         self.line(f"if {unknown}: {target}.unknown_tags = tuple({unknown})")
 
     def spend(self, count: str) -> None:
-        """Take rows from those the caller allows, before any of them is read."""
+        """Subtract rows from the caller's limit, before they are read."""
         self.line(f"n -= {count}")
         self.line("if n < 0: raise TooManyRowsError")
 

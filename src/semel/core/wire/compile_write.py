@@ -3,12 +3,12 @@
 Role.   `compile_writer` gives a function `write(message, out)` that puts the message's pieces on a list: one
         `struct` call per run of fixed-size fields, lengths of classic strings and arrays included.
 Flow.   `message` calls it once per message and version, and calls the function for every message.
-Rules.  * What does not fit (a number out of range, None where it may not be, a wrong type) raises anything;
-          `message` then asks `plain.write`, which says what is wrong.
-        * A field the version lacks is compared with its default unless it is ignorable.
+Rules.  * An invalid value (a number out of range, a forbidden None, a wrong type) raises some exception; `message` then
+          calls `plain.write` for the reason.
+        * A field that the version lacks must have its default, unless it is ignorable.
         * An empty section of tagged fields is a zero byte in the run. Unknown tags are left to `plain.write`.
 
-What it makes, for Heartbeat v4 (`s` the bytes of a string, `V` the varints of one byte):
+The generated source for Heartbeat v4 (`s` the bytes of a string, `V` the varints of one byte):
 
     def write(o0, out):
         if o0.unknown_tags: raise RareError
@@ -31,7 +31,7 @@ WriteFunction: TypeAlias = Callable[[Struct, list[BytesLike]], None]
 
 
 class RareError(Exception):
-    """Something compiled code leaves to `plain.write`, or that `plain.write` will refuse with a reason."""
+    """A case compiled code leaves to `plain.write`, which writes it or refuses it with a reason."""
 
 
 def compile_writer(cls: type[Struct], *, version: int, flexible: bool) -> WriteFunction:
@@ -43,7 +43,7 @@ def compile_writer(cls: type[Struct], *, version: int, flexible: bool) -> WriteF
 
 
 def writer_source(cls: type[Struct], *, version: int, flexible: bool) -> tuple[str, dict[str, Value]]:
-    """The source and the names it uses; apart from `compile_writer` for whoever wants to look at it."""
+    """The source and the names it uses; separate from `compile_writer` for inspection."""
     maker = _WriterSource(version, flexible)
     maker.line("def write(o0, out):")
     maker.depth = 1
@@ -61,9 +61,9 @@ def _long_string(length: int) -> bytes:
 PRESENT_STRUCT: Final = b"\x01"
 _ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
 _INNER_LOOPS: Final = (
-    2  # An array below topics and partitions is nearly always empty: its pieces are joined apart.
+    2  # An array below topics and partitions is nearly always empty: its pieces are joined separately.
 )
-_ARRAYS_KEPT: Final = 16  # Integer arrays shorter than this (replicas, partitions) have their call ready.
+_ARRAYS_KEPT: Final = 16  # Integer arrays shorter than this (replicas, partitions) have a prepared function.
 _ARRAYS: Final = {
     letter: tuple(Packing(f">{count}{letter}").pack for count in range(_ARRAYS_KEPT)) for letter in "bhiq"
 }
@@ -133,7 +133,7 @@ class _WriterSource:
         self.pieces.clear()
 
     def struct(self, cls: type[Struct], source: str) -> None:
-        """Write the fields of the object called `source`; the last pieces stay open."""
+        """Write the fields of the object in `source`; the last pieces stay open."""
         fields = fields_of(cls)
         for field in fields:
             if self.version not in field.versions and not field.ignorable:
@@ -150,7 +150,7 @@ class _WriterSource:
                 self.put("x", "")
 
     def tags(self, tagged: list[Field], source: str) -> None:
-        """The section of tagged fields: how many, then each with its number and size, in the order of the numbers."""
+        """Write the section of tagged fields: their count, then each with its tag and size, by ascending tag."""
         pieces, count, outer, content = (self.name(prefix) for prefix in "tnuv")
         self.flush()
         self.line(f"if {' or '.join(self.differs(field, source) for field in tagged)}:")
@@ -176,12 +176,12 @@ class _WriterSource:
     def must_write(self, field: Field, source: str) -> str:
         """An expression that is true exactly where a tagged field is not at its default."""
         differs = self.differs(field, source)
-        if field.absent_when_none and field.struct is not None:  # At its defaults it is absent too.
+        if field.absent_when_none and field.struct is not None:  # All defaults mean absent too.
             return f"{differs} and {source}.{field.name} != {self.bind('D', field.struct())}"
         return differs
 
     def differs(self, field: Field, source: str) -> str:
-        """An expression that is true where the field may not be left out; may be true where it may."""
+        """An expression that is true if the field must be written; it may be true for an optional write too."""
         value, default = f"{source}.{field.name}", field.new_default()
         if default is None:
             return f"{value} is not None"
@@ -205,7 +205,7 @@ class _WriterSource:
             self.sized(field.kind, value, nullable=nullable)
 
     def fixed(self, kind: Kind, value: str) -> None:
-        if kind is UUID:  # `struct` would pad or cut what is not 16 bytes.
+        if kind is UUID:  # `struct` would pad or truncate another length.
             self.line(f"if len({value}) != 16: raise RareError")
         self.put(kind.format, value)
 
@@ -238,9 +238,7 @@ class _WriterSource:
         null, excess = ("0", " + 1") if self.flexible else ("-1", "")
         encoded = f"{raw} = {raw}.encode(); " if kind is STRING else ""
         self.line(f"{raw} = {value}")
-        if (
-            nullable and self.flexible and kind is STRING
-        ):  # Usually null: then one piece, and nothing to compute.
+        if nullable and self.flexible and kind is STRING:  # Usually null: a single piece without computation.
             self.line(f"if {raw} is None: {raw} = ZERO")
             self.line("else:")
             self.line(f"    {encoded}{length} = len({raw}){excess}")

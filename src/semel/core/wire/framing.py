@@ -3,14 +3,15 @@
 Role.   `FrameReader` cuts a stream of bytes into frames; the functions put headers on messages and take them off.
 Flow.   `net.listener` and `net.connection` feed a `FrameReader` as an asyncio `BufferedProtocol` does: `get_buffer`,
         then `buffer_updated`, which returns the frames that are complete.
-Rules.  * A length below zero or above `socket.request.max.bytes` is refused when its four bytes are there, before
-          anything is kept for it.
-        * A frame is a `bytearray` of its own: record batches are patched in it and slices of it stay good.
-        * Bytes come into a `ReceiveBuffer`, which the readers of one loop may share: what is not a whole frame leaves it
-          before the next read. The rest of a frame is received straight into the frame's own buffer. What a peer
-          merely announces costs at most `TRUSTED_FRAME_BYTES` or twice what it has sent, whichever is more; and what all
-          peers of a loop merely announce about `TRUSTED_BYTES_MAX`: beyond it a frame begins small and grows as it comes.
-        * After an error the reader is done: the connection must be closed.
+Rules.  * A length below zero or above `socket.request.max.bytes` is refused once its four bytes are there, before
+          memory is reserved for the frame.
+        * Each frame has its own `bytearray`: record batches are patched in place and slices of it stay valid.
+        * The readers of one loop may share a `ReceiveBuffer`: an incomplete frame is copied out of it before the next
+          read, and its remaining bytes are received straight into the frame's own buffer.
+        * Announced frames have bounded memory. One peer's announced frame reserves at most `TRUSTED_FRAME_BYTES` or
+          twice the bytes received, whichever is more; all peers of a loop about `TRUSTED_BYTES_MAX`. Beyond that a
+          frame begins small and grows as bytes arrive.
+        * After an error the connection must be closed.
 """
 
 from struct import Struct as Packing
@@ -37,7 +38,7 @@ _FRAMED_RESPONSE_FLEXIBLE: Final = Packing(">iix")
 
 
 class RequestHeader(NamedTuple):
-    """What precedes a request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -46,7 +47,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: BytesLike) -> tuple[RequestHeader, int]:
-    """The header, and where the request begins. Raises for an unknown API: without it the header has no end."""
+    """The header, and where the request begins. Raises for an unknown API, because the end of its header is unknown."""
     if len(frame) < _REQUEST_START.size:
         raise WireError(f"request header: {len(frame)} bytes, at least {_REQUEST_START.size} are needed")
     api_key, api_version, correlation_id, size = _REQUEST_START.unpack_from(frame, 0)
@@ -62,7 +63,7 @@ def read_request_header(frame: BytesLike) -> tuple[RequestHeader, int]:
 
 
 def _read_request_header(frame: BytesLike, *, flexible: bool) -> tuple[RequestHeader, int]:
-    """The same, slowly: a null client id, tagged fields, or the reason why it is no header."""
+    """The slow path: a null client id, tagged fields, or the error for an invalid header."""
     reader = Reader(frame, title="request header")
     api_key, api_version, correlation_id = reader.int16(), reader.int16(), reader.int32()
     reader.path.append("client_id")
@@ -73,7 +74,7 @@ def _read_request_header(frame: BytesLike, *, flexible: bool) -> tuple[RequestHe
 
 
 class RequestHeaders:
-    """Reads request headers, most of them by looking them up: what a client repeats differs in the correlation id alone."""
+    """Reads request headers with a cache: a client's repeated headers differ only in the correlation id."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, int, bytes], tuple[str | None, int]] = {}
@@ -83,7 +84,7 @@ class RequestHeaders:
         if len(frame) < _REQUEST_START.size:
             read_request_header(frame)  # Raises.
         api_key, version, correlation_id, size = _REQUEST_START.unpack_from(frame, 0)
-        # With the byte behind the client id: in a flexible header it says that there are no tags.
+        # Includes the byte behind the client id, which in a flexible header says that there are no tags.
         rest = bytes(frame[_REQUEST_START.size : _REQUEST_START.size + size + 1])
         known = self._known.get((api_key, version, size, rest))
         if known is not None:
@@ -156,7 +157,7 @@ def response_frame_parts(correlation_id: int, response: Message, version: int) -
 
 
 class ReceiveBuffer:
-    """Where bytes arrive. One for all connections of a loop: reading and cutting are one step for each."""
+    """The buffer bytes are received into. All connections of a loop share one: each reads and cuts in one step."""
 
     __slots__ = ("data", "trusted_bytes", "view")
 
@@ -164,11 +165,11 @@ class ReceiveBuffer:
         self.data = bytearray(size_bytes)
         self.view = memoryview(self.data)
         self.trusted_bytes = 0
-        """What readers hold for frames that were announced and have not come."""
+        """Bytes that readers have reserved for announced frames that have not arrived."""
 
 
 class FrameReader:
-    """Frames out of a stream, however it is cut."""
+    """Cuts frames out of a stream of arbitrary chunks."""
 
     __slots__ = (
         "_buffer",
@@ -191,8 +192,8 @@ class FrameReader:
         self.frame_max_bytes = frame_max_bytes
         self.peer = peer
         self._buffer = buffer or ReceiveBuffer()
-        self._length = b""  # The beginning of a length whose end has not come.
-        self._frame: bytearray | None = None  # A frame that has begun.
+        self._length = b""  # The received part of an incomplete length.
+        self._frame: bytearray | None = None  # An incomplete frame.
         self._frame_size = 0
         self._frame_filled = 0
         self._trusted_bytes = 0
@@ -234,7 +235,7 @@ class FrameReader:
         self._trusted_bytes = 0
 
     def feed(self, data: BytesLike) -> list[bytearray]:
-        """The frames that are complete after `data`; for callers that have bytes and no buffer."""
+        """The frames completed by `data`, for callers that receive bytes without a buffer."""
         frames: list[bytearray] = []
         rest = memoryview(data)
         while rest:

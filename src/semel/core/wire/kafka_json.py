@@ -1,8 +1,8 @@
-"""A message as JSON, in the names and spellings of Apache Kafka's own tools.
+"""A message as JSON, with the names and formats of Apache Kafka's tools.
 
 Role.   `kafka_json` turns a message, or a row of an internal topic, into values that `json` writes.
 Rules.  * Only the fields of the version; tagged ones are left out while they have their default.
-        * Bytes are base64; ids of topics are what Kafka prints: base64 with - and _, without padding.
+        * Bytes are base64; topic ids are as Kafka prints them: base64 with - and _, without padding.
 """
 
 import base64

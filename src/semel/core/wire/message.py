@@ -1,13 +1,13 @@
 """Requests and responses: encode and decode at a version, by code compiled on first use.
 
-Role.   The base classes of everything in `messages/`, and the only door to the codecs.
+Role.   The base classes of all `messages/`, and the only access to the codecs.
 Flow.   `registry` hands out the classes; handlers and the client construct them; `framing` adds header and length.
-Rules.  * `decode` takes all of the buffer from `position` on; `encode` gives bytes that `decode` takes. What follows a
-          request is not looked at.
-        * Compiled code decides whether bytes or values are good, `plain` says why they are not. If the two ever
-          disagree, that is an `InvariantError`, not an answer.
-        * Record bytes are not copied: decoded they are slices of the buffer, and `encode_parts` gives them back as
-          the caller's own objects (anything with a length, so that a range of a file can stand in their place).
+Rules.  * `decode` takes all of the buffer from `position` on; `encode` gives bytes that `decode` takes. Bytes after a
+          request are ignored.
+        * Compiled code decides whether bytes or values are valid; `plain` gives the reason if not. A disagreement of
+          the two raises `InvariantError`.
+        * Record bytes are not copied: `decode` returns slices of the buffer, and `encode_parts` returns the caller's
+          own objects (any object with a length, for example a range of a file).
 """
 
 from typing import ClassVar, Final, Generic, Self, TypeVar
@@ -22,11 +22,11 @@ from semel.types import BytesLike
 R_co = TypeVar("R_co", bound="Response", covariant=True)
 NO_API_KEY: Final = -1
 ROWS_UNBOUNDED: Final = 1 << 62
-SMALL_PART_BYTES: Final = 4096  # Joined with its neighbours: cheaper than one more buffer to send.
+SMALL_PART_BYTES: Final = 4096  # Smaller parts are joined: cheaper than one more buffer to send.
 
 
 class Schema:
-    """What is known of a message beside its fields, and its compiled codecs."""
+    """A message's properties besides its fields, and its compiled codecs."""
 
     __slots__ = ("api_key", "cls", "flexible", "in_place", "readers", "versions", "view_readers", "writers")
 
@@ -42,7 +42,7 @@ class Schema:
 
     @property
     def open_end(self) -> bool:
-        """Whether bytes may follow that nobody reads. Kafka's brokers let them, and librdkafka sends some."""
+        """Whether unread bytes may follow. Kafka's brokers ignore them, and librdkafka sends some."""
         return issubclass(self.cls, Request)
 
     def reader(self, version: int) -> ReadFunction:
@@ -55,7 +55,7 @@ class Schema:
         return made
 
     def view_reader(self, version: int) -> ReadFunction:
-        """For a message with record bytes that comes in a memoryview."""
+        """For a message with record bytes in a memoryview."""
         if (made := self.view_readers.get(version)) is None:
             flexible = version in self.flexible
             made = compile_reader(
@@ -93,7 +93,7 @@ class Message(Struct):
     def decode(
         cls, data: BytesLike, version: int, position: int = 0, *, rows_max: int = ROWS_UNBOUNDED
     ) -> Self:
-        """The message in `data` from `position` on. Raises `WireError` if that is not one.
+        """The message in `data` from `position` on. Raises `WireError` for invalid bytes.
 
         A message with more than `rows_max` elements of arrays and tagged fields raises `TooManyRowsError`.
         """
@@ -133,7 +133,7 @@ class Message(Struct):
         return b"".join(parts)
 
     def encode_parts(self, version: int) -> list[BytesLike]:
-        """The same bytes in pieces: what stands in a `records` field comes back as it is, as one of them."""
+        """The same bytes in pieces; the object in a `records` field is returned unchanged as one of them."""
         schema = self.schema
         writer = schema.writers.get(version) or schema.writer(version)
         out: list[BytesLike] = []
@@ -161,7 +161,7 @@ class Message(Struct):
         return parts
 
     def _written_plainly(self, version: int) -> list[BytesLike]:
-        """What compiled code left to the table; or the reason why it cannot be written."""
+        """Write by the table when compiled code gave up; raises with the reason if the message is invalid."""
         return plain.write(self, version=version, flexible=version in self.schema.flexible)
 
 
@@ -170,12 +170,12 @@ def _disagreement(cls: type[Message], version: int) -> InvariantError:
 
 
 class Row(Message):
-    """What is no request: a key or value in an internal topic, or bytes inside another message."""
+    """A key or value in an internal topic, or a message inside another message's bytes."""
 
 
 class Response(Message):
-    """An answer."""
+    """A response."""
 
 
 class Request(Message, Generic[R_co]):
-    """A question; the type parameter is its answer, so that a client's `send` knows what it returns."""
+    """A request; the type parameter is its response, so that a client's `send` has a result type."""

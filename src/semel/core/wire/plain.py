@@ -1,11 +1,12 @@
-"""A message's table walked field by field: the reference codec, slow and precise.
+"""The reference codec: it walks a message's table field by field, slowly, with precise errors.
 
-Role.   What the compiled codecs must agree with byte for byte. It explains what they refuse, and writes back
-        tagged fields we do not know, which they leave to it.
-Flow.   `message` calls `read` and `write` when compiled code failed; `framing` reads the tags of headers with it.
+Role.   The compiled codecs must agree with it byte for byte. It explains their refusals, and writes back unknown tagged
+        fields, which they leave to it.
+Flow.   `message` calls `read` and `write` after compiled code failed; `framing` reads the tags of headers with
+        `read_tag_section`.
 Rules.  * Every failure is a `WireError` that names message, version, field, byte and values.
-        * Reading accepts exactly one way to write a value, as Kafka writes it, except that varints may be long
-          and a tagged field may be written out though it is at its default.
+        * Reading accepts only Kafka's encoding of a value, with two exceptions: varints may be overlong, and a tagged
+          field may be present with its default.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from semel.types import BytesLike
 
 S = TypeVar("S", bound=Struct)
 HEADER_TAGS_MAX: Final = 1000
-"""Tagged fields in a header. Kafka defines two; a header is read before anybody knows how many rows its API may have."""
+"""Tagged fields in a header. Kafka defines two; a header is read before the row limit of its API is known."""
 
 _READ: Final[dict[Kind, Callable[[Reader], Value]]] = {
     INT8: Reader.int8,
@@ -70,7 +71,7 @@ _WRITE_SIZED: Final[dict[Kind, Callable[..., None]]] = {
 def read(
     cls: type[S], data: BytesLike, position: int, *, version: int, flexible: bool, open_end: bool = False
 ) -> S:
-    """The message that fills `data` from `position` to its end, unless bytes may follow it."""
+    """The message in `data` from `position` on; it must fill the buffer unless `open_end`."""
     reader = Reader(data, position, title=f"{cls.__name__} v{version}")
     message = _read_struct(reader, cls, version, flexible)
     if reader.position != reader.end and not open_end:
@@ -79,7 +80,7 @@ def read(
 
 
 def write(message: Struct, *, version: int, flexible: bool) -> list[BytesLike]:
-    """The message as pieces to be joined; record bytes are pieces of their own, as the caller gave them."""
+    """The message as a list of pieces; record bytes are separate pieces, the caller's own objects."""
     writer = Writer(title=f"{type(message).__name__} v{version}")
     _write_struct(writer, message, version, flexible)
     return writer.parts
@@ -102,7 +103,7 @@ def _read_struct(reader: Reader, cls: type[S], version: int, flexible: bool) -> 
 
 
 def read_tag_section(reader: Reader) -> tuple[tuple[int, bytes], ...]:
-    """A section of tagged fields none of which we know, as in headers."""
+    """Read a section of unknown tagged fields, as in headers."""
     reader.path.append(".tags")
     count = reader.unsigned_varint()
     reader.path.pop()
@@ -114,7 +115,7 @@ def read_tag_section(reader: Reader) -> tuple[tuple[int, bytes], ...]:
 
 
 class _NoFields(Struct):
-    """What has tagged fields only, all of them unknown."""
+    """A struct with unknown tagged fields only."""
 
 
 def _read_tags(reader: Reader, target: Struct, count: int, version: int) -> None:

@@ -1,13 +1,14 @@
-"""A request of many rows taken in portions, and the answers of the portions put together again.
+"""Splitting a request of many rows into portions, and joining their responses.
 
-Role.   For APIs whose rows are answered one by one: the answer of a whole request equals the answers of its portions.
-Flow.   `broker.dispatch` cuts a request that has too many rows for one turn of the loop, hands each portion to the handler,
-        and joins what comes back.
-Rules.  * A portion is a request of the same API with some of the rows, in their order. Nothing else differs.
-        * An array that is cut in the middle of an element (a topic with many partitions) continues in the next portion, and
-          `joint` counts on how many levels. Joining makes one element of both parts.
+Role.   For APIs that answer each row independently: the response to a request equals the joined responses to its
+        portions.
+Flow.   `broker.dispatch` cuts a request that has too many rows for one turn of the loop, passes each portion to the
+        handler, and joins the responses.
+Rules.  * A portion is a request of the same API with some of the rows, in their order, and otherwise equal.
+        * An array that is cut in the middle of an element (a topic with many partitions) continues in the next portion,
+          and `joint` counts on how many levels. Joining merges both parts into one element.
         * APIs that decide about all rows together have no portions: partitions joining a transaction, settings.
-        * Offsets are committed in one batch up to a thousand of them, as in Kafka; more are committed in several.
+        * Up to a thousand offsets are committed in one batch, as in Kafka; more are committed in several.
 """
 
 import copy
@@ -19,12 +20,13 @@ from semel.core.wire.registry import ApiKey
 
 
 class Rows(NamedTuple):
-    """Where an API's rows are: the arrays from the outermost to the innermost, in the request and in its response."""
+    """The place of an API's rows: the arrays from the outermost to the innermost, in the request and in its
+    response."""
 
     asked: tuple[str, ...]
     answered: tuple[str, ...]
     identity: Callable[[Any], Hashable] | None = None
-    """By which rows that are asked for twice are answered once."""
+    """The key by which repeated rows are answered once."""
     at_once: int = 250
     """Rows of one portion: a few milliseconds of work."""
 
@@ -34,7 +36,17 @@ class Portion(NamedTuple):
 
     request: Request[Any]
     joint: int
-    """On how many levels it continues the portion before: 0 for the first, 1 for the request, 2 with its first element, …"""
+    """Number of levels on which it continues the previous portion: 0 for the first portion, 1 for the request, 2 if its
+    first element continues too, ……"""
+
+
+def all_of_a_group(group: Any) -> Hashable:
+    """A group of OffsetFetch: the same one asked for all it has is no other row; partitions by name are rows of their own."""
+    return group.group_id if group.topics is None else id(group)
+
+
+def _itself(row: Hashable) -> Hashable:
+    return row
 
 
 _NAMED: Final = ("topics", "partitions")
@@ -44,22 +56,24 @@ _ROWS: Final[dict[ApiKey, Rows]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Rows(_NAMED, _NAMED),
     ApiKey.DELETE_RECORDS: Rows(_NAMED, _NAMED),
     ApiKey.DESCRIBE_PRODUCERS: Rows(("topics", "partition_indexes"), _NAMED),
-    ApiKey.DESCRIBE_GROUPS: Rows(("groups",), ("groups",)),
+    ApiKey.DESCRIBE_GROUPS: Rows(("groups",), ("groups",), _itself),
     ApiKey.DELETE_GROUPS: Rows(("groups_names",), ("results",)),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Rows(("group_ids",), ("groups",)),
-    ApiKey.DESCRIBE_TRANSACTIONS: Rows(("transactional_ids",), ("transaction_states",)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Rows(("group_ids",), ("groups",), _itself),
+    ApiKey.DESCRIBE_TRANSACTIONS: Rows(("transactional_ids",), ("transaction_states",), _itself),
     ApiKey.FIND_COORDINATOR: Rows(("coordinator_keys",), ("coordinators",)),
     ApiKey.DESCRIBE_CONFIGS: Rows(("resources",), ("results",), at_once=50),
     ApiKey.OFFSET_COMMIT: Rows(_NAMED, _NAMED, at_once=1000),
     ApiKey.TXN_OFFSET_COMMIT: Rows(_NAMED, _NAMED, at_once=1000),
 }
 _OFFSET_FETCH: Final = Rows(("topics", "partition_indexes"), _NAMED)
-_OFFSET_FETCH_GROUPS: Final = Rows(("groups", "topics", "partition_indexes"), ("groups", *_NAMED))
+_OFFSET_FETCH_GROUPS: Final = Rows(
+    ("groups", "topics", "partition_indexes"), ("groups", *_NAMED), all_of_a_group
+)
 _OFFSET_FETCH_GROUPS_SINCE: Final = 8
 
 
 def rows_of(key: ApiKey, version: int) -> Rows | None:
-    """Where the rows of an API are that may be answered in portions."""
+    """The place of an API's rows; None if its requests are not split."""
     if key is ApiKey.OFFSET_FETCH:
         return _OFFSET_FETCH_GROUPS if version >= _OFFSET_FETCH_GROUPS_SINCE else _OFFSET_FETCH
     return _ROWS.get(key)
@@ -77,7 +91,7 @@ def portions(request: Request[Any], rows: Rows) -> Iterator[Portion]:
 
 
 def _cut(node: Any, path: tuple[str, ...], rows_max: int) -> Iterator[tuple[Any, int, int]]:
-    """Parts of a node: each with its joint to the part before, and how many rows it has."""
+    """Parts of a node, each with its joint to the previous part and its number of rows."""
     name, *inner = path
     children = getattr(node, name)
     if not children:
@@ -112,7 +126,7 @@ def _with(node: Any, name: str, children: list[Any]) -> Any:
 
 
 def join(whole: Response, part: Response, rows: Rows, joint: int) -> None:
-    """Put the answer of the next portion behind the answer of those before it."""
+    """Append the response to the next portion to the responses so far."""
     _join(whole, part, rows.answered, joint)
 
 

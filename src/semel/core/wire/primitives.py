@@ -1,12 +1,12 @@
-"""The smallest pieces of Kafka's protocol: integers, varints, strings, bytes, arrays' lengths.
+"""The primitive types of Kafka's protocol: integers, varints, strings, bytes, array lengths.
 
-Role.   `Reader` takes one piece after the other from a buffer and never past its end; `Writer` puts them.
-        Both say precisely what is wrong: the message, the field, the byte, the values.
-Flow.   `plain` walks a message's table with them. `compile_read` and `compile_write` do the same work without
-        them, for speed, and come back here (through `plain`) for rare cases and to explain a failure.
+Role.   `Reader` reads one value after the other and never past the buffer's end; `Writer` writes them. Errors name the
+        message, the field, the byte and the values.
+Flow.   `plain` walks a message's table with them. `compile_read` and `compile_write` do the same work without them, for
+        speed, and use them (through `plain`) for rare cases and to explain a failure.
 Rules.  * Big-endian; lengths of classic strings are int16, of classic bytes and arrays int32, -1 is null;
           compact lengths are unsigned varints, one more than the length, 0 is null.
-        * A length or count is checked against the bytes that are left before anything is made of it.
+        * A length or count is checked against the bytes left before it is used.
         * Record bytes are slices of the caller's buffer; everything else is copied out of it.
 """
 
@@ -42,7 +42,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A signed 32-bit number in zigzag: numbers near zero are short, whatever their sign."""
+    """A signed 32-bit number in zigzag: numbers near zero are short, with either sign."""
     return unsigned_varint((value << 1 ^ value >> 31) & 0xFFFFFFFF)
 
 
@@ -52,7 +52,7 @@ def varlong(value: int) -> bytes:
 
 
 class Reader:
-    """A cursor over a buffer that refuses to pass its end, and knows the name of what it reads."""
+    """A cursor over a buffer that refuses to pass its end, with the path of the current field."""
 
     __slots__ = ("data", "end", "path", "position", "title")
 
@@ -175,7 +175,7 @@ class Reader:
         return None if length < 0 else memoryview(self.slice(length, "records"))
 
     def count(self, *, compact: bool, nullable: bool, size_min: int) -> int:
-        """How many elements follow; refused where the bytes left cannot hold so many."""
+        """The element count of an array; refused if the bytes left cannot hold that many."""
         start = self.position
         count = self.length(compact=compact, nullable=nullable, what="array")
         if count > 0 and count * size_min > self.end - self.position:
@@ -188,7 +188,7 @@ class Reader:
 
 
 class Writer:
-    """A list of pieces, and the name of what is being written."""
+    """A list of pieces, with the path of the current field."""
 
     __slots__ = ("parts", "path", "title")
 
@@ -268,7 +268,7 @@ class Writer:
             self.parts.append(value)
 
     def records(self, value: object, *, compact: bool, nullable: bool) -> None:
-        """Bytes, or anything else with a length that the caller knows how to send: a range of a file."""
+        """Bytes, or another object with a length that the caller can send, such as a range of a file."""
         if value is None:
             self.null(compact=compact, nullable=nullable)
         elif not isinstance(value, Sized) or isinstance(value, str):

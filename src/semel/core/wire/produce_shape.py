@@ -1,11 +1,11 @@
-"""Where the records are in a Produce request of the plainest shape, without decoding it.
+"""Finds the records in the simplest form of a Produce request, without decoding it.
 
-Role.   Clients send the same request over and over, with other records. What stands before the records (transactional
-        id, acks, timeout, topic, partition) is then the same bytes each time, and can be recognised instead of read.
-Flow.   `broker.produce_shortcut` looks up the bytes `plain_records` finds before the records.
-Rules.  * Plain means: no transactional id, one topic, one partition, no tagged fields; flexible versions only.
-          Everything else is None, and the codec's: this module refuses nothing, it only does not know.
-        * It answers exactly when the codec would read one partition from the request, with the same records.
+Role.   Clients repeat the same request with other records. The bytes before the records (transactional id, acks,
+        timeout, topic, partition) are then equal each time, and can be recognised instead of decoded.
+Flow.   `broker.produce.shortcut` looks up the bytes `plain_records` finds before the records.
+Rules.  * Plain means: no transactional id, one topic, one partition, no tagged fields; flexible versions only. For any
+          other request the result is None, and the codec decodes it; the module refuses nothing.
+        * A result is given only if the codec would read exactly one partition, with the same records.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 FIRST_VERSION: Final = 9
 BY_ID_SINCE: Final = 13
 _NULL: Final = 0
-_ONE: Final = 2  # Compact lengths are one more than what they count.
+_ONE: Final = 2  # Compact lengths are one more than the count.
 _TOPIC_POSITION: Final = 8  # Behind the null, acks (2), timeout (4) and the count of topics.
 _UUID_BYTES: Final = 16
 _INDEX_BYTES: Final = 4
@@ -23,9 +23,9 @@ _LENGTH_BYTES_MAX: Final = 4  # More than any request's.
 
 
 def plain_records(frame: bytearray, version: int, position: int) -> tuple[int, int] | None:
-    """Where the records' length stands and where they begin, if the request at `position` is a plain one.
+    """Positions of the records' length and of the records, if the request at `position` is a plain one.
 
-    They end `NO_TAGS_BYTES` before the frame does.
+    The records end `NO_TAGS_BYTES` before the frame's end.
     """
     try:
         if frame[position] != _NULL or frame[position + _TOPIC_POSITION - 1] != _ONE:

@@ -1,13 +1,13 @@
-"""Every API Semel has messages for: its key, versions, headers, and where its messages are.
+"""Every API with messages: its key, versions, headers and message classes.
 
-Role.   The one table from API key to everything a connection needs before it knows the message.
+Role.   The single table from an API key to the facts a connection needs before it decodes the message.
 Flow.   `framing` asks it for header versions, `api_versions` for what to advertise, the broker's dispatch and the
         client for classes. A file of `messages/` is imported when its API is first asked for.
-Rules.  * The table repeats the versions declared in `messages/`, so that nothing must be imported to advertise
-          them; a test holds the two together.
-        * Advertised is not the same as served: Produce 0-2 is advertised and refused, because old librdkafka
-          otherwise drops compression in silence (KAFKA-18659); InitProducerId 6 is served where two-phase commit
-          is switched on, and advertised only there.
+Rules.  * The table repeats the versions declared in `messages/`, so that they can be advertised without imports; a test
+          compares the two.
+        * Advertised is not the same as served: Produce 0-2 is advertised and refused, because old librdkafka otherwise
+          silently drops compression (KAFKA-18659); InitProducerId 6 is served where two-phase commit is switched on,
+          and advertised only there.
 """
 
 from enum import IntEnum
@@ -26,7 +26,7 @@ RESPONSE_HEADER_FLEXIBLE: Final = 1
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers of the APIs we have messages for."""
+    """Kafka's numbers of the APIs with messages."""
 
     PRODUCE = 0
     FETCH = 1
@@ -92,7 +92,7 @@ class Api(NamedTuple):
     last: int
     flexible_since: int
     advertised_first: int = -1  # -1: as `first`.
-    unstable: int = 0  # How many of the newest versions are advertised only on demand.
+    unstable: int = 0  # Number of newest versions that are advertised only on demand.
 
     def advertised(self, *, unstable: bool = False) -> tuple[int, int]:
         """The range ApiVersions shows."""
@@ -107,7 +107,8 @@ class Api(NamedTuple):
         return REQUEST_HEADER_FLEXIBLE if version >= self.flexible_since else REQUEST_HEADER
 
     def response_header(self, version: int) -> int:
-        """A client that asks ApiVersions cannot know what the broker understands, so its answer is always plain."""
+        """The version of the response header. ApiVersions always has a plain one, because the client does not know the
+        broker's versions yet."""
         if self.key is ApiKey.API_VERSIONS or version < self.flexible_since:
             return RESPONSE_HEADER
         return RESPONSE_HEADER_FLEXIBLE
@@ -188,7 +189,7 @@ BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}
 
 
 def api(key: int) -> Api:
-    """The API of a key; raises for one we have no messages for."""
+    """The API of a key; raises `UnsupportedVersionError` for an unknown key."""
     found = BY_KEY.get(key)
     if found is None:
         raise UnsupportedVersionError(

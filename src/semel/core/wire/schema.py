@@ -1,4 +1,4 @@
-"""How a message is declared: a class of fields, each with the versions that carry it.
+"""The language of message declarations: a class of fields, each with the versions that carry it.
 
 Role.   The files in `messages/` declare every request and response in this small language:
 
@@ -13,15 +13,16 @@ Role.   The files in `messages/` declare every request and response in this smal
                 topics: list[FetchTopic] = array()
 
         One class serves every version. The annotation gives the type on the wire, the value the default.
-Flow.   `message.encode(version)` and `Message.decode(data, version)` are what everybody calls; `message` compiles
-        the table for one version on first use. `registry` finds the classes by API key.
+Flow.   Callers use `message.encode(version)` and `Message.decode(data, version)`; `message` compiles the table for one
+        version on first use. `registry` finds the classes by API key.
 Rules.  * Construction is by keyword; every field has Kafka's default. Types are checked by mypy, ranges on writing.
-        * A field may be null where its annotation allows None, in the versions of `null` if that is given.
-          A tagged struct is the exception: without `null` None means that it is absent, which is its default.
-        * Writing a version that lacks a field drops the field if it is `ignorable` or still at its default, and
-          is refused otherwise: nothing a caller asked for is lost in silence.
-        * Tagged fields that we do not know are kept in `unknown_tags` and written back.
-        * Importing a file of messages builds no code: `__init__` is made on first use, codecs per version.
+        * A field may be null where its annotation allows None, in the versions of `null` if that is given. A tagged
+          struct is an exception: without `null`, None means absent, its default.
+        * Writing a version that lacks a field drops the field if it is `ignorable` or still at its default, and is
+          refused otherwise, so that no value is silently lost.
+        * Unknown tagged fields are kept in `unknown_tags` and written back.
+        * Importing a file of messages generates no code: `__init__` is made on first use, and so are codecs, per
+          version.
 """
 
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ Int32: TypeAlias = Annotated[int, INT32]
 Int64: TypeAlias = Annotated[int, INT64]
 Float64: TypeAlias = Annotated[float, FLOAT64]
 Bool: TypeAlias = Annotated[bool, BOOL]
-Uuid: TypeAlias = Annotated[bytes, UUID]  # 16 raw bytes: a key of dictionaries, not a thing to compute with.
+Uuid: TypeAlias = Annotated[bytes, UUID]  # 16 raw bytes: used as a dictionary key.
 String: TypeAlias = Annotated[str, STRING]
 Bytes: TypeAlias = Annotated[bytes, BYTES]
 Records: TypeAlias = Annotated[BytesLike, RECORDS]  # Read as a slice of the frame.
@@ -112,7 +113,7 @@ NEVER: Final = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What stands right of the equals sign. A default that is a class is made anew for every message."""
+    """The value in a field's declaration. A class as default is instantiated for every message."""
 
     default: Value
     versions: Versions = ALL
@@ -137,13 +138,13 @@ def array(
 
 
 def struct(of: type[T], versions: str = "0+", *, null: str | None = None, tag: int | None = None) -> T:
-    """A struct that is always there, with its defaults unless given."""
+    """A struct that is always present, with defaults."""
     return cast("T", at(versions, of, null=null, tag=tag))
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct, resolved: what the table says to the codecs."""
+    """One resolved field of a struct, as the codecs use it."""
 
     name: str
     kind: Kind | None  # None: a struct.
@@ -157,19 +158,20 @@ class Field:
 
     @property
     def absent_when_none(self) -> bool:
-        """A tagged struct that cannot be null: its default is not written, and None stands for it."""
+        """Whether this is a tagged struct that cannot be null: None stands for its default, which is not written."""
         return self.tag is not None and self.struct is not None and not self.is_array and self.null == NEVER
 
     @property
     def null_marker(self) -> int:
-        """The byte before a struct that is null; 1 before one that is there. Kafka has two, one for tagged fields."""
+        """The byte that marks a null struct (a present one has 1). Kafka uses another one for tagged fields."""
         return -1 if self.tag is None else 0
 
     def new_default(self) -> Value:
         return self.default() if isinstance(self.default, type) else self.default
 
     def is_default(self, value: Value) -> bool:
-        """Whether a tagged field may be left out, a missing one dropped: Kafka's rule, a comparison of values."""
+        """Whether the value equals the default: then a tagged field is omitted, and a field the version lacks is
+        dropped."""
         if self.absent_when_none:
             return value is None or (self.struct is not None and value == self.struct())
         return bool(value == self.new_default())
@@ -285,7 +287,7 @@ def _resolve(name: str, annotation: Value, declared: Declared) -> Field:
 
 
 def size_min(field: Field, *, flexible: bool, version: int) -> int:
-    """The fewest bytes one element of the field (the field itself if it is no array) takes."""
+    """Smallest encoded size of one element of the field (of the field itself, if it is not an array)."""
     if field.kind is not None:
         if field.kind.format:
             return field.kind.size_min

@@ -1,11 +1,11 @@
-"""Who owns which partition: the leader of a classic group decides, by one of these.
+"""The client-side assignors, by which the leader of a classic group assigns partitions.
 
-Role.   `ASSIGNORS` by the names that stand in JoinGroup. Each is a pure function of topics and members, and equal to
-        what Kafka's Java client computes, so that it does not matter in which language the leader was written.
-Rules.  * In an eager group everybody lets everything go before joining. In a cooperative one members keep what they have
-          while they join.
-        * Each partition of a topic somebody wants gets exactly one owner; in a cooperative group it may have to wait one
-          assignment for it.
+Role.   `ASSIGNORS` holds them by their names in JoinGroup. Each is a pure function of topics and members. The result
+        equals that of Kafka's Java client, so the leader's language does not matter.
+Rules.  * In an eager group members give up all partitions before joining. In a cooperative one they keep them while
+          they join.
+        * Each partition of a subscribed topic gets exactly one owner; in a cooperative group possibly one assignment
+          later.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from semel.types import TopicPartition
 
 
 class Assignor(NamedTuple):
-    """One way to divide partitions, and what its members tell the leader about themselves."""
+    """An assignor: its function, and the user data its members send to the leader."""
 
     name: str
     assign: Callable[[Topics, Sequence[Member]], Assignment]
     is_cooperative: bool
     user_data: Callable[[Sequence[TopicPartition], int], bytes | None]
-    """From a member's partitions and its generation; that is -1 before the first assignment."""
+    """Computed from a member's partitions and its generation (-1 before the first assignment)."""
 
 
 def _none(_partitions: Sequence[TopicPartition], _generation: int) -> None:

@@ -1,9 +1,9 @@
-"""The cooperative sticky assignor: nobody stops but for what moves, and what moves takes two steps.
+"""The cooperative sticky assignor: only moved partitions stop, and a move takes two rebalances.
 
-Role.   The sticky assignment, less what another member still owns: that one lets it go, joins again, and the next
-        assignment gives it to the new owner.
-Rules.  * Members say what they own in their subscription itself; their generation is there from version 2 on, in the
-          user data before.
+Role.   The sticky assignment, without partitions another member still owns. That member revokes them and rejoins, and
+        the next assignment gives them to the new owner.
+Rules.  * A member's subscription names its owned partitions. It carries the generation from version 2 on; before, the
+          user data do.
         * No partition goes from one member to another in one assignment.
 """
 
@@ -21,7 +21,7 @@ _GENERATION: Final = struct.Struct(">i")
 
 
 def assign(topics: Topics, members: Sequence[Member]) -> Assignment:
-    """Each partition to one member that wants its topic, but for those that must be let go first."""
+    """Assign each partition to one subscriber, except partitions that must be revoked first."""
     assignment, moving = assign_sticky(topics, members, claim_of)
     if moving is None:
         moving = _moving(assignment, members)
@@ -31,7 +31,7 @@ def assign(topics: Topics, members: Sequence[Member]) -> Assignment:
 
 
 def claim_of(member: Member) -> Claim:
-    """What the member owns, and since when."""
+    """The partitions the member owns, and its generation."""
     generation = member.generation_id
     if generation is None and member.user_data is not None:
         is_there = len(member.user_data) >= _GENERATION.size
@@ -40,12 +40,12 @@ def claim_of(member: Member) -> Claim:
 
 
 def user_data(generation: int) -> bytes:
-    """What a member puts into its subscription, for leaders that know no version 2."""
+    """The user data of a subscription, for leaders that do not know version 2."""
     return _GENERATION.pack(generation)
 
 
 def _moving(assignment: Assignment, members: Sequence[Member]) -> Mapping[TopicPartition, str]:
-    """What is new for one member and gone from another."""
+    """Partitions that move from one member to another."""
     added: dict[TopicPartition, str] = {}
     gone: set[TopicPartition] = set()
     for member in members:

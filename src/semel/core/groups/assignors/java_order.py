@@ -1,11 +1,11 @@
 """The order in which Java walks through its hash maps, and in which it sorts text.
 
-Role.   Kafka's sticky assignors let the order of a `HashMap` decide between members that are equally good. A group with
-        members in Java and in Python has one leader, and who that is must not decide who owns what.
+Role.   Kafka's sticky assignors break ties by the order of a `HashMap`. A group may have members in Java and in Python;
+        the assignment must not depend on the leader's language.
 Rules.  * A map walks its buckets in turn; within one, in the order of insertion. Its table doubles when it is three
           quarters full and never shrinks.
         * Text is sorted by UTF-16 units, as `String.compareTo` does.
-Elsewhere. Nothing here depends on Python's own hashes, which change from process to process.
+Elsewhere. Python's own hashes, which change from process to process, are not used.
 """
 
 from collections.abc import Iterable
@@ -36,12 +36,12 @@ def partition_hash(partition: TopicPartition) -> int:
 
 
 def sort_key(text: str) -> bytes:
-    """What to sort text by to get Java's order."""
+    """A sort key that gives Java's order of text."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def map_order(keys: Iterable[str]) -> list[str]:
-    """These different keys as a `HashMap` gives them back that they were put into one after the other."""
+    """These distinct keys in the iteration order of a `HashMap` filled in this order."""
     inserted = list(dict.fromkeys(keys))
     size = _table_size(len(inserted))
     return sorted(
@@ -50,8 +50,8 @@ def map_order(keys: Iterable[str]) -> list[str]:
 
 
 def computed_map_order(keys: Iterable[str]) -> list[str]:
-    """The same if they came in by `computeIfAbsent`: it puts a key before the others of its bucket, and doubles a table
-    one key later.
+    """The same for a map filled by `computeIfAbsent`: it puts a key first in its bucket, and doubles the table one key
+    later.
     """
     latest_first = list(dict.fromkeys(keys))[::-1]
     size = _table_size(len(latest_first) - 1)
@@ -71,7 +71,7 @@ class PartitionSet:
         return len(self._hashes)
 
     def add(self, partition: TopicPartition) -> None:
-        """Put it in; no matter if it is there."""
+        """Add it, if it is not there yet."""
         self._hashes.setdefault(partition, partition_hash(partition))
         self._table_size = max(self._table_size, _table_size(len(self._hashes)))
 
@@ -80,7 +80,7 @@ class PartitionSet:
         del self._hashes[partition]
 
     def first(self) -> TopicPartition:
-        """What an iterator over the set gives first."""
+        """The first partition in iteration order."""
         return min(self._hashes, key=lambda partition: _bucket(self._hashes[partition], self._table_size))
 
 

@@ -1,8 +1,8 @@
-"""What an assignor is given: the members of a group with what they want and have, and the topics there are.
+"""The input of an assignor: members with their subscriptions and owned partitions, and topics.
 
 Role.   Plain values, the same for every assignor. `core.groups.assignors.protocol` makes them from a member's bytes.
 Rules.  * Members come in the order of the JoinGroup response; each once.
-        * A topic's partitions are numbered from 0; of each, the racks of its replicas are known, or none.
+        * A topic's partitions are numbered from 0; each has the racks of its replicas, if known.
         * Members with a group instance id come first, in the order of those ids; the others in the order of member ids.
 """
 
@@ -16,7 +16,7 @@ Racks: TypeAlias = frozenset[str]
 Topics: TypeAlias = Mapping[str, Sequence[Racks]]
 """The partitions of every topic: for each, the racks that hold a replica."""
 Assignment: TypeAlias = dict[str, list[TopicPartition]]
-"""For every member, its partitions."""
+"""The partitions of every member."""
 
 
 class Member(NamedTuple):
@@ -32,12 +32,12 @@ class Member(NamedTuple):
 
 
 def without_racks(counts: Mapping[str, int]) -> dict[str, list[Racks]]:
-    """Topics of which only the number of partitions is known."""
+    """Topics by partition count alone, without racks."""
     return {topic: [frozenset()] * count for topic, count in counts.items()}
 
 
 def subscribed(topics: Topics, members: Sequence[Member]) -> dict[str, Sequence[Racks]]:
-    """The topics that exist and that somebody wants, by name."""
+    """Existing topics that a member subscribes to, by name."""
     wanted = {topic for member in members for topic in member.topics}
     return {topic: topics[topic] for topic in sorted(wanted, key=sort_key) if topics.get(topic)}
 
@@ -60,6 +60,6 @@ def partitions_of(topic: str, count: int) -> list[TopicPartition]:
 
 
 def is_rack_aware(member_racks: set[str], partition_racks: Sequence[Racks]) -> bool:
-    """Whether racks can make a difference: some are shared, and not every partition is in all of them."""
+    """Whether racks matter: members and partitions share some, and not every partition is in all of them."""
     everywhere: set[str] = set().union(*partition_racks)
     return not member_racks.isdisjoint(everywhere) and any(racks != everywhere for racks in partition_racks)

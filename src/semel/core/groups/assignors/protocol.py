@@ -1,8 +1,8 @@
-"""The bytes members of a classic consumer group exchange through the coordinator, which does not look into them.
+"""The bytes members of a classic consumer group exchange through the coordinator, which does not parse them.
 
 Role.   A subscription goes to the leader inside JoinGroup, an assignment comes from it inside SyncGroup; both begin with
         their version. `encode_*` and `decode_*` are each other's reverse.
-Rules.  * A newer version than ours is read as ours: versions only ever add to the end.
+Rules.  * A newer version is read as the newest known one: versions only append fields.
         * A negative generation and an empty rack mean that there is none.
 """
 
@@ -29,14 +29,14 @@ R = TypeVar("R", bound=Row)
 
 
 class MemberAssignment(NamedTuple):
-    """What one member was given."""
+    """The partitions assigned to one member, and the user data."""
 
     partitions: list[TopicPartition]
     user_data: bytes | None = None
 
 
 def encode_subscription(member: Member, version: int = VERSION_MAX) -> bytes:
-    """What a member tells the leader about itself."""
+    """A member's subscription, for the leader."""
     row = ConsumerProtocolSubscription(
         topics=list(member.topics),
         user_data=member.user_data,
@@ -51,7 +51,7 @@ def encode_subscription(member: Member, version: int = VERSION_MAX) -> bytes:
 
 
 def decode_subscription(member_id: str, data: BytesLike, group_instance_id: str | None = None) -> Member:
-    """The member behind a subscription; raises `WireError` for bytes that are none."""
+    """The member described by a subscription; raises `WireError` for invalid bytes."""
     row = _decode(ConsumerProtocolSubscription, data)
     return Member(
         member_id=member_id,
@@ -67,7 +67,7 @@ def decode_subscription(member_id: str, data: BytesLike, group_instance_id: str 
 
 
 def encode_assignment(assignment: MemberAssignment, version: int = VERSION_MAX) -> bytes:
-    """What the leader tells one member."""
+    """One member's assignment, as the leader sends it."""
     row = ConsumerProtocolAssignment(
         assigned_partitions=[
             consumer_protocol.ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=indexes)
@@ -79,7 +79,7 @@ def encode_assignment(assignment: MemberAssignment, version: int = VERSION_MAX) 
 
 
 def decode_assignment(data: BytesLike) -> MemberAssignment:
-    """What a member is told. No bytes at all are no partitions: so answers SyncGroup whom the leader left out."""
+    """A member's assignment. Empty bytes mean no partitions: SyncGroup answers so if the leader left the member out."""
     if not len(data):
         return MemberAssignment([])
     row = _decode(ConsumerProtocolAssignment, data)

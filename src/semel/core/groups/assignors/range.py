@@ -1,10 +1,11 @@
 """The range assignor: each topic's partitions in consecutive ranges, the first members one longer.
 
-Role.   Topics with equally many partitions and the same members are divided alike, so that their joins stay in one
-        place.
+Role.   Topics with the same number of partitions and the same members are divided alike, so that co-partitioned joins
+        stay local.
 Rules.  * Where racks differ, a first round gives members only partitions of their own rack, up to the length of their
-          range; topics that are divided alike get the same indexes even then. What is left is divided as ever.
-        * A member without a rack is at home in every rack.
+          range; topics that are divided alike get the same indexes even then. A second round assigns the remaining
+          partitions as usual.
+        * A member without a rack matches every rack.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +46,7 @@ def assign(topics: Topics, members: Sequence[Member]) -> Assignment:
 
 
 class _Division:
-    """One topic on its way to its members."""
+    """The assignment of one topic in progress."""
 
     def __init__(
         self, topic: str, racks: Sequence[Racks], members: Sequence[Member], assignment: Assignment
@@ -61,7 +62,7 @@ class _Division:
         self._share, self._longer_left = divmod(len(racks), len(self.members))
 
     def room(self, member_id: str) -> int:
-        """How many more partitions the member may get at this moment."""
+        """How many more partitions the member may get now."""
         return max(0, self._share + (self._longer_left > 0) - self._given[member_id])
 
     def matches(self, member_id: str, index: int) -> bool:
@@ -70,7 +71,7 @@ class _Division:
         return rack is None or rack in self.racks[index]
 
     def give(self, member_id: str, indexes: Iterable[int]) -> None:
-        """Settle who gets these."""
+        """Assign these partitions to the member."""
         for index in indexes:
             del self._left[index]
             self._given[member_id] += 1
@@ -79,7 +80,7 @@ class _Division:
             self._longer_left -= 1
 
     def give_ranges(self, may_have: Callable[[str, int], bool] = lambda _member, _index: True) -> None:
-        """To each member in turn what it may have of what is left, as much as it has room for."""
+        """Give each member in turn the allowed unassigned partitions, up to its room."""
         for member_id in self.members:
             chosen = [index for index in self._left if may_have(member_id, index)][: self.room(member_id)]
             if chosen:
@@ -98,7 +99,7 @@ def _give_by_rack(divisions: Sequence[_Division]) -> None:
 
 
 def _give_alike(member_ids: Sequence[str], count: int, divisions: Sequence[_Division]) -> None:
-    """The same index of every topic to the first member in whose rack all of them are."""
+    """Give the same index of every topic to the first member whose rack has all of them."""
     for index in range(count):
         for member_id in member_ids:
             if all(one.matches(member_id, index) and one.room(member_id) > 0 for one in divisions):

@@ -1,6 +1,6 @@
 """The round robin assignor: partitions dealt out like cards, one topic after the other.
 
-Rules.  A member that does not want a topic is passed over and stays next in turn for the topic that follows.
+Rules.  A member that does not subscribe to a topic is skipped and stays next in turn for the following topic.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NAME: Final = "roundrobin"
 
 
 def assign(topics: Topics, members: Sequence[Member]) -> Assignment:
-    """Each partition to one member that wants its topic."""
+    """Assign each partition to one subscriber."""
     assignment: Assignment = {member.member_id: [] for member in members}
     turn = in_order(members)
     wanted = [frozenset(member.topics) for member in turn]

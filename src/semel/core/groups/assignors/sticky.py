@@ -1,13 +1,13 @@
-"""The sticky assignor: balanced first, then as close as possible to what was.
+"""The sticky assignor: balanced first, then as close as possible to the previous assignment.
 
-Role.   For eager groups. Members remember their partitions in the user data of their subscription, because in an eager
-        rebalance they own nothing any more when they join.
+Role.   For eager groups. Members remember their partitions in the user data of their subscription, because they own
+        nothing when they join an eager rebalance.
 Flow.   `assign` reads the claims -> `sticky_state.settle` -> `sticky_equal` or `sticky_general`.
-Rules.  * User data are Kafka's: version 1 is the partitions by topic and the generation, version 0 lacks the generation.
-          What cannot be read claims nothing.
-        * The result is equal to what Kafka's Java client computes, ties included, but for two cases in which that one
-          gives a member what it did not ask for, or fails: a former owner that has unsubscribed from the topic gets
-          nothing back here, and a member that wants nothing gets nothing.
+Rules.  * User data are Kafka's: version 1 holds the partitions by topic and the generation, version 0 lacks the
+          generation. Unreadable user data claim nothing.
+        * The result is equal to what Kafka's Java client computes, ties included, except in two cases where the Java
+          client assigns an unsubscribed topic, or fails. Here a former owner that has unsubscribed from the topic gets
+          nothing back, and a member without subscriptions gets nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,19 +29,19 @@ _WITH_GENERATION: Final = 1
 
 
 class Sticky(NamedTuple):
-    """An assignment, and what of it must leave another member first (None: to be found by comparison)."""
+    """An assignment, and its partitions that another member must revoke first (None: compare to find them)."""
 
     assignment: Assignment
     moving: Mapping[TopicPartition, str] | None
 
 
 def assign(topics: Topics, members: Sequence[Member]) -> Assignment:
-    """Each partition to one member that wants its topic."""
+    """Assign each partition to one subscriber."""
     return assign_sticky(topics, members, claim_of).assignment
 
 
 def assign_sticky(topics: Topics, members: Sequence[Member], claim_of: Callable[[Member], Claim]) -> Sticky:
-    """Both sticky assignors; they differ in where members keep their claims."""
+    """Both sticky assignors; `claim_of` reads a member's claim."""
     if not members:
         return Sticky({}, {})
     by_id = {member.member_id: member for member in members}
@@ -57,7 +57,7 @@ def assign_sticky(topics: Topics, members: Sequence[Member], claim_of: Callable[
 
 
 def claim_of(member: Member) -> Claim:
-    """What the member's user data say it owned."""
+    """The member's claim in its user data."""
     if not member.user_data:
         return Claim((), None)
     for version in (_WITH_GENERATION, _WITHOUT_GENERATION):
@@ -75,7 +75,7 @@ def claim_of(member: Member) -> Claim:
 
 
 def user_data(partitions: Sequence[TopicPartition], generation: int) -> bytes:
-    """What a member puts into its subscription after it was assigned these."""
+    """The user data of a subscription after these partitions were assigned."""
     by_topic: dict[str, list[int]] = {}
     for one in partitions:
         by_topic.setdefault(one.topic, []).append(one.partition)

@@ -1,11 +1,13 @@
-"""The sticky assignment where every member wants the same topics.
+"""The sticky assignment for members with equal subscriptions.
 
-Role.   Everybody gets the same number of partitions, some one more, and as many as possible of those it had.
-Rules.  * Members keep what they own up to their share. How many may keep one more is known from the start.
-        * Where racks differ, what is in another rack is given up, and what is free goes to members of its rack first.
-        * What is left is dealt out in turn: first to those below the share, then to those that have exactly it.
-        * What was taken from one member and given to another is reported: a cooperative group hands it over one step
-          later.
+Role.   Every member gets the same number of partitions, or one more, and keeps as many of its own as possible.
+Rules.  * Members keep owned partitions up to their share. The number of members that may keep one more is fixed from
+          the start.
+        * Where racks differ, members give up partitions of other racks, and free partitions go to members of their rack
+          first.
+        * The remaining partitions are dealt out in turn: first to members below the share, then to members that have
+          exactly the share.
+        * `moving` reports partitions that change owners: a cooperative group hands them over one rebalance later.
 """
 
 from collections import deque
@@ -19,7 +21,7 @@ from semel.types import TopicPartition
 
 
 class EqualAssignment:
-    """One assignment in the making; `build` makes it."""
+    """An assignment in progress; `build` completes it."""
 
     def __init__(self, topics: Mapping[str, Sequence[Racks]], owned: Owned, racks: RackMap) -> None:
         self._topics = topics
@@ -36,7 +38,7 @@ class EqualAssignment:
         self.moving: dict[TopicPartition, str] = {}
 
     def build(self) -> Assignment:
-        """Each partition to one member; `moving` then says which of them somebody else must let go first."""
+        """Assign each partition to one member; `moving` then holds the partitions another member must revoke first."""
         for member_id, partitions in self._owned.by_member.items():
             self._keep(member_id, self._keepable(member_id, partitions))
         kept = {partition for partitions in self._assignment.values() for partition in partitions}
@@ -66,7 +68,7 @@ class EqualAssignment:
         return keepable
 
     def _keep(self, member_id: str, partitions: Sequence[TopicPartition]) -> None:
-        """Let a member keep its share of what it owns, or one more."""
+        """Let a member keep its share of its owned partitions, or one more."""
         count = len(partitions)
         if count < self._share:
             self._below.append(member_id)
@@ -84,7 +86,7 @@ class EqualAssignment:
         self._given_up |= dict.fromkeys(partitions[keep:], member_id)
 
     def _give_near(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Free partitions to members of their racks that have room; what finds none is returned."""
+        """Assign free partitions to members in their racks with room; return the unassigned ones."""
         left = []
         start = 0
         for partition in free:
@@ -111,7 +113,7 @@ class EqualAssignment:
         return left
 
     def _give(self, free: Sequence[TopicPartition]) -> None:
-        """Free partitions in turn, to those below their share before those that have it."""
+        """Assign free partitions in turn, first to members below their share."""
         at = 0
         for partition in free:
             if self._below:

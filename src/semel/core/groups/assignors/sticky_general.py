@@ -1,13 +1,14 @@
-"""The sticky assignment where members want different topics.
+"""The sticky assignment for members with different subscriptions.
 
 Role.   As balanced as the subscriptions allow, with as few moves as possible.
-Flow.   Keep what is owned and still wanted; give what is free to the member with the fewest; then move partitions from
-        members with many to members with few until nothing gets better.
-Rules.  * Partitions of topics that few want are placed first.
-        * What has been free is moved before what was owned, unless something must be taken from its owner anyway.
-        * A partition goes back to the owner of an earlier generation if that one has fewer and still wants its topic.
-        * Two members never exchange partitions of one topic: instead of moving a second one the first moves back.
-        * If all the moving did not improve the balance, it did not happen.
+Flow.   Keep owned partitions that are still subscribed; give free ones to the member with the fewest; then move
+        partitions from members with many to members with few until the balance stops improving.
+Rules.  * Partitions of topics with few subscribers are placed first.
+        * Partitions that were free are moved before owned ones, unless an owner must give up a partition anyway.
+        * A partition goes back to the owner of an earlier generation if that member has fewer and still subscribes to
+          the topic.
+        * Two members never exchange partitions of one topic: the first moves back instead of a second one moving over.
+        * If the moves did not improve the balance, all of them are undone.
 """
 
 from bisect import bisect_left, insort
@@ -20,7 +21,7 @@ from semel.types import TopicPartition
 
 
 class GeneralAssignment:
-    """One assignment in the making; `build` makes it."""
+    """An assignment in progress; `build` completes it."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class GeneralAssignment:
         self._by_load = _ByLoad(self._assignment)
 
     def build(self) -> Assignment:
-        """Each partition to one member that wants its topic."""
+        """Assign each partition to one subscriber."""
         every = [
             partition
             for topic in sorted(self._topics, key=lambda topic: (len(self._takers[topic]), sort_key(topic)))
@@ -86,7 +87,7 @@ class GeneralAssignment:
                 self._owner[partition] = member_id
 
     def _place(self, free: Sequence[TopicPartition]) -> None:
-        """What nobody owns to the member with the fewest; of its rack, if there is one."""
+        """Assign free partitions to the member with the fewest, in the partition's rack if there is one."""
         left = free
         if self._racks.of_members:
             left = [partition for partition in free if not self._place_one(partition, near=True)]
@@ -117,7 +118,8 @@ class GeneralAssignment:
         return sum(len(self._topics[topic]) for topic in self._wanted[member_id])
 
     def _balance(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move from many to few until it gets no better; whether anything was moved."""
+        """Move partitions from members with many to members with few until the balance stops improving; whether any
+        moved."""
         any_moved = False
         moved = True
         while moved:
@@ -137,7 +139,7 @@ class GeneralAssignment:
         for member_id in self._by_load:
             count = len(self._assignment[member_id])
             if count + 1 >= most:
-                return True  # Who comes now has as many or more: nobody has two more than they.
+                return True  # The following members have as many or more: no member has two more than they.
             for topic in self._wanted[member_id]:
                 for partition in partitions_of(topic, len(self._topics[topic])):
                     owner = self._owner[partition]
@@ -175,7 +177,7 @@ class GeneralAssignment:
 
 
 def _former_owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """Who owned partitions in earlier generations than the last one anybody has seen; the latest of them."""
+    """Owners of partitions in earlier generations than the newest claim; the latest of each."""
     last = max((claim.generation for claim in claims.values() if claim.generation is not None), default=-1)
     last = max(last, NO_GENERATION)
     former: dict[TopicPartition, tuple[int, str]] = {}
@@ -206,18 +208,18 @@ class _ByLoad:
         return (member_id for _load, _key, member_id in self._sorted)
 
     def bounds(self) -> tuple[int, int]:
-        """The fewest and the most that anybody has."""
+        """The fewest and the most partitions of a member."""
         return (self._sorted[0][0], self._sorted[-1][0]) if self._sorted else (0, 0)
 
     def remove(self, member_id: str) -> None:
-        """To be done before the member's partitions change; no matter if it is not there."""
+        """Called before the member's partitions change; a missing member is ignored."""
         entry = self._entry(member_id)
         at = bisect_left(self._sorted, entry)
         if at < len(self._sorted) and self._sorted[at] == entry:
             del self._sorted[at]
 
     def add(self, member_id: str) -> None:
-        """To be done after they have."""
+        """Called after the member's partitions have changed."""
         insort(self._sorted, self._entry(member_id))
 
     def leave(self, member_ids: Iterable[str]) -> None:
@@ -230,20 +232,20 @@ class _ByLoad:
 
 
 class _Movements:
-    """Which partitions went from whom to whom since balancing began."""
+    """The moves of partitions between members since balancing began."""
 
     def __init__(self) -> None:
         self._of_partition: dict[TopicPartition, tuple[str, str]] = {}
         self._of_topic: dict[str, dict[tuple[str, str], PartitionSet]] = {}
 
     def instead_of(self, partition: TopicPartition, owner: str, to: str) -> TopicPartition:
-        """The partition to move: one of the same topic that had gone the other way, if there is any."""
+        """The partition to move: one of the same topic that had moved the other way, if there is one."""
         source = self._of_partition[partition][0] if partition in self._of_partition else owner
         back = self._of_topic.get(partition.topic, {}).get((to, source))
         return partition if back is None else back.first()
 
     def note(self, partition: TopicPartition, owner: str, to: str) -> None:
-        """It moved. Back where it began, it never did."""
+        """Record a move; a move back to the first owner erases the record."""
         source = owner
         if partition in self._of_partition:
             pair = self._of_partition.pop(partition)

@@ -1,12 +1,12 @@
-"""What both sticky algorithms start from: who owned what, and where racks match.
+"""The input of both sticky algorithms: claimed partitions and matching racks.
 
-Role.   `claims` settles what each member may keep of what it says it owns; `RackMap` answers questions about racks.
-Flow.   `sticky` reads the members' claims, calls `claims`, and hands both to `sticky_equal` or `sticky_general`.
-Rules.  * Of two that claim one partition the one of the later generation keeps it. In the same generation neither does:
-          one of them is wrong, and nobody can say which.
-        * A claimed partition that does not exist is nobody's. (Java's client fails on it: a topic that was made anew
-          with fewer partitions.)
-        * Members are gone through in Java's order, because Java's client does so and the order decides ties.
+Role.   `settle` decides which claimed partitions each member may keep; `RackMap` answers questions about racks.
+Flow.   `sticky` reads the members' claims, calls `settle`, and hands both to `sticky_equal` or `sticky_general`.
+Rules.  * Of two claims to a partition the later generation wins. In the same generation both lose: one is wrong, and
+          the leader cannot tell which.
+        * A claim to a partition that does not exist is dropped. (Java's client fails on it: a topic recreated with
+          fewer partitions.)
+        * Members are visited in Java's order, because the order decides ties.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ NO_GENERATION: Final = -1
 
 
 class Claim(NamedTuple):
-    """What a member says it owns, and since which generation it has known that."""
+    """The partitions a member claims to own, and the generation of the claim."""
 
     partitions: Sequence[TopicPartition]
     generation: int | None
@@ -28,7 +28,7 @@ class Claim(NamedTuple):
 
 @dataclass(slots=True)
 class Owned:
-    """What each member keeps, and what more than one claimed."""
+    """Partitions each member keeps, and partitions more than one claimed."""
 
     by_member: dict[str, list[TopicPartition]] = field(default_factory=dict)
     disputed: set[TopicPartition] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Owned:
 def settle(
     topics: Mapping[str, Sequence[Racks]], members: Mapping[str, Member], claims: Mapping[str, Claim]
 ) -> Owned:
-    """Each claimed partition to one member at most."""
+    """Give each claimed partition to one member at most."""
     owned = Owned()
     owners: dict[TopicPartition, str] = {}
     for member_id, claim in claims.items():
@@ -51,7 +51,7 @@ def settle(
                 mine.append(partition)
                 owners[partition] = member_id
                 continue
-            # As Java: the other's generation is the one of its subscription, whatever its user data say.
+            # As in Java: the other member's generation comes from its subscription, not from its user data.
             stated = members[other].generation_id
             others_generation = NO_GENERATION if stated is None else stated
             if generation < others_generation:
@@ -67,7 +67,7 @@ def settle(
 
 
 class RackMap:
-    """Whose rack holds a replica of what. Empty where racks make no difference."""
+    """Which member's rack holds a replica of which partition. Empty where racks make no difference."""
 
     def __init__(self, topics: Mapping[str, Sequence[Racks]], members: Sequence[Member]) -> None:
         racks_of_members = {member.member_id: member.rack_id for member in members if member.rack_id}
@@ -92,12 +92,12 @@ class RackMap:
         }
 
     def mismatch(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member has a rack, and no replica is there."""
+        """Whether the member has a rack without a replica of the partition."""
         rack = self.of_members.get(member_id)
         return rack is not None and rack not in self.of_partitions[partition]
 
     def next_near(self, partition: TopicPartition, member_ids: Sequence[str], start: int) -> int | None:
-        """Where the next member in a rack of the partition stands, looking round from `start` on."""
+        """Index of the next member in a rack of the partition, searching cyclically from `start`."""
         racks = self.of_partitions.get(partition)
         if not racks:
             return None
@@ -109,5 +109,5 @@ class RackMap:
         return None
 
     def fewest_near_first(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Those that few members have in their rack come first, lest others take these members."""
+        """Partitions with few members in their racks come first, so that other partitions do not take these members."""
         return sorted(partitions, key=lambda partition: self._near.get(partition, 0))

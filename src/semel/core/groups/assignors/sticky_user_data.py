@@ -1,6 +1,6 @@
-"""What a member with the sticky assignor remembers in its subscription's user data.
+"""The sticky assignor's user data in a subscription.
 
-No version stands in the bytes: readers try 1, which has the generation, then 0.
+The bytes carry no version: readers try 1, which has the generation, then 0.
 """
 
 from semel.core.wire.message import Row

@@ -1,1 +1,1 @@
-"""Classic groups: members join, a leader assigns, everybody syncs. The coordinator's side."""
+"""Classic groups: members join, a leader assigns, all members sync. The coordinator's side."""

@@ -4,12 +4,11 @@ Role.   `ClassicCoordinator` is the classic part of a shard of __consumer_offset
         table of groups with the other parts and looks only at its own kind.
 Flow.   The shard calls `join`, `sync`, `heartbeat` and `leave` with a ticket and the time, `apply` with every row of a
         classic group, `loaded` after the last one, and `due` when `next_deadline_ms` has come.
-Rules.  * A request that is refused changes nothing, except that one too many to join a full group is out of it.
-        * A group comes to be with the first join that is not refused; the row that says so is written at once.
-        * Every ticket is answered once: when its request is decided, when what it waits for happens, or when its member
-          is taken out.
-        * Heartbeats, syncs and commits keep a session alive. After a load all sessions begin anew.
-Elsewhere. A rebalance: `rebalance`. Who gets in: `joining`. What a group is: `group`.
+Rules.  * A refused request changes nothing, with one exception: a surplus member that rejoins a full group is removed.
+        * The first accepted join creates a group; its row is written at once.
+        * Every ticket is answered once: when its request is decided, when its wait ends, or when its member is removed.
+        * Heartbeats, syncs and commits keep a session alive. After a load all sessions restart.
+Elsewhere. A rebalance: `rebalance`. Admission: `joining`. The group's state: `group`.
 """
 
 from typing import Final
@@ -47,7 +46,7 @@ class ClassicCoordinator:
         self._rebalance = Rebalance(groups)
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """The classic group of that name that has, or had, members."""
+        """The classic group of that name; None for another kind or an unknown one."""
         group = self._groups.by_id.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
@@ -56,7 +55,7 @@ class ClassicCoordinator:
     def join(
         self, request: JoinGroupRequest, ticket: Ticket, caller: Caller, now_ms: int, *, unique: str
     ) -> GroupOutcome:
-        """Enter the next generation. `unique` is text nobody else was given: it makes a new member id new."""
+        """JoinGroup: enter the next generation. `unique` is a unique text for a new member id."""
         settings = self._groups.settings
         member_id = request.member_id
         if not request.group_id:
@@ -82,7 +81,7 @@ class ClassicCoordinator:
         return turn.outcome
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket, caller: Caller, now_ms: int) -> GroupOutcome:
-        """Get one's part of the generation; the leader hands in everybody's."""
+        """SyncGroup: get the member's assignment; the leader hands in all assignments."""
         protocol = (request.protocol_type, request.protocol_name)
         if caller.version >= _PROTOCOL_REQUIRED_SINCE and None in protocol:
             return _said(ticket, replies.sync_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -108,7 +107,7 @@ class ClassicCoordinator:
         return turn.outcome
 
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now_ms: int) -> GroupOutcome:
-        """A member is alive, and is told if it has to join again."""
+        """Heartbeat: the member is alive, and learns whether it must rejoin."""
         if not request.group_id:
             return _said(ticket, HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         group = self.group(request.group_id)
@@ -124,7 +123,7 @@ class ClassicCoordinator:
         return _said(ticket, HeartbeatResponse(error_code=code))
 
     def leave(self, request: LeaveGroupRequest, ticket: Ticket, caller: Caller, now_ms: int) -> GroupOutcome:
-        """Members go, each by its id or, if they are static, by their instance ids alone."""
+        """LeaveGroup: members leave, each by its member id, a static one also by its instance id alone."""
         if not request.group_id:
             return _said(ticket, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         leavers = request.members
@@ -165,7 +164,7 @@ class ClassicCoordinator:
             del self._groups.by_id[group_id]
 
     def loaded(self, now_ms: int) -> GroupOutcome:
-        """Sessions begin anew; a group that is larger than allowed now has to shrink."""
+        """Restart sessions; a group over the current size limit must rebalance and shrink."""
         turn = Turn(now_ms)
         for group in self._groups.by_id.values():
             if isinstance(group, ClassicGroup):
@@ -177,11 +176,11 @@ class ClassicCoordinator:
 
     @property
     def timers(self) -> Timers:
-        """The clocks of its groups."""
+        """The timers of its groups."""
         return self._rebalance.timers
 
     def begin_rebalance(self, group_id: str, now_ms: int) -> GroupOutcome:
-        """Let the members of a group that was of another kind join again, each in its own session."""
+        """Make the members of a group that changed its kind rejoin, each within its session."""
         turn = Turn(now_ms)
         group = self.group(group_id)
         if group is not None and group.state is ClassicGroupState.STABLE:
@@ -194,7 +193,8 @@ class ClassicCoordinator:
         return self._rebalance.timers.next_ms()
 
     def due(self, now_ms: int) -> GroupOutcome:
-        """Do what time asks for. Once a group has written a row it must be applied before it is touched again."""
+        """Run the timers that are due. After an operation has written a group's row, the group waits until the row is
+        applied."""
         turn = Turn(now_ms)
         timers = self._rebalance.timers
         written: set[str] = set()
@@ -226,7 +226,7 @@ class ClassicCoordinator:
     # Within a request
 
     def _assign(self, group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
-        """The leader has decided: who it forgot gets nothing, who is no member is not heard of."""
+        """Take over the leader's assignments: a member it left out gets none, an unknown member is ignored."""
         group.check_move(ClassicGroupState.STABLE)
         given = {one.member_id: bytes(one.assignment) for one in request.assignments}
         turn.outcome.rows.append(group.as_row(given, turn.now_ms))
@@ -243,7 +243,7 @@ class ClassicCoordinator:
 
     def _leave(self, group: ClassicGroup, leaver: MemberIdentity, turn: Turn) -> ErrorCode:
         member_id, instance_id = leaver.member_id, leaver.group_instance_id
-        if not member_id and instance_id is not None:  # An administrator knows no member ids.
+        if not member_id and instance_id is not None:  # An administrator names instance ids alone.
             member_id = group.static_members.get(instance_id, "")
         if member_id not in group.pending_joins:
             refused = group.check_member(member_id, instance_id)
@@ -270,5 +270,5 @@ def _refuses_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _said(ticket: Ticket, response: Response) -> GroupOutcome:
-    """Answered at once; nothing has changed."""
+    """An immediate reply without rows."""
     return Outcome(replies=[(ticket, response)])

@@ -1,14 +1,14 @@
-"""A classic group: its members, its generation, its leader, and what may be done with it.
+"""A classic group: its members, its generation, its leader, and the checks on requests.
 
-Role.   `ClassicGroup` is what one group is: the classic kind of `group.Group`. It adds and removes members, answers
-        questions and refuses; it sends nothing.
-Flow.   `joining`, `coordinator` and `rebalance` change it; `take_over` makes it what a row says. Offsets and the admin
-        requests ask `check_*` and `describe`.
+Role.   `ClassicGroup` is the state of one group, the classic kind of `group.Group`. It adds and removes members and
+        checks requests; it sends nothing.
+Flow.   `joining`, `coordinator` and `rebalance` change it; `take_over` loads a row. Offsets and the admin requests ask
+        `check_*` and `describe`.
 Rules.  * A group instance id belongs to one member.
-        * Some protocol is known to every member: who would break that is not let in.
+        * All members share at least one protocol: a member that would break this is refused.
         * The leader is a member. The first to join leads; if it goes, the one that joined next.
-        * A row is written for a generation that got its assignments, and for a group that became empty. So what a log
-          gives back is Stable or Empty: a rebalance that was under way begins again by itself, as heartbeats fail.
+        * A row is written for a generation that got its assignments, and for a group that became empty. So a group
+          loaded from the log is Stable or Empty; an interrupted rebalance starts again when heartbeats fail.
 """
 
 from collections import Counter
@@ -33,13 +33,13 @@ _NO_TIMESTAMP: Final = -1
 
 @dataclass(slots=True)
 class InitialDelay:
-    """A group that was empty waits for more members than the first."""
+    """The delay in which a formerly empty group waits for more members."""
 
     delay_ms: int
     remaining_ms: int
-    """How much longer it may wait after this delay."""
+    """The delay that may still follow this one."""
     extended: bool = False
-    """Whether somebody came during this delay: then there is another one."""
+    """Whether a member joined during this delay, which causes another one."""
 
 
 @dataclass(slots=True)
@@ -51,30 +51,30 @@ class ClassicGroup:
     state: ClassicGroupState = ClassicGroupState.EMPTY
     generation_id: int = 0
     protocol_type: str = ""
-    """Empty before anybody joined."""
+    """Empty before the first join."""
     protocol_name: str | None = None
     leader_id: str | None = None
     state_timestamp_ms: int | None = None
-    """Since when it is in its state; unknown where the row is of the oldest kind."""
+    """Time of the last change of state; unknown in rows of the oldest version."""
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     """Group instance id -> member id."""
     pending_joins: dict[str, None] = field(default_factory=dict)
-    """Ids that were given out and have not joined yet."""
+    """Member ids that were given out and have not joined yet."""
     pending_syncs: dict[str, None] = field(default_factory=dict)
-    """Members of this generation that have not asked for their part yet."""
+    """Members of this generation that have not sent SyncGroup yet."""
     initial_delay: InitialDelay | None = None
     subscribed_topics: frozenset[str] | None = None
-    """What consumers of this generation subscribed to; None if nobody can know."""
+    """Topics subscribed to in this generation; None if unknown."""
     awaiting_join: int = 0
-    """How many members wait for the rebalance to end."""
+    """Number of members waiting for the rebalance to end."""
     _knowing: Counter[str] = field(default_factory=Counter)
-    """How many members know each protocol."""
+    """Number of members that know each protocol."""
 
     # Members
 
     def add(self, member: Member) -> None:
-        """Let a member in, that may already wait for the rebalance to end."""
+        """Add a member, which may already wait for the rebalance to end."""
         if member.group_instance_id is not None:
             if member.group_instance_id in self.static_members:
                 raise InvariantError(f"{self.group_id}: {member.group_instance_id} is a member already")
@@ -87,7 +87,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take out a member, or an id that was given out; what waits in it is the caller's to answer."""
+        """Remove a member, or an id that was given out; the caller answers its waiting requests."""
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -109,7 +109,7 @@ class ClassicGroup:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Let a member have what it says now."""
+        """Update a member from its new JoinGroup."""
         self._knowing.subtract(member.protocol_names())
         member.protocols = protocols
         self._knowing.update(member.protocol_names())
@@ -117,30 +117,30 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def start_waiting(self, member: Member, ticket: Ticket) -> None:
-        """It waits for the rebalance to end."""
+        """The member waits for the rebalance to end."""
         self.awaiting_join += member.join_ticket is None
         member.join_ticket = ticket
 
     def stop_waiting(self, member: Member) -> None:
-        """Its request to join is answered."""
+        """The member's JoinGroup is answered."""
         self.awaiting_join -= member.join_ticket is not None
         member.join_ticket = None
 
     def all_joined(self) -> bool:
-        """Whether everybody we know of waits for the rebalance to end."""
+        """Whether every member has joined and every id that was given out has come."""
         return self.awaiting_join == len(self.members) and not self.pending_joins
 
     def rebalance_timeout_ms(self) -> int:
-        """The time of the member that needs the longest."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def heard_from(self, member: Member, now_ms: int) -> None:
-        """Count the member's session anew."""
+        """Restart the member's session."""
         timer = Timer(TimerKind.SESSION, self.group_id, member.member_id)
         self.timers.set(timer, now_ms + member.session_timeout_ms)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether this is a member, and the one that has the instance id."""
+        """Whether the member exists and holds the instance id."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is None:
@@ -152,7 +152,7 @@ class ClassicGroup:
     # Protocols
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether one who knows these protocols can be in the group."""
+        """Whether a member with these protocols fits into the group."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and any(
@@ -160,12 +160,12 @@ class ClassicGroup:
         )
 
     def next_protocol(self) -> str:
-        """The protocol a generation of these members would take."""
+        """The protocol the next generation of these members would choose."""
         candidates = {name for name, count in self._knowing.items() if count == len(self.members)}
         return select_protocol(self.members.values(), candidates)
 
     def update_subscribed_topics(self) -> None:
-        """Read the members' topics, where the group is one of consumers."""
+        """Read the members' topics, in a group of consumers."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or (self.members and self.protocol_name is None):
             self.subscribed_topics = None
         else:
@@ -175,7 +175,7 @@ class ClassicGroup:
             )
 
     def joined_members(self) -> list[JoinGroupResponseMember]:
-        """The members as their leader is told."""
+        """The members as listed in the leader's JoinGroup response."""
         name = self.protocol_name or ""
         return [
             JoinGroupResponseMember(
@@ -199,7 +199,7 @@ class ClassicGroup:
             raise InvariantError(f"group {self.group_id}: {self.state} -> {state} in {self.generation_id}")
 
     def elect_leader(self) -> bool:
-        """Let one lead that has joined; whether there is one. The leader stays if it has joined itself."""
+        """Elect a leader among the joined members; whether there is one. The current leader stays if it has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_ticket is not None:
@@ -210,12 +210,12 @@ class ClassicGroup:
                 return True
         return False
 
-    # What a log keeps
+    # Rows
 
     def as_row(
         self, assignments: Mapping[str, bytes], now_ms: int, *, generation_id: int | None = None
     ) -> LogRow:
-        """The row that says what the group is with these assignments."""
+        """The group's row with these assignments."""
         name = self.protocol_name if self.members else None
         value = GroupMetadataValue(
             protocol_type=self.protocol_type,
@@ -231,12 +231,12 @@ class ClassicGroup:
         return LogRow(GroupMetadataKey(group=self.group_id), value, ROW_VERSION)
 
     def created_row(self, now_ms: int) -> LogRow:
-        """The row that says that there is such a group, though nobody is in it yet."""
+        """The row of a new group without members."""
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
         return LogRow(GroupMetadataKey(group=self.group_id), value, ROW_VERSION)
 
     def take_over(self, value: GroupMetadataValue) -> None:
-        """Be what a row says. Who waits to join a group that was just made is in no row, and stays."""
+        """Load a row. A waiting join of a new group is in no row, and stays."""
         if self.awaiting_join:
             return
         known = self.members
@@ -254,7 +254,7 @@ class ClassicGroup:
         self.state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
         self.update_subscribed_topics()
 
-    # What offsets and the admin requests ask
+    # Queries of offsets and admin requests
 
     @property
     def type(self) -> GroupType:
@@ -262,11 +262,12 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """One that was given an id counts: the group must not go while it is on its way."""
+        """A pending member id counts as a member, so that the group is not deleted before it joins."""
         return self.state is ClassicGroupState.EMPTY and not self.pending_joins
 
     def check_commit(self, commit: CommitFrom) -> ErrorCode:
-        """Whether these offsets may be stored. A caller without a generation manages its partitions itself."""
+        """Whether these offsets may be stored. A commit without a generation is from a client that assigns its
+        partitions itself."""
         generation_id = commit.generation_or_epoch
         if generation_id < 0 and self.state is ClassicGroupState.EMPTY:
             return ErrorCode.NONE
@@ -279,21 +280,21 @@ class ClassicGroup:
         elif not commit.transactional and self.state is not ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not commit.transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS  # It has the new generation, but not yet its part of it.
+            return ErrorCode.REBALANCE_IN_PROGRESS  # The member has not received its new assignment yet.
         return ErrorCode.NONE
 
     def commit_heard(self, member_id: str, now_ms: int) -> None:
-        """Old clients relied on commits to keep their sessions."""
+        """A commit extends the session: old clients relied on that."""
         if self.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
             member = self.members.get(member_id)
             if member is not None:
                 self.heard_from(member, now_ms)
 
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002  # Anybody may.
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:  # noqa: ARG002  # Open to all.
         return ErrorCode.NONE
 
     def check_delete_offsets(self) -> ErrorCode:
-        """Consumers may lose offsets of topics they do not read; of other groups we cannot know what they read."""
+        """A group of consumers may lose offsets of unsubscribed topics; the topics of other groups are unknown."""
         if self.state is ClassicGroupState.EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
@@ -302,7 +303,7 @@ class ClassicGroup:
         return ErrorCode.NONE if self.state is ClassicGroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; consumers whose topics we cannot know might."""
+        """Whether a member subscribes to the topic; True if the consumers' topics are unknown."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
@@ -317,7 +318,7 @@ class ClassicGroup:
         return None
 
     def describe(self) -> DescribedGroup | None:
-        """Subscriptions are shown only where everybody has agreed on a protocol."""
+        """Subscriptions are shown only in Stable, when a protocol is chosen."""
         name = self.protocol_name if self.state is ClassicGroupState.STABLE else None
         return DescribedGroup(
             group_id=self.group_id,

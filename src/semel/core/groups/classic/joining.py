@@ -1,15 +1,14 @@
 """JoinGroup: a member asks to be in the next generation.
 
 Role.   `join` answers the request, or lets it wait for the rebalance to end.
-Rules.  * Since version 4 a dynamic member without an id is sent away with one to come back with: if it gives up waiting
-          and tries again, it is still one member. The id counts as a member that is expected, for a session.
-        * A static member that comes without an id takes the place of the one that had its instance id: what that one
-          still waits for is fenced. In a stable group it gets its old part back without a rebalance, unless the group
-          would choose another protocol because of it.
-        * A member that says what it said before is told the generation there is; only the leader starts a rebalance by
-          asking again.
-        * A group over `group.max.size` lets nobody in, and the last of too many to join again are out. Ids are given out
-          to so many at most that have not come back yet: a client that forgets its id each time must not fill us up.
+Rules.  * From version 4 on, a dynamic member without an id gets MEMBER_ID_REQUIRED and an id to rejoin with, so that a
+          retry is still the same member. The pending id counts as an expected member for one session.
+        * A static member without an id replaces the former holder of its instance id, whose waiting requests are
+          fenced. In a stable group it gets the old assignment back without a rebalance, unless the group would choose
+          another protocol.
+        * A member that rejoins unchanged gets the current generation; only the leader starts a rebalance that way.
+        * A full group (`group.max.size`) admits no new member, and surplus members that rejoin last are removed.
+          Pending ids are limited too: a client that forgets its id each time must not exhaust memory.
 """
 
 from typing import Final
@@ -57,7 +56,7 @@ class Joining:
         self.protocols: tuple[MemberProtocol, ...] = protocols_of(request.protocols)
 
     def run(self) -> None:
-        """Answer, or let it wait."""
+        """Answer the request, or keep it waiting."""
         group, request = self.group, self.request
         if not self._has_room():
             self.rebalance.dismiss(group, request.member_id, self.turn)
@@ -79,8 +78,8 @@ class Joining:
             case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
                 return True
             case ClassicGroupState.PREPARING_REBALANCE:
-                # Those who wait are counted, not those who are known: the limit may have been lowered, and then
-                # the last ones to come are too many.
+                # Count waiting joins, not known members: if the limit was lowered, the last members to rejoin are the
+                # surplus.
                 waits = member is not None and member.join_ticket is not None
                 return waits or group.awaiting_join < size_max
             case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
@@ -123,7 +122,7 @@ class Joining:
         self.rebalance.prepare_or_complete(group, self.turn)
 
     def _expect(self, member_id: str, timeout_ms: int) -> None:
-        """One that sends no heartbeats yet must be there by then."""
+        """Set the deadline of a member that sends no heartbeats yet."""
         timer = Timer(TimerKind.SESSION, self.group.group_id, member_id)
         self.group.timers.set(timer, self.turn.now_ms + timeout_ms)
 
@@ -154,7 +153,8 @@ class Joining:
         self.rebalance.prepare_or_complete(group, turn)
 
     def _joined_again(self, member: Member, old_leader: str | None) -> JoinGroupResponse:
-        """A leader that came back knows no assignment to hand in: it is told to skip that, or not told that it leads."""
+        """A returning leader has no assignment to hand in: it is told to skip that, or (before version 9) that another
+        leads."""
         group, member_id = self.group, member.member_id
         if self.caller.version >= _SKIP_ASSIGNMENT_SINCE:
             leads = group.leader_id == member_id
@@ -167,7 +167,7 @@ class Joining:
         group = self.group
         instance_id = self.request.group_instance_id
         if member_id in group.pending_joins:
-            if instance_id is not None:  # Ids are given out to dynamic members only.
+            if instance_id is not None:  # Only dynamic members get ids.
                 self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
             else:
                 self._add(member_id)
@@ -182,7 +182,7 @@ class Joining:
         match group.state:
             case ClassicGroupState.PREPARING_REBALANCE:
                 self._wait(member)
-            case ClassicGroupState.COMPLETING_REBALANCE if same:  # The answer it got was lost.
+            case ClassicGroupState.COMPLETING_REBALANCE if same:  # Its last answer was lost.
                 self._answer(replies.joined(group, member_id, lists_members=leads))
             case ClassicGroupState.STABLE if same and not leads:
                 self._answer(replies.joined(group, member_id, lists_members=False))

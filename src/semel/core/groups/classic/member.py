@@ -1,8 +1,8 @@
-"""A member of a classic group: who it is, what it can do, what it was given, and which request of it waits.
+"""A member of a classic group: identity, protocols, assignment and waiting request.
 
 Role.   Plain data that `ClassicGroup` holds.
-Rules.  * It waits for one join and one sync at most: of two requests of one member the later one counts.
-        * One that waits needs no heartbeat, unless it is new: nobody could tell whether a new one is still there.
+Rules.  * At most one join and one sync of a member wait: a later request replaces an earlier one.
+        * A waiting member needs no heartbeat, unless it is new: a new member that went away would never be noticed.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ from semel.errors import InvariantError
 
 
 class MemberProtocol(NamedTuple):
-    """A way to assign that a member knows (an assignor's name), and what it says to the leader if that is taken."""
+    """A protocol (an assignor's name), and the member's metadata for the leader under it."""
 
     name: str
     metadata: bytes
@@ -55,21 +55,21 @@ class Member:
         return frozenset(protocol.name for protocol in self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it says to the leader under this protocol."""
+        """The member's metadata under this protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise InvariantError(f"member {self.member_id} does not know the protocol {protocol_name!r}")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Which of these it likes best."""
+        """The candidate this member prefers."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
         raise InvariantError(f"member {self.member_id} knows none of the protocols {sorted(candidates)}")
 
     def as_row(self, protocol_name: str, assignment: bytes) -> MemberMetadata:
-        """Its part of the group's row."""
+        """The member's entry in the group's row."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -83,7 +83,7 @@ class Member:
 
     @classmethod
     def of_row(cls, row: MemberMetadata, protocol_name: str, known: "Member | None") -> "Member":
-        """The member a row speaks of. What rows do not tell (other protocols it knows) is kept of one we `known`."""
+        """The member of a row entry. Fields that rows lack (other protocols) come from the `known` member."""
         said = MemberProtocol(protocol_name, bytes(row.subscription))
         member = cls(
             member_id=row.member_id,

@@ -1,11 +1,11 @@
-"""Which way of assigning a group takes, and which topics its members want.
+"""Choosing a group's protocol, and reading its members' topics.
 
-Role.   Questions `ClassicGroup` asks about what its members said when they joined.
-Rules.  * A protocol every member knows is a candidate. Each member votes for the candidate it likes best, the most
-          votes win; of equals the one Kafka would take, which is the first in the order of a Java map.
-        * What members say to each other means nothing to a coordinator, with one exception: consumers name their
-          topics in it, and offsets of those topics must not expire. All versions of that begin like version 0. Where
-          it cannot be read, nothing is known.
+Role.   Functions of the protocols and metadata in JoinGroup, for `ClassicGroup`.
+Rules.  * A protocol every member knows is a candidate. Each member votes for its preferred candidate, and the most
+          votes win. A tie goes to the first in the order of a Java map, as in Kafka.
+        * Member metadata is opaque to the coordinator, with one exception: consumers name their topics in it, and
+          offsets of these topics must not expire. All versions begin like version 0. Topics in unreadable metadata are
+          unknown.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ def select_protocol(members: Collection[Member], candidates: Collection[str]) ->
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all these subscriptions, or None if one of them is none."""
+    """The topics of all these subscriptions, or None if one cannot be read."""
     topics: set[str] = set()
     for one in metadata:
         found = _topics_of(one)
@@ -45,7 +45,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 
 @lru_cache(maxsize=_SUBSCRIPTIONS_REMEMBERED)
 def _topics_of(metadata: bytes) -> tuple[str, ...] | None:
-    """Most members of a group say the same, and again in every rebalance."""
+    """Cached: most members of a group send the same metadata, in every rebalance."""
     version = int.from_bytes(metadata[:_VERSION_BYTES], "big", signed=True)
     if len(metadata) < _VERSION_BYTES or version < 0:
         return None

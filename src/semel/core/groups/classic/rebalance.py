@@ -1,6 +1,6 @@
-"""A group on its way from one generation to the next, and the clocks that push it there.
+"""Rebalances: a group moves from one generation to the next, driven by members and timers.
 
-Role.   `Rebalance` begins a rebalance, ends it, and does what is due when time has passed.
+Role.   `Rebalance` begins a rebalance, ends it, and handles the timers.
 Flow.   `joining`, `syncing` and `leaving` change who is in a group and then call `prepare_or_complete` or
         `complete_if_all_joined`. `coordinator.due` calls `session_due`, `join_due` and `sync_due`.
 
@@ -8,13 +8,13 @@ Flow.   `joining`, `syncing` and `leaving` change who is in a group and then cal
           ▲                   │     ▲                                  │                            │
           └──────(a row)──────┘     └─────────────prepare──────────────┴────────────────────────────┘
 
-Rules.  * A group that was empty waits for `group.initial.rebalance.delay.ms`, again while members keep coming, and no
-          longer than the longest of their rebalance timeouts.
+Rules.  * A formerly empty group waits for `group.initial.rebalance.delay.ms`, again while members keep joining, and at
+          most for their longest rebalance timeout.
         * Any other rebalance ends when every member has joined again and every id that was given out has come, or after
-          the rebalance timeout: who has not come then is no member any more, unless it is static: those keep their
-          place until their session ends.
-        * Who got a generation and does not ask for its part within the rebalance timeout is no member any more.
-        * A member that waits is answered when it is taken out, whatever it waits for.
+          the rebalance timeout. A member that has not joined by then is removed; a static one keeps its place until its
+          session ends.
+        * A member that does not send SyncGroup within the rebalance timeout is removed.
+        * A removed member's waiting requests are answered.
         * An operation writes one row of a group at most; moving to Stable and Empty is left to `take_over`.
 """
 
@@ -32,7 +32,7 @@ from semel.errors import ErrorCode
 
 @dataclass(slots=True)
 class Turn:
-    """One operation under way."""
+    """One operation in progress."""
 
     now_ms: int
     outcome: GroupOutcome = field(default_factory=Outcome)
@@ -42,7 +42,7 @@ class Turn:
 
 
 class Rebalance:
-    """Generations and their clocks, for all groups of a shard."""
+    """Generations and their timers, for all groups of a shard."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -52,24 +52,24 @@ class Rebalance:
     def group_max_size(self) -> int:
         return self._groups.settings.group_max_size
 
-    # Members that go
+    # Removing members
 
     def dismiss(
         self, group: ClassicGroup, member_id: str, turn: Turn, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
     ) -> None:
-        """Take out a member or an id that was given out, and answer what waits."""
+        """Remove a member or a pending id, and answer its waiting requests."""
         self.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
         member = group.remove(member_id)
         if member is not None:
             if member.join_ticket is not None:
-                # One that is not fenced may come back as somebody new.
+                # A member that is not fenced may rejoin with a new id.
                 said = member_id if code is ErrorCode.FENCED_INSTANCE_ID else ""
                 turn.reply(member.join_ticket, replies.join_refused(code, said))
             if member.sync_ticket is not None:
                 turn.reply(member.sync_ticket, replies.sync_refused(code))
 
     def forget(self, group: ClassicGroup) -> None:
-        """Stop every clock of a group that is gone."""
+        """Stop every timer of a deleted group."""
         for member_id in (*group.members, *group.pending_joins):
             self.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
         self.timers.cancel(Timer(TimerKind.JOIN, group.group_id))
@@ -78,14 +78,14 @@ class Rebalance:
     # From one generation to the next
 
     def prepare_or_complete(self, group: ClassicGroup, turn: Turn) -> None:
-        """Begin a rebalance; if one is under way already, end it if everybody is there."""
+        """Begin a rebalance; if one is running, complete it once all members have joined."""
         if ClassicGroupState.PREPARING_REBALANCE in MOVES[group.state]:
             self.prepare(group, turn)
         else:
             self.complete_if_all_joined(group, turn)
 
     def prepare(self, group: ClassicGroup, turn: Turn) -> None:
-        """Begin a rebalance: everybody has to join again."""
+        """Begin a rebalance: all members must rejoin."""
         self._send_away_syncs(group, turn)
         group.pending_syncs.clear()
         self.timers.cancel(Timer(TimerKind.SYNC, group.group_id))
@@ -101,7 +101,7 @@ class Rebalance:
             self._join_within(group, group.rebalance_timeout_ms(), turn)
 
     def complete_if_all_joined(self, group: ClassicGroup, turn: Turn) -> None:
-        """End the rebalance if there is nobody left to wait for; the first one of a group is left to its delay."""
+        """Complete the rebalance if all members have joined; a formerly empty group waits for its delay."""
         if (
             group.state is ClassicGroupState.PREPARING_REBALANCE
             and group.initial_delay is None
@@ -110,7 +110,7 @@ class Rebalance:
             self.complete_join(group, turn)
 
     def complete_join(self, group: ClassicGroup, turn: Turn) -> None:
-        """End the rebalance with those who came."""
+        """Complete the rebalance with the members that have joined."""
         self.timers.cancel(Timer(TimerKind.JOIN, group.group_id))
         absent = [member for member in group.members.values() if member.join_ticket is None]
         for member in absent:
@@ -122,7 +122,7 @@ class Rebalance:
             turn.outcome.rows.append(group.as_row({}, turn.now_ms, generation_id=group.generation_id + 1))
         elif group.elect_leader():
             self._begin_generation(group, turn)
-        else:  # Static members only, and none of them came: one day their sessions end.
+        else:  # Only static members, and none has joined: wait for their sessions to end.
             self._join_within(group, group.rebalance_timeout_ms(), turn)
 
     def _begin_generation(self, group: ClassicGroup, turn: Turn) -> None:
@@ -142,7 +142,7 @@ class Rebalance:
         self.timers.set(Timer(TimerKind.SYNC, group.group_id), turn.now_ms + group.rebalance_timeout_ms())
 
     def _send_away_syncs(self, group: ClassicGroup, turn: Turn) -> None:
-        """The generation ends before its leader has said who gets what."""
+        """The generation ends before its leader has sent assignments."""
         if group.state is not ClassicGroupState.COMPLETING_REBALANCE:
             return
         for member in group.members.values():
@@ -155,16 +155,16 @@ class Rebalance:
     def _join_within(self, group: ClassicGroup, timeout_ms: int, turn: Turn) -> None:
         self.timers.set(Timer(TimerKind.JOIN, group.group_id), turn.now_ms + timeout_ms)
 
-    # Time has passed
+    # Timers
 
     def session_due(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
-        """A member was not heard for too long, or an id that was given out never joined."""
+        """A member's session ended, or a pending id never joined."""
         member = group.members.get(member_id)
         if member is None:
             if member_id not in group.pending_joins:
                 return
         elif member.needs_no_heartbeat:
-            return  # Its time starts again when it is answered.
+            return  # Its session restarts with its answer.
         self.dismiss(group, member_id, turn)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             if group.all_joined():
@@ -173,7 +173,7 @@ class Rebalance:
             self.prepare(group, turn)
 
     def join_due(self, group: ClassicGroup, turn: Turn) -> None:
-        """The time to join is over; a group that was empty may wait for more."""
+        """The time to join is over; a formerly empty group may get another delay."""
         delay = group.initial_delay
         if delay is None or not delay.extended or delay.remaining_ms == 0:
             self.complete_join(group, turn)
@@ -183,7 +183,7 @@ class Rebalance:
         self._join_within(group, next_ms, turn)
 
     def sync_due(self, group: ClassicGroup, turn: Turn) -> None:
-        """The time to sync is over: who did not is no member any more."""
+        """The time to sync is over: remove members that did not."""
         late = list(group.pending_syncs)
         for member_id in late:
             self.dismiss(group, member_id, turn)

@@ -1,4 +1,4 @@
-"""The answers of a classic group, as Kafka fills them in.
+"""The responses of a classic group, with fields filled in as Kafka does.
 
 Role.   Builds responses; decides nothing.
 """
@@ -15,7 +15,7 @@ _MANY_LEAVE_SINCE: Final = 3
 
 
 def join_refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """No generation for this one."""
+    """A refused JoinGroup."""
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
 
@@ -27,7 +27,7 @@ def joined(
     leader_id: str | None = None,
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The generation that has begun; only its leader is told who else is in it."""
+    """The new generation; only the leader's response lists the members."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -44,14 +44,14 @@ def sync_refused(code: ErrorCode) -> SyncGroupResponse:
 
 
 def synced(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    """A member's own part."""
+    """The member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment
     )
 
 
 def left(members: list[MemberResponse], version: int) -> LeaveGroupResponse:
-    """How it went for each that left; the older versions have one, and put its error where that of all would be."""
+    """The result for each leaving member; older versions have one member, and its error at the top level."""
     if version >= _MANY_LEAVE_SINCE:
         return LeaveGroupResponse(members=members)
     return LeaveGroupResponse(error_code=members[0].error_code)

@@ -1,12 +1,12 @@
 """The states of a classic group, and every move between them.
 
-Role.   `ClassicGroup.move_to` asks here. What is not listed cannot happen.
+Role.   `ClassicGroup.move_to` refuses any move not listed here.
 
-    Empty                 nobody is in it; offsets may be
-    PreparingRebalance    members are expected to join; requests to join wait
-    CompletingRebalance   a generation has begun; its leader is expected to say who gets what
-    Stable                every member has its part, or can have it by asking
-    Dead                  deleted; what still holds the object must let go of it
+    Empty                 no members; offsets may exist
+    PreparingRebalance    members must rejoin; JoinGroup requests wait
+    CompletingRebalance   a generation has begun; its leader must send the assignments
+    Stable                every member has its assignment, or can get it by SyncGroup
+    Dead                  deleted; any holder of the object must drop it
 """
 
 from collections.abc import Mapping

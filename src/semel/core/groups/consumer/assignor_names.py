@@ -1,6 +1,7 @@
-"""The names of the broker's assignors, apart from what they compute: a start reads settings and divides nothing yet.
+"""The names of the broker's assignors, separate from their code: settings need only the names, so the broker starts
+faster.
 
-Role.   `group.consumer.assignors` is held against these names; `assignors` has a function for each.
+Role.   `group.consumer.assignors` is checked against these names; `assignors` has a function for each.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,8 @@ _BY_CLASS: Final = {f"{_CLASSES}UniformAssignor": UNIFORM, f"{_CLASSES}RangeAssi
 
 
 def assignor_names(configured: Iterable[str]) -> tuple[str, ...]:
-    """The assignors `group.consumer.assignors` names, by name or by Kafka's class; one we do not have is an error."""
+    """The assignors in `group.consumer.assignors`, by name or by Kafka's class name; an unknown one raises
+    `ConfigError`."""
     names = [_BY_CLASS.get(name, name) for name in configured]
     unknown = [name for name in names if name not in NAMES]
     if unknown:

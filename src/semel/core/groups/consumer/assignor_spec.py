@@ -1,7 +1,7 @@
-"""What an assignor is told of a group.
+"""The input of a broker-side assignor.
 
-Rules.  * Collections come in the order in which Kafka puts them into its tables: `java_order` tells in which order they
-          come out again, and the uniform assignor goes by that.
+Rules.  * Collections come in the order in which Kafka puts them into its tables: `java_order` gives their iteration
+          order, which the uniform assignor follows.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Assigned: TypeAlias = dict[bytes, tuple[int, ...]]
 
 
 class MemberSpec(NamedTuple):
-    """A member: what it subscribes to and what it shall have so far."""
+    """A member: its subscribed topics and its current target."""
 
     topic_ids: tuple[bytes, ...]
     assigned: Mapping[bytes, tuple[int, ...]]
@@ -20,17 +20,17 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """A group, as its next target is computed."""
+    """A group whose next target is being computed."""
 
     members: Mapping[str, MemberSpec]
     partition_counts: Mapping[bytes, int]
-    """Of every topic somebody subscribes to."""
+    """Partition count of every subscribed topic."""
     homogeneous: bool
-    """Whether all subscribe to the same topics."""
+    """Whether all members subscribe to the same topics."""
     owners: Mapping[bytes, Mapping[int, str]]
-    """Who shall have a partition so far."""
+    """The owner of each partition in the current target."""
 
     def is_assigned(self, topic_id: bytes, partition: int) -> bool:
-        """Whether anybody shall have it so far."""
+        """Whether the current target assigns the partition."""
         owners = self.owners.get(topic_id)
         return owners is not None and partition in owners

@@ -1,13 +1,13 @@
-"""Who shall have which partitions of a KIP-848 group: the coordinator's own assignors, `uniform` and `range`.
+"""The coordinator's assignors for KIP-848 groups: `uniform` and `range`.
 
-Role.   Pure functions from a group's subscriptions and its target so far to the next target.
-Flow.   `target_assignment` calls the one most members ask for. The results equal those of Kafka's classes of the same
-        names, so that the same group has the same target on either broker.
+Role.   Pure functions from a group's subscriptions and current target to the next target.
+Flow.   `target_assignment` calls the assignor most members prefer. The results equal those of Kafka's classes of the
+        same names, so a group has the same target on either broker.
 Rules.  * Every partition of a subscribed topic goes to exactly one of its subscribers.
-        * `uniform` keeps what members have as far as balance allows. Where all subscribe to the same topics, counts
-          differ by at most one; where they do not, see `balancing`.
-        * `range` gives every subscriber of a topic a stretch of it, in the order of instance and member ids, so that
-          topics with equally many partitions are cut alike. It does not look at what members have.
+        * `uniform` keeps the current target as far as balance allows. With equal subscriptions, counts differ by at
+          most one; for different subscriptions see `balancing`.
+        * `range` gives every subscriber a range of the topic, in the order of instance and member ids, so topics with
+          the same number of partitions are divided alike. It ignores the current target.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ Assignor = Callable[[GroupSpec], dict[str, Assigned]]
 
 
 def assign_uniform(spec: GroupSpec) -> dict[str, Assigned]:
-    """Equally many for everybody, with as few moves as that takes."""
+    """Equal counts for all members, with as few moves as possible."""
     if not spec.members:
         return {}
     return _assign_alike(spec) if spec.homogeneous else assign_mixed(spec)
@@ -50,7 +50,7 @@ def _assign_alike(spec: GroupSpec) -> dict[str, Assigned]:
         kept[member_id] = own
         unassigned += revoked
         takes_extra = extras > 0
-        # A member with room gets no extra partition as long as enough members follow that could keep theirs.
+        # A member with room gets no extra partition while enough later members could keep theirs.
         if room > 0 and takes_extra and len(members) - index > extras:
             room -= 1
             takes_extra = False
@@ -67,7 +67,7 @@ def _assign_alike(spec: GroupSpec) -> dict[str, Assigned]:
 def _keep(
     member: MemberSpec, subscribed: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, set[int]], list[tuple[bytes, int]], int]:
-    """What the member keeps within its quota, what it gives away, and how much room is left."""
+    """Partitions the member keeps within its quota, partitions it gives up, and its remaining room."""
     own: dict[bytes, set[int]] = {}
     revoked = []
     for topic_id in in_table_order(member.assigned, uuid_hash):
@@ -89,7 +89,7 @@ def _sorted(assigned: Mapping[bytes, set[int]]) -> Assigned:
 
 
 def assign_range(spec: GroupSpec) -> dict[str, Assigned]:
-    """A stretch of every topic for everybody who subscribes to it."""
+    """A range of every topic for each of its subscribers."""
 
     def seat(member_id: str) -> tuple[bool, bytes]:
         instance_id = spec.members[member_id].instance_id

@@ -1,11 +1,11 @@
 """The uniform assignor where members subscribe to different topics: spread each topic over its own subscribers.
 
-Role.   `assign_mixed` keeps what is still subscribed, gives what nobody has to whoever has least, then moves partitions
-        from those with most to those with least.
-Rules.  * Topics come by partitions per subscriber, most first; then by fewer subscribers; then by id.
-        * Members are numbered in table order; of those with equally many partitions the lower number comes first.
-        * A round goes through all topics. It ends when a whole round moved nothing, or after `ROUNDS_MAX` rounds:
-          overlapping subscriptions may take very long to settle, and nearly balanced is good enough.
+Role.   `assign_mixed` keeps partitions that are still subscribed, gives free ones to the member with the fewest, then
+        moves partitions from members with the most to members with the fewest.
+Rules.  * Topics are ordered by partitions per subscriber, most first; then by fewer subscribers; then by id.
+        * Members are numbered in table order; among equal counts the lower number comes first.
+        * A round visits all topics. Balancing ends when a whole round moved nothing, or after `ROUNDS_MAX` rounds:
+          overlapping subscriptions may converge very slowly, and nearly balanced is good enough.
 """
 
 from typing import Final
@@ -84,7 +84,7 @@ class _Balancing:
         for _ in range(ROUNDS_MAX):
             for number, topic_id in enumerate(topics):
                 if number == last_moved:
-                    return  # All the way round without a move.
+                    return  # A whole round without a move.
                 if self._balance_topic(topic_id) or last_moved == -1:
                     last_moved = number
 
@@ -111,10 +111,10 @@ class _Balancing:
 
 
 class _Ladder:
-    """Members by their counts: the lowest take in turn, the highest give in turn, level by level.
+    """Members by their counts: the lowest receive in turn, the highest give in turn, level by level.
 
-    Counts are looked at when a level is left, so they must be those of before this topic's moves or follow from the
-    moves this ladder gave out.
+    Counts are read when a level is left. They must be the counts before this topic's moves, or result from moves this
+    ladder returned.
     """
 
     __slots__ = (
@@ -140,15 +140,15 @@ class _Ladder:
 
     @property
     def imbalance(self) -> int:
-        """Between the most and the least loaded."""
+        """Difference between the most and the least loaded member."""
         return self._high_level - self._low_level - 2
 
     def is_balanced(self) -> bool:
-        """Whether the levels in turn are at most one apart."""
+        """Whether the current levels differ by at most one."""
         return self._high_level - self._low_level <= 1
 
     def next_least(self) -> int:
-        """Who takes next."""
+        """The next member to receive."""
         if self._low >= self._low_end:
             self._low_level += 1
             while self._low_end < len(self._order) and self._count(self._low_end) == self._low_level:
@@ -158,7 +158,7 @@ class _Ladder:
         return self._order[self._low - 1]
 
     def next_most(self) -> int | None:
-        """Who gives next; nobody, if all with something to give have been excluded."""
+        """The next member to give; None if all candidates are excluded."""
         if self._high < self._top:
             if self._high_end <= self._top and self._top > 0:
                 self._high_level = self._count(self._top - 1)  # All of the level were excluded.
@@ -173,7 +173,7 @@ class _Ladder:
         return self._order[self._high + 1]
 
     def exclude_most(self) -> None:
-        """Whoever was named last has nothing of this topic."""
+        """The member returned last has no partition of this topic."""
         order, at, end = self._order, self._high + 1, self._high_end - 1
         order[at], order[end] = order[end], order[at]
         self._high_end = end

@@ -1,8 +1,8 @@
-"""What is wrong with a heartbeat, before any group is looked at.
+"""Validation of a heartbeat by itself, before any group is consulted.
 
-Role.   `request_flaw` judges a ConsumerGroupHeartbeat by itself; the words are Kafka's, clients show them to people.
-Rules.  * From version 1 on the client makes its own member id; in version 0 it may leave it out when it joins.
-        * A request with epoch 0 must say everything: that is how a member joins, and joins again.
+Role.   `request_flaw` checks a ConsumerGroupHeartbeat; the messages are Kafka's, because clients show them to users.
+Rules.  * From version 1 on the client chooses its member id; in version 0 it may omit it when it joins.
+        * A request with epoch 0 must carry every field: a member joins and rejoins with it.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ NOT_SENT: Final = -1
 
 
 class Refusal(NamedTuple):
-    """Why a request is not done."""
+    """The reason for refusing a request."""
 
     code: ErrorCode
     message: str | None = None
@@ -26,7 +26,7 @@ class Refusal(NamedTuple):
 def request_flaw(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]
 ) -> Refusal | None:
-    """Why this request cannot be meant, or None."""
+    """Why this request is invalid, or None."""
     said = _first_flaw(request, version)
     if said is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, said)
@@ -68,5 +68,5 @@ def _joining_flaw(request: ConsumerGroupHeartbeatRequest) -> str | None:
 
 
 def _is_blank(text: str | None) -> bool:
-    """Java's trim takes away everything up to the space."""
+    """As Java's trim, which strips every character up to the space."""
     return text is not None and all(character <= " " for character in text)

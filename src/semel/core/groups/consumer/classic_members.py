@@ -1,15 +1,14 @@
-"""Members of a KIP-848 group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup for them.
+"""Classic members of a KIP-848 group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Role.   While a group moves from one protocol to the other it has members of both kinds. `ClassicMembers` lets those of
-        the older kind take part.
+Role.   A group that migrates between the protocols has members of both kinds. `ClassicMembers` serves the classic ones.
 Flow.   `shard` calls it for classic requests to a KIP-848 group that has members.
-Rules.  * A classic member's generation is its member epoch. It joins, is answered at once, syncs to get its part, and
-          hears by its heartbeats that it has to join again: because there is a new target, to give up partitions, or
-          because what it waits for is free.
-        * The coordinator assigns: a classic member leads nothing, and what it hands in is not looked at.
-        * What it owns it says in its subscription, which is how it confirms that it let go.
-        * It must join within its rebalance timeout after it was told to, and sync within it after it joined.
-        * A static member of the older kind that takes the place of the last one of KIP-848 makes the group classic.
+Rules.  * A classic member's generation is its member epoch. JoinGroup is answered at once; SyncGroup returns the
+          assignment. A heartbeat asks the member to rejoin for a new target, to give up partitions, or to get
+          partitions that became free.
+        * The coordinator assigns: a classic member is never leader, and assignments it sends are ignored.
+        * Its subscription names its owned partitions, which confirms a revocation.
+        * It must rejoin within its rebalance timeout after it was asked to, and sync within it after joining.
+        * A classic static member that replaces the last KIP-848 member makes the group classic.
 """
 
 from dataclasses import replace
@@ -70,7 +69,7 @@ class ClassicMembers:
         *,
         new_member_id: str,
     ) -> GroupOutcome:
-        """JoinGroup: take part, or say what is owned and catch up."""
+        """JoinGroup: join, or report owned partitions and catch up."""
         settings = self._groups.settings
         shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
@@ -174,7 +173,7 @@ class ClassicMembers:
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, now_ms: int
     ) -> GroupOutcome:
-        """SyncGroup: get one's part."""
+        """SyncGroup: return the member's assignment."""
         member = self._classic_member(group, request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             return _said(ticket, SyncGroupResponse(error_code=member))
@@ -214,7 +213,7 @@ class ClassicMembers:
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, now_ms: int
     ) -> GroupOutcome:
-        """Heartbeat: alive; and has it to join again?"""
+        """Heartbeat: extend the session; say whether the member must rejoin."""
         member = self._classic_member(group, request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             return _said(ticket, HeartbeatResponse(error_code=member))
@@ -234,7 +233,7 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, request: LeaveGroupRequest, ticket: Ticket, caller: Caller, now_ms: int
     ) -> GroupOutcome:
-        """LeaveGroup: members go, of either kind."""
+        """LeaveGroup: remove members of either kind."""
         leavers = request.members
         if caller.version < _MANY_LEAVE_SINCE:
             leavers = [MemberIdentity(member_id=request.member_id)]
@@ -262,7 +261,7 @@ class ClassicMembers:
             return group.members.get(leaver.member_id) or unknown_member(group, leaver.member_id)
         if leaver.member_id:
             return static_member(group, leaver.group_instance_id, leaver.member_id)
-        found = group.static_member(leaver.group_instance_id)  # An administrator knows no member ids.
+        found = group.static_member(leaver.group_instance_id)  # An administrator names instance ids alone.
         return found or unknown_member(group, leaver.member_id)
 
     def _classic_member(
@@ -284,7 +283,7 @@ class ClassicMembers:
 
 
 def _supports(group: ConsumerGroup, names: list[str]) -> bool:
-    """Whether all classic members know one of these protocols."""
+    """Whether all classic members share one of these protocols."""
     if not names:
         return False
     known = [{one.name for one in _protocols(m)} for m in group.members.values() if m.classic is not None]
@@ -298,7 +297,7 @@ def _protocols(member: Member) -> list[ClassicProtocol]:
 def _updated(
     known: Member, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller
 ) -> Member:
-    """The member with what the request says."""
+    """The member updated from the request."""
     rebalance_timeout_ms = request.rebalance_timeout_ms
     if caller.version < _REBALANCE_TIMEOUT_SINCE:
         rebalance_timeout_ms = request.session_timeout_ms
@@ -321,7 +320,7 @@ def _updated(
 
 
 def _waits(group: ConsumerGroup, member: Member) -> bool:
-    """Whether something the member shall have is still in other hands."""
+    """Whether another member still holds a partition of this member's target."""
     return any(
         partition not in member.assigned.get(topic_id, {})
         and group.partition_epoch(topic_id, partition) is not None

@@ -4,12 +4,13 @@ Role.   `ConsumerCoordinator` is the KIP-848 part of a shard of __consumer_offse
         table of groups with the other parts.
 Flow.   The shard calls `heartbeat` and `describe` with a ticket, `apply` with every row of these groups, `loaded` after
         the last one, and `due` when `next_deadline_ms` has come.
-Rules.  * Only rows change a group: an operation decides by what rows have said, and what it decides is rows.
-        * One change of a group at a time: of two clocks of a group that ran out together, the second waits until the
-          rows of the first were applied.
-        * A member that is heard of no more loses its partitions; so does one that does not let go in its time.
-        * A group without members stays until its offsets are gone, or somebody deletes it.
-Elsewhere. A heartbeat: `heartbeat`, and its steps: `turn`. Members that speak the classic protocol: `classic_members`.
+Rules.  * Only rows change a group: an operation reads the applied state and returns rows.
+        * One change of a group at a time: if two timers of a group are due, the second waits until the rows of the
+          first are applied.
+        * A member whose session ends loses its partitions; so does a member that does not revoke within its rebalance
+          timeout.
+        * A group without members stays until its offsets are gone, or it is deleted.
+Elsewhere. Heartbeats: `heartbeat`, with the steps in `turn`. Classic members: `classic_members`.
 """
 
 from typing import Final, TypeVar
@@ -73,7 +74,7 @@ class ConsumerCoordinator:
         self._soft = SoftState(groups)
         self._leaving = Leaving(self._soft, classic.timers)
         self.classic_members = ClassicMembers(self._soft, self._leaving)
-        """For members that speak the classic protocol."""
+        """Serves classic members."""
 
     def group(self, group_id: str) -> ConsumerGroup | None:
         """The KIP-848 group of that name."""
@@ -91,7 +92,7 @@ class ConsumerCoordinator:
         *,
         new_member_id: str,
     ) -> GroupOutcome:
-        """Join, live on, or leave. `new_member_id` is for a member of version 0 that has none yet."""
+        """ConsumerGroupHeartbeat: join, stay, or leave. `new_member_id` is for a version 0 member without an id."""
         heartbeat = Heartbeat(self._soft, self._leaving, request, caller, now_ms, new_member_id=new_member_id)
         answer = heartbeat.run()
         if isinstance(answer, Refusal):
@@ -150,7 +151,7 @@ class ConsumerCoordinator:
     # Time
 
     def loaded(self, now_ms: int) -> GroupOutcome:
-        """Sessions begin anew, and so does the time to let partitions go."""
+        """Restart sessions and rebalance timeouts."""
         for group in self._groups.by_id.values():
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
@@ -164,7 +165,7 @@ class ConsumerCoordinator:
         return self._soft.timers.next_ms()
 
     def due(self, now_ms: int) -> GroupOutcome:
-        """Put out whose time has run out, and resolve expressions."""
+        """Fence members whose timers are due, and resolve regular expressions."""
         outcome: GroupOutcome = Outcome()
         touched: set[str] = set()
         for timer in self._soft.timers.pop_due(now_ms):
@@ -196,7 +197,7 @@ class ConsumerCoordinator:
         return self._leaving.fence(group, [member], now_ms)
 
     def _resolve(self, group: ConsumerGroup, now_ms: int) -> list[LogRow]:
-        """Look which topics the group's expressions stand for now."""
+        """Match the group's regular expressions against the current topics."""
         names = self._groups.topics.topics.keys()
         resolved = {
             regex: ResolvedRegex(regexes.resolve(regex, names), now_ms) for regex in group.regex_counts

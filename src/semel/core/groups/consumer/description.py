@@ -1,7 +1,7 @@
-"""A KIP-848 group as ConsumerGroupDescribe shows it: its epochs, its members, what they have and shall have.
+"""A KIP-848 group as ConsumerGroupDescribe shows it: its epochs, its members, their assignments and targets.
 
-Rules.  * Topics that are gone are left out: there is no name to show them by.
-        * Members that speak the classic protocol are of type 0, those of KIP-848 of type 1.
+Rules.  * Deleted topics are left out: their names are unknown.
+        * Classic members have type 0, KIP-848 members type 1.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _CONSUMER: Final = 1
 
 
 def described(group: ConsumerGroup, groups: Groups) -> wire.DescribedGroup:
-    """Everything there is to see of a group."""
+    """The description of a group."""
     return wire.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -45,7 +45,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> wire.Member
 
 
 def _held(member: Member) -> dict[bytes, tuple[int, ...]]:
-    """What it has, and what it has been told to give up and has not."""
+    """Partitions the member holds, including the ones it has yet to revoke."""
     held = {topic_id: dict(partitions) for topic_id, partitions in member.assigned.items()}
     for topic_id, partitions in member.pending_revocation.items():
         held[topic_id] = {**held.get(topic_id, {}), **partitions}

@@ -1,8 +1,8 @@
-"""What consumers say to each other inside JoinGroup and SyncGroup, read and written by the coordinator.
+"""The consumer protocol inside JoinGroup and SyncGroup, as the coordinator reads and writes it.
 
-Role.   A classic member in a KIP-848 group says its topics and what it owns in its subscription; its part of the target
-        goes back to it as an assignment.
-Rules.  * A version we do not know is read as the newest one we do: newer ones only add at the end.
+Role.   A classic member of a KIP-848 group names its topics and owned partitions in its subscription; the coordinator
+        returns its part of the target as an assignment.
+Rules.  * An unknown version is read as the newest known one: newer versions only append fields.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _NEWEST: Final = 3
 
 
 def read_version(data: bytes) -> int | None:
-    """The version the bytes begin with, as far as we know it; None if there is none."""
+    """The version at the start of the bytes, at most the newest known one; None without a version."""
     if len(data) < _VERSION_BYTES:
         return None
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
@@ -31,7 +31,7 @@ def read_version(data: bytes) -> int | None:
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription | None:
-    """What a member subscribes to, or None if that cannot be read."""
+    """A member's subscription, or None if it cannot be read."""
     version = read_version(data)
     if version is None:
         return None
@@ -44,7 +44,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription | None:
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment | None:
-    """What a member was given, or None if that cannot be read; no bytes are nothing."""
+    """A member's assignment, or None if it cannot be read; empty bytes are an empty assignment."""
     if not data:
         return ConsumerProtocolAssignment()
     version = read_version(data)
@@ -59,7 +59,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment | None:
 
 
 def write_assignment(assigned: Mapping[bytes, Iterable[int]], topics: Topics, version: int) -> bytes:
-    """What a member is given, as its client reads it; topics that are gone are left out."""
+    """The bytes of a member's assignment; deleted topics are left out."""
     listed = []
     for topic_id, partitions in assigned.items():
         topic = topics.topic_by_id(topic_id)
@@ -74,6 +74,6 @@ def write_assignment(assigned: Mapping[bytes, Iterable[int]], topics: Topics, ve
 def by_id(
     listed: Iterable[TopicPartition | ConsumerProtocolAssignmentTopicPartition], topics: Topics
 ) -> list[tuple[bytes, list[int]]]:
-    """Partitions under the ids of their topics; those of topics that are gone are left out."""
+    """Partitions by topic id; deleted topics are left out."""
     found = ((topics.topic(one.topic), one.partitions) for one in listed)
     return [(topic.topic_id.bytes, partitions) for topic, partitions in found if topic is not None]

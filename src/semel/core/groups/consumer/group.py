@@ -1,11 +1,11 @@
-"""A KIP-848 group: its members, the target they move towards, and who holds which partition now.
+"""A KIP-848 group: its members, their target, and the current holder of each partition.
 
-Role.   `ConsumerGroup` is the sum of its rows; the `apply_*` methods take them over, everything else reads.
-Flow.   `coordinator` applies rows and decides; `core.groups` asks it what any group is asked (commits, deletion).
-Rules.  * A partition has an epoch while a member holds it, also one that has been told to give it up, and one whose
-          static owner is away (-2). Nobody else gets it before.
+Role.   `ConsumerGroup` is the sum of its rows; only the `apply_*` methods change it.
+Flow.   `coordinator` applies rows and decides; `core.groups` calls the methods every group has (commits, deletion).
+Rules.  * A partition has an epoch while a member holds it. A member that was asked to revoke it still holds it, and so
+          does a static member that is away (-2). No other member gets the partition before.
         * `epoch` grows with every change of membership, subscriptions or topics; the target follows it.
-        * Rows may come in any order compaction leaves: applying never fails, and what refers to nothing is passed over.
+        * Compaction may leave rows in any order: applying never fails, and a dangling reference is skipped.
 """
 
 from collections import Counter
@@ -40,12 +40,12 @@ from semel.errors import ErrorCode
 
 CONSUMER_PROTOCOL: Final = "consumer"
 INITIAL_EPOCH: Final = 1
-"""Of a group nothing is written of: there is a target, which gives nobody anything."""
+"""The target of a group without target rows: empty."""
 _EPOCHS_IN_COMMITS_SINCE: Final = 9
 
 
 class ResolvedRegex(NamedTuple):
-    """Which topics a regular expression stood for, and when."""
+    """The topics a regular expression matched, and when."""
 
     topics: tuple[str, ...]
     timestamp_ms: int
@@ -65,18 +65,18 @@ class ConsumerGroup:
     """Instance id -> member id."""
     target: dict[str, Assigned] = field(default_factory=dict)
     owners: dict[bytes, dict[int, str]] = field(default_factory=dict)
-    """Who shall have a partition: `target` the other way round."""
+    """The owner of each partition in the target: `target` inverted."""
     partition_epochs: dict[bytes, dict[int, int]] = field(default_factory=dict)
-    """The epoch of the member that holds a partition now."""
+    """The epoch of the current holder of each partition."""
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     name_counts: Counter[str] = field(default_factory=Counter)
-    """How many members subscribe to a topic by its name."""
+    """Number of members that subscribe to each topic by name."""
     regex_counts: Counter[str] = field(default_factory=Counter)
     assignor_counts: Counter[str] = field(default_factory=Counter)
     has_partition_metadata: bool = False
-    """Whether a broker before 4.1 left a row that the hash has replaced."""
+    """Whether a broker before 4.1 left a row that the hash replaces."""
 
-    # What any group is asked
+    # Methods of every group
 
     @property
     def type(self) -> GroupType:
@@ -116,9 +116,9 @@ class ConsumerGroup:
         return _stale(member) if commit.generation_or_epoch > member.member_epoch else ErrorCode.NONE
 
     def check_commit_of(self, commit: CommitFrom, topic_id: bytes, partition: int) -> ErrorCode:
-        """Whether a commit that was let in may store this partition.
+        """Whether an admitted commit may store an offset of this partition.
 
-        One from an epoch that has passed may, if the member has held the partition since that epoch or before.
+        A commit from an older epoch may, if the member has held the partition since that epoch or before.
         """
         member = self.members.get(commit.member_id)
         if member is None or commit.generation_or_epoch == member.member_epoch:
@@ -127,7 +127,7 @@ class ConsumerGroup:
         return _stale(member) if since is None or commit.generation_or_epoch < since else ErrorCode.NONE
 
     def commit_heard(self, member_id: str, now_ms: int) -> None:
-        """Members are heard by their heartbeats alone."""
+        """Do nothing: only heartbeats extend a session."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         if member_id is None and member_epoch < 0:
@@ -150,7 +150,7 @@ class ConsumerGroup:
         return OffsetExpiry(since_ms=None)
 
     def describe(self) -> DescribedGroup | None:
-        """DescribeGroups does not know this kind."""
+        """None: DescribeGroups does not support this kind."""
         return None
 
     def tombstones(self) -> list[LogRow]:
@@ -170,31 +170,31 @@ class ConsumerGroup:
         rows.append(_gone(ConsumerGroupMetadataKey(group_id=group_id)))
         return rows
 
-    # What its coordinator asks
+    # Queries of its coordinator
 
     def static_member(self, instance_id: str) -> Member | None:
-        """Who has this instance id now."""
+        """The current holder of an instance id."""
         member_id = self.instances.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assigned:
-        """What a member shall have; one that takes an instance over, what that had."""
+        """A member's target; a member that takes an instance over gets that instance's target."""
         if instance_id is not None:
             member_id = self.instances.get(instance_id, member_id)
         return self.target.get(member_id, {})
 
     def partition_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch of whoever holds it; None if it is free."""
+        """The epoch of the partition's holder; None if it is free."""
         return self.partition_epochs.get(topic_id, {}).get(partition)
 
     def preferred_assignor(self, counts: Mapping[str, int] | None = None) -> str | None:
-        """The assignor most members ask for."""
+        """The assignor most members prefer."""
         counted = self.assignor_counts if counts is None else counts
         wanted = in_table_order([name for name, count in counted.items() if count > 0], string_hash)
         return max(wanted, key=counted.__getitem__, default=None)
 
     def all_classic_except(self, member_ids: Iterable[str]) -> bool:
-        """Whether everybody else speaks the classic protocol."""
+        """Whether all other members are classic."""
         excepted = set(member_ids)
         return all(
             m.classic is not None for member_id, m in self.members.items() if member_id not in excepted
@@ -214,7 +214,7 @@ class ConsumerGroup:
         for topic_id, partitions in self.target.pop(member_id, {}).items():
             owners = self.owners.get(topic_id, {})
             for partition in partitions:
-                if owners.get(partition) == member_id:  # Else it has already been given to another.
+                if owners.get(partition) == member_id:  # Else another member has it already.
                     del owners[partition]
             if not owners:
                 self.owners.pop(topic_id, None)
@@ -231,7 +231,7 @@ class ConsumerGroup:
             self.regexes[regex] = ResolvedRegex(tuple(value.topics), value.timestamp)
 
     def apply_member(self, member: Member) -> None:
-        """Put a member in the place of the one with its id."""
+        """Add a member, or replace the one with its id."""
         before = self.members.get(member.member_id)
         if before is not None:
             self._count(before, -1)
@@ -270,14 +270,14 @@ class ConsumerGroup:
         for topic_id, partitions in owned.items():
             epochs = self.partition_epochs.get(topic_id, {})
             for partition in partitions:
-                if epochs.get(partition) == member_epoch:  # Else another's row has come by, which counts.
+                if epochs.get(partition) == member_epoch:  # Else another member's row came later.
                     del epochs[partition]
             if not epochs:
                 self.partition_epochs.pop(topic_id, None)
 
 
 def recount(counts: Counter[str], names: Iterable[str], by: int) -> None:
-    """Count names up or down; none is kept at zero."""
+    """Add `by` to the count of each name; drop names at zero."""
     for name in names:
         counts[name] += by
         if counts[name] <= 0:
@@ -293,7 +293,7 @@ def _gone(key: Row) -> LogRow:
 
 
 def epoch_row(group_id: str, epoch: int, metadata_hash: int) -> LogRow:
-    """The group's epoch, and what its topics were like then."""
+    """The row with the group's epoch and the hash of its topics."""
     return LogRow(
         ConsumerGroupMetadataKey(group_id=group_id),
         ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
@@ -301,7 +301,7 @@ def epoch_row(group_id: str, epoch: int, metadata_hash: int) -> LogRow:
 
 
 def target_row(group_id: str, member_id: str, assigned: Assigned) -> LogRow:
-    """What a member shall have."""
+    """The row with a member's target."""
     return LogRow(
         ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         ConsumerGroupTargetAssignmentMemberValue(
@@ -314,7 +314,7 @@ def target_row(group_id: str, member_id: str, assigned: Assigned) -> LogRow:
 
 
 def target_epoch_row(group_id: str, epoch: int, timestamp_ms: int) -> LogRow:
-    """The epoch the target was computed for."""
+    """The row with the epoch of the target."""
     return LogRow(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
@@ -322,7 +322,7 @@ def target_epoch_row(group_id: str, epoch: int, timestamp_ms: int) -> LogRow:
 
 
 def regex_row(group_id: str, regex: str, resolved: ResolvedRegex | None) -> LogRow:
-    """The topics an expression stands for; without them it is forgotten."""
+    """The row with the topics an expression matches; a tombstone without them."""
     value = None
     if resolved is not None:
         value = ConsumerGroupRegularExpressionValue(
@@ -332,7 +332,7 @@ def regex_row(group_id: str, regex: str, resolved: ResolvedRegex | None) -> LogR
 
 
 def member_gone_rows(group_id: str, member_id: str) -> list[LogRow]:
-    """A member leaves: what it owns first, who it was last."""
+    """The tombstones of a leaving member: its assignment first, its metadata last."""
     return [
         LogRow(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         LogRow(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

@@ -1,13 +1,13 @@
-"""ConsumerGroupHeartbeat: a member of a KIP-848 group joins, lives on, or leaves.
+"""ConsumerGroupHeartbeat: a member of a KIP-848 group joins, stays, or leaves.
 
-Role.   `Heartbeat` decides one request. `coordinator` writes its rows and gives its answers, or its refusal alone.
-Rules.  * Epoch 0 joins, and joins again: the group is made if there is none, and a classic group of consumers becomes
-          one of KIP-848. -1 leaves. -2 leaves for a while: a static member that keeps what it has.
-        * A member may lag one epoch behind if its last answer may have been lost: it owns no more than it was given.
-        * A static member takes the place of the one before only after that has gone, or if that speaks the classic
-          protocol.
-        * An assignment is answered to who joins, to who says everything (it may have lost an answer), and where it has
-          changed; in between, silence means that nothing has.
+Role.   `Heartbeat` decides one request. `coordinator` writes its rows and sends its answers, or only its refusal.
+Rules.  * Epoch 0 joins or rejoins: an unknown group is created, and a classic group of consumers becomes a KIP-848
+          group. Epoch -1 leaves. With -2 a static member leaves temporarily and keeps its partitions.
+        * A member may name its previous epoch, in case its last answer was lost, if it owns no more than its
+          assignment.
+        * A static member replaces its predecessor only after that has left, or if that is a classic member.
+        * The answer carries the assignment for a joining member, for a full request (an answer may have been lost), and
+          after a change. Otherwise the assignment is omitted: it is unchanged.
 """
 
 from dataclasses import replace
@@ -76,10 +76,10 @@ class Heartbeat:
         self._member_id = request.member_id or new_member_id
         self.rows: list[LogRow] = []
         self.answers: list[tuple[Ticket, Response]] = []
-        """For others: those who wait in a classic group that has become one of KIP-848."""
+        """Answers for members that wait in a classic group which has become a KIP-848 group."""
 
     def run(self) -> _Answer:
-        """The answer; if it is a refusal, rows and answers are not meant."""
+        """The answer; after a refusal, the rows and answers are dropped."""
         return self._leave() if self._request.member_epoch < JOIN_EPOCH else self._live()
 
     def _live(self) -> _Answer:
@@ -138,7 +138,7 @@ class Heartbeat:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
 
     def _group_to_join(self) -> ConsumerGroup | Refusal:
-        """The group, or one that does not exist yet: its first rows will make it."""
+        """The group, or a new one that its first rows will create."""
         group_id = self._request.group_id
         group = self._groups.by_id.get(group_id)
         if group is None:
@@ -165,7 +165,7 @@ class Heartbeat:
     # The member
 
     def _member(self, group: ConsumerGroup) -> tuple[Member | None, Member] | Refusal:
-        """Whom the group has in the place of the one that asks, and what is known of the one that asks."""
+        """The member this one replaces (or None), and the requesting member as known so far."""
         request, member_id = self._request, self._member_id
         joining = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
@@ -208,7 +208,7 @@ class Heartbeat:
                 return static
             member = static
             if request.member_epoch == STATIC_LEAVE_EPOCH:
-                # It will be back: what it owns stays its own, as from the beginning of its time.
+                # It will return and keeps its partitions, as if owned from epoch 0.
                 away = replace(
                     member,
                     member_epoch=STATIC_LEAVE_EPOCH,
@@ -222,7 +222,7 @@ class Heartbeat:
 
 
 def _updated(known: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
-    """The member with what the request says; what it does not say stays."""
+    """The member updated from the request; omitted fields stay."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(
@@ -246,13 +246,13 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> list[tuple[bytes, list[int
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether it says everything: so does a member that has lost an answer."""
+    """Whether the request carries every field, as after a lost answer."""
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != NOT_SENT and subscribed and request.topic_partitions is not None
 
 
 def _epoch_flaw(member: Member, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
-    """Why the epoch a member names is not its own. The one before will do if its answer may have been lost."""
+    """Why a member's epoch is wrong. The previous epoch is accepted, because an answer may have been lost."""
     received, known = request.member_epoch, member.member_epoch
     if received in (JOIN_EPOCH, known):
         return None

@@ -1,11 +1,11 @@
 """The order in which Java's hash collections give their elements, because Kafka's uniform assignor follows it.
 
-Role.   Kafka's coordinator keeps members, topics and partitions in HashMaps and HashSets and hands partitions out in
-        the order these iterate. Whoever wants the same assignment for the same group has to iterate alike.
-Rules.  * A table has a power of two of buckets; an element's bucket is its spread hash modulo that; elements come
-          bucket by bucket, and inside a bucket in the order they were put in (growing a table keeps that order).
-        * Buckets with eight and more elements become trees in Java and may come in another order: not imitated. It
-          takes dozens of ids that were chosen to collide.
+Role.   Kafka's coordinator keeps members, topics and partitions in HashMaps and HashSets and assigns in their iteration
+        order. The same assignment requires the same iteration order.
+Rules.  * A table has a power of two of buckets; an element's bucket is its spread hash modulo that; iteration goes
+          bucket by bucket, and inside a bucket in insertion order (growing a table keeps that order).
+        * Buckets with eight and more elements become trees in Java and may iterate in another order. This is not
+          imitated: it takes dozens of ids chosen to collide.
 Elsewhere. Text and its hash: `core.groups.assignors.java_order`, which clients share.
 """
 
@@ -29,12 +29,12 @@ def int_hash(number: int) -> int:
 
 
 def uuid_sort_key(sixteen: bytes) -> tuple[int, int]:
-    """What to sort ids by to get the order of `Uuid.compareTo`, which takes each half for a signed number."""
+    """A sort key with the order of `Uuid.compareTo`, which compares each half as a signed number."""
     return int.from_bytes(sixteen[:8], "big", signed=True), int.from_bytes(sixteen[8:], "big", signed=True)
 
 
 def grown_capacity(count: int) -> int:
-    """Buckets of a table that began empty and had `count` elements put in one by one."""
+    """Buckets of a table that grew from empty by `count` single insertions."""
     capacity = _DEFAULT_CAPACITY
     while count * 4 > capacity * 3:
         capacity *= 2
@@ -48,7 +48,7 @@ def copied_capacity(count: int) -> int:
 
 
 def in_table_order(elements: Collection[K], hash_of: Callable[[K], int], capacity: int = 0) -> list[K]:
-    """The elements as a table gives them that they were put into in this order; one that grew, if no size is given."""
+    """The elements in the iteration order of a table filled in this order; a grown table if no capacity is given."""
     mask = (capacity or grown_capacity(len(elements))) - 1
 
     def bucket(element: K) -> int:

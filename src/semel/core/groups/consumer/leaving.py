@@ -1,10 +1,10 @@
-"""Members go: by themselves, because nothing was heard of them, or because they did not let go in time.
+"""Removing members: they leave, their session ends, or they do not revoke in time.
 
-Role.   `Leaving.fence` gives the rows that put members out of a group.
-Rules.  * The group gets a new epoch: what they had goes to others.
-        * If only classic members are left, the group becomes classic again, where that is allowed; its members have to
-          join again. It takes the place of the group at once, so that what its members can do is not forgotten, and the
-          rebalance begins once the rows were applied.
+Role.   `Leaving.fence` gives the rows that remove members from a group.
+Rules.  * The group gets a new epoch, so that other members get their partitions.
+        * If only classic members are left, the group becomes classic again, if allowed, and its members must rejoin.
+          The classic group replaces the old one at once, because rows do not keep its members' protocols; the rebalance
+          begins once the rows are applied.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Leaving:
         self.classic_timers = classic_timers
 
     def fence(self, group: ConsumerGroup, members: Iterable[Member], now_ms: int) -> list[LogRow]:
-        """The rows that put members out of a group."""
+        """The rows that remove members from a group."""
         gone = list(members)
         if not gone:
             return []

@@ -1,9 +1,9 @@
-"""A member of a KIP-848 group: what it said of itself, and what it owns. Plain data, all of it from rows.
+"""A member of a KIP-848 group: its metadata and its assignment. Plain data from rows.
 
-Role.   `Member` is what two kinds of rows say: its metadata (who it is, what it reads) and its current assignment.
-Rules.  * It is never changed, only replaced: what an operation decides is a new one, and `apply` puts it in its place.
-        * Every partition carries the epoch in which the member got it: a commit from before that is stale.
-        * A member with `classic` speaks the older protocol, through JoinGroup and SyncGroup.
+Role.   `Member` combines two kinds of rows: metadata (identity, subscription) and current assignment.
+Rules.  * A member is immutable: an operation returns a new one, and `apply` replaces the old one.
+        * Every partition carries the epoch in which the member got it: a commit with an older epoch is stale.
+        * A member with `classic` uses JoinGroup and SyncGroup.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member. The defaults are those of one that nothing is known of yet."""
+    """One member. The defaults are those of an unknown member."""
 
     member_id: str
     member_epoch: int = 0
@@ -39,7 +39,7 @@ class Member:
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
-    """Each once, sorted."""
+    """Sorted, without duplicates."""
     subscribed_topic_regex: str = ""
     server_assignor: str | None = None
     assigned: Owned = field(default_factory=dict)
@@ -47,16 +47,16 @@ class Member:
     classic: ClassicMemberMetadata | None = None
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether it has what the target of this epoch gives it."""
+        """Whether the member owns its target of this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def owned_since(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which it got this partition; None if it has none of it."""
+        """The epoch in which the member got this partition; None if it does not own it."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
     def owns_only_assigned(self, owned: Iterable[tuple[bytes, Iterable[int]]] | None) -> bool:
-        """Whether what it says it owns is part of what it was given; silence is not."""
+        """Whether the reported partitions are all assigned to the member; False if it reports none."""
         if owned is None:
             return False
         for topic_id, partitions in owned:
@@ -68,7 +68,7 @@ class Member:
     def moved_to(
         self, epoch: int, state: MemberState, assigned: Owned, pending_revocation: Owned
     ) -> "Member":
-        """After a step of reconciliation: the epoch it comes from stays known, in case the answer gets lost."""
+        """The member after a reconciliation step; it keeps its previous epoch, in case the answer gets lost."""
         return replace(
             self,
             previous_member_epoch=self.member_epoch,
@@ -81,7 +81,7 @@ class Member:
     # Rows
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "Member":
-        """What its metadata row says, over what was known."""
+        """The member updated from a metadata row."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -96,7 +96,7 @@ class Member:
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "Member":
-        """What its assignment row says; without a value it has left."""
+        """The member updated from an assignment row; a tombstone means that it has left."""
         if value is None:
             return replace(
                 self,
@@ -115,7 +115,7 @@ class Member:
         )
 
     def metadata_row(self, group_id: str) -> LogRow:
-        """Who it is and what it reads."""
+        """The metadata row."""
         return LogRow(
             ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.member_id),
             ConsumerGroupMemberMetadataValue(
@@ -132,7 +132,7 @@ class Member:
         )
 
     def assignment_row(self, group_id: str) -> LogRow:
-        """What it owns and in which epoch."""
+        """The current assignment row."""
         return LogRow(
             ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.member_id),
             ConsumerGroupCurrentMemberAssignmentValue(
@@ -146,12 +146,12 @@ class Member:
 
 
 def topic_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Names as a member keeps them."""
+    """Topic names, sorted and without duplicates."""
     return tuple(sorted(set(names)))
 
 
 def without_epochs(owned: Owned) -> dict[bytes, tuple[int, ...]]:
-    """The partitions alone."""
+    """The partitions without their epochs."""
     return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in owned.items()}
 
 

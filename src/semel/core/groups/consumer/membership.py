@@ -1,7 +1,7 @@
-"""Who is in a KIP-848 group, and in whose name a request may speak: questions heartbeats and classic joins share.
+"""Membership checks of KIP-848 groups that heartbeats and classic joins share.
 
-Rules.  * An instance id belongs to one member: whoever comes with it under another member id is fenced, unless it takes
-          that member's place, with all that one had.
+Rules.  * An instance id belongs to one member. A request with it and another member id is fenced, unless it replaces
+          that member and inherits its state.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from semel.errors import ErrorCode
 
 
 def no_group(groups: Groups, group_id: str) -> Refusal:
-    """There is no KIP-848 group of that name."""
+    """The refusal if no KIP-848 group has that name."""
     there = group_id in groups.by_id
     return Refusal(
         ErrorCode.GROUP_ID_NOT_FOUND,
@@ -24,7 +24,7 @@ def no_group(groups: Groups, group_id: str) -> Refusal:
 
 
 def full_refusal(groups: Groups, group: ConsumerGroup, member_id: str) -> Refusal | None:
-    """Why a group takes no more members; those it has are always welcome."""
+    """Why a full group refuses a new member; existing members are always admitted."""
     size_max = groups.settings.group_consumer_max_size
     if len(group.members) < size_max or member_id in group.members:
         return None
@@ -35,14 +35,14 @@ def full_refusal(groups: Groups, group: ConsumerGroup, member_id: str) -> Refusa
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
-    """Nobody has this member id."""
+    """The refusal of an unknown member id."""
     return Refusal(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
     )
 
 
 def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Member | Refusal:
-    """The member with this instance id, if it is the one that asks."""
+    """The member with this instance id, if the member id matches."""
     member = group.static_member(instance_id)
     if member is None:
         return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -55,7 +55,7 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Mem
 
 
 def replaced_member(group: ConsumerGroup, old: Member, member_id: str, rows: list[LogRow]) -> Member:
-    """A member under a new id in the place of another, with all that one had; the rows that make it so."""
+    """Replace a member by one with a new id that inherits its state; append the rows."""
     new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     rows += [
         *member_gone_rows(group.group_id, old.member_id),

@@ -1,10 +1,10 @@
-"""What a group knows of its topics, as one number: Kafka's hash, so that a group read from its log is not taken for changed.
+"""Kafka's hash of a group's topics, so that a group loaded from its log does not look changed.
 
-Role.   `topic_hash` and `group_hash` give what Kafka 4.1 and later keep in a group's row. A hash that differs from the
-        one in the row means that a topic appeared, vanished, grew or was made anew: the group gets another epoch.
-Rules.  * XXH3, 64 bits, over the topic's id, name and partitions; the group's over those of its topics, by name.
-        * A topic that does not exist counts as nothing, and a group without topics as 0.
-        * Racks belong into the hash once brokers have them: a partition's are sorted, each with its length before it.
+Role.   `topic_hash` and `group_hash` compute the hash that Kafka 4.1 and later keep in a group's row. A different hash
+        means that a topic was created, deleted, extended or recreated: the group gets a new epoch.
+Rules.  * XXH3, 64 bits, over the topic's id, name and partitions; the group's hash over its topics' hashes, by name.
+        * A topic that does not exist is skipped, and a group without topics has hash 0.
+        * Racks enter the hash if brokers have them: sorted per partition, each with a length prefix.
 """
 
 import struct

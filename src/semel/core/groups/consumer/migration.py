@@ -1,12 +1,12 @@
-"""A group changes its kind while its members live on: classic to KIP-848 and back.
+"""Online migration of a group: classic to KIP-848 and back.
 
-Role.   `upgraded` is what a classic group of consumers becomes when the first KIP-848 member comes; `downgraded` is
-        what a KIP-848 group becomes when the last one goes and only classic members are left.
-Rules.  * `group.consumer.migration.policy` says which way is open.
-        * Everybody keeps what it has: the last assignment becomes the first target, and the other way round. The
-          generation goes on as the epoch.
-        * Only the built-in assignors are taken over: what a custom one keeps in its user data would be lost.
-        * Nothing is changed here: what comes out are rows, and answers for whoever waits for a rebalance that is off.
+Role.   `upgraded` converts a classic group of consumers when the first KIP-848 member joins. `downgraded` converts a
+        KIP-848 group when its last KIP-848 member leaves and only classic members remain.
+Rules.  * `group.consumer.migration.policy` says which directions are allowed.
+        * Members keep their partitions: the last assignment becomes the first target, and the other way round. The
+          generation continues as the epoch.
+        * Only groups with built-in assignors migrate: a custom assignor's user data would be lost.
+        * The functions change no state: they return rows, and answers for members waiting for a cancelled rebalance.
 """
 
 from typing import Final
@@ -50,7 +50,7 @@ DISABLED_POLICY: Final = "disabled"
 
 
 def upgrade_refused(groups: Groups, group: ClassicGroup) -> Refusal | None:
-    """Why a classic group stays one, though a KIP-848 member wants to join."""
+    """Why a classic group cannot be upgraded for a joining KIP-848 member."""
     settings = groups.settings
     if settings.group_consumer_migration_policy not in UPGRADE_POLICIES:
         return _cannot_upgrade(group, "online upgrade is disabled.")
@@ -62,7 +62,7 @@ def upgrade_refused(groups: Groups, group: ClassicGroup) -> Refusal | None:
 
 
 def upgraded(groups: Groups, classic: ClassicGroup, hashes: TopicHashes) -> ConsumerGroup | Refusal:
-    """The KIP-848 group that goes on where a classic group is."""
+    """The KIP-848 group that replaces a classic group."""
     group = ConsumerGroup(
         classic.group_id, epoch=classic.generation_id, assignment_epoch=classic.generation_id
     )
@@ -120,7 +120,7 @@ def upgrade_rows(classic: ClassicGroup, group: ConsumerGroup) -> list[LogRow]:
 
 
 def upgrade_answers(classic: ClassicGroup) -> list[tuple[Ticket, Response]]:
-    """Who waits for a rebalance of the classic group has to join again."""
+    """The answers that make members waiting for a classic rebalance rejoin."""
     answers: list[tuple[Ticket, Response]] = []
     for member in classic.members.values():
         if member.join_ticket is not None:
@@ -132,7 +132,7 @@ def upgrade_answers(classic: ClassicGroup) -> list[tuple[Ticket, Response]]:
 
 
 def may_downgrade(groups: Groups, group: ConsumerGroup, *, without: set[str], left: int) -> bool:
-    """Whether a group of which these go, and so many stay, becomes a classic one."""
+    """Whether a group becomes classic when these members leave and `left` members stay."""
     return (
         left > 0
         and group.all_classic_except(without)
@@ -144,7 +144,7 @@ def may_downgrade(groups: Groups, group: ConsumerGroup, *, without: set[str], le
 def downgraded(
     groups: Groups, group: ConsumerGroup, timers: Timers, *, without: set[str], plus: Member | None = None
 ) -> ClassicGroup | None:
-    """The classic group that goes on with the members that are left; None if they cannot be made one."""
+    """The classic group of the remaining members; None if they cannot form one."""
     classic = ClassicGroup(group.group_id, timers, generation_id=group.epoch, protocol_type=CONSUMER_PROTOCOL)
     members = [member for member_id, member in group.members.items() if member_id not in without]
     for member in [*members, *([plus] if plus is not None else [])]:

@@ -1,12 +1,12 @@
-"""One step of a member towards its target: give up first, then take what is free.
+"""One step of a member towards its target: first revoke, then take free partitions.
 
-Role.   `reconcile` decides, at every heartbeat, what a member owns next, from the target, what others hold, and what
-        the member says it still owns.
-Rules.  * A partition goes to its next owner only after the one before has confirmed that it let go: that is what keeps
-          two members from reading the same partition.
-        * While a member has something to give up, it stays in its epoch and gets nothing new.
-        * What it may have but is in other hands it gets at a later heartbeat; the rest it gets at once.
-        * A member is never left with topics it does not subscribe to, whatever an older target says.
+Role.   `reconcile` decides at every heartbeat which partitions a member owns next. It uses the target, the other
+        members' partitions, and the member's reported ones.
+Rules.  * A partition goes to its next owner only after the previous owner has confirmed its revocation, so two members
+          never read the same partition.
+        * While a member has partitions to revoke, it stays in its epoch and gets no new ones.
+        * A member gets free partitions of its target at once, and the others at a later heartbeat, when they are free.
+        * A member never keeps partitions of an unsubscribed topic, even if an older target has them.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -18,21 +18,21 @@ from semel.core.groups.consumer.states import MemberState
 
 
 class Situation(NamedTuple):
-    """What surrounds a member when it is reconciled."""
+    """The inputs of a reconciliation besides the member."""
 
     target_epoch: int
     target: Assigned
     subscribed: Collection[bytes]
-    """The ids of the topics it subscribes to that exist."""
+    """Ids of its subscribed topics that exist."""
     partition_epoch: Callable[[bytes, int], int | None]
-    """The epoch of whoever holds a partition; None if it is free."""
+    """The epoch of a partition's holder; None if it is free."""
     owned: list[tuple[bytes, list[int]]] | None
-    """What the member says it owns; None if it says nothing."""
+    """Partitions the member reports as owned; None if it reports nothing."""
     subscription_changed: bool = False
 
 
 def reconcile(member: Member, around: Situation) -> Member | None:
-    """The member after this step: itself if there is nothing to do, None if it has to begin again."""
+    """The member after this step: unchanged if there is nothing to do, None if it must rejoin."""
     if not around.subscription_changed and member.is_reconciled_to(around.target_epoch):
         return member
     match member.state:
@@ -64,7 +64,7 @@ def _next(member: Member, around: Situation) -> Member:
         for partition in target:
             if partition in kept:
                 continue
-            # What the member itself gives up is in nobody else's hands.
+            # Partitions the member itself is revoking are not held by others.
             own = partition in member.pending_revocation.get(topic_id, ())
             if own or around.partition_epoch(topic_id, partition) is None:
                 free.append(partition)
@@ -85,7 +85,7 @@ def _next(member: Member, around: Situation) -> Member:
 
 
 def _without_unsubscribed(member: Member, around: Situation) -> Member:
-    """Take away at once what it does not subscribe to any more, before there is a new target."""
+    """Revoke partitions of unsubscribed topics at once, before there is a new target."""
     kept = {topic_id: parts for topic_id, parts in member.assigned.items() if topic_id in around.subscribed}
     if len(kept) == len(member.assigned):
         return member
@@ -99,7 +99,7 @@ def _without_unsubscribed(member: Member, around: Situation) -> Member:
 
 
 def _still_owns(partitions: Owned, owned: Iterable[tuple[bytes, list[int]]] | None) -> bool:
-    """Whether the member has not confirmed that it let all of these go; one that says nothing has not."""
+    """Whether the member has yet to confirm the revocation of these; without a report it has not."""
     if owned is None:
         return True
     return any(

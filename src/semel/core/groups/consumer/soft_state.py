@@ -1,6 +1,6 @@
-"""What KIP-848 groups of a shard remember and no row tells: clocks, and which topics they were last computed with.
+"""State of a shard's KIP-848 groups that is in no row: timers, and the topics of the last computation.
 
-Rules.  * All of it may be lost: after a load the clocks begin anew and every group looks at its topics again.
+Rules.  * This state may be lost: after a load the timers restart and every group checks its topics again.
 """
 
 from collections.abc import Iterable
@@ -15,24 +15,24 @@ from semel.core.groups.group import Groups, Topic
 
 
 class TimerKind(IntEnum):
-    """What time may run out for."""
+    """The kinds of deadlines."""
 
     SESSION = 0
-    """To hear from a member."""
+    """For a heartbeat of a member."""
     REBALANCE = 1
-    """To hear from a member that it let partitions go."""
+    """For a member to confirm a revocation."""
     JOIN = 2
-    """For a classic member, to join again after it was told to."""
+    """For a classic member to rejoin after it was asked to."""
     SYNC = 3
-    """For a classic member, to ask for its part after it joined."""
+    """For a classic member to send SyncGroup after joining."""
     REGEX = 4
-    """To resolve a group's regular expressions: at once, but not within the request that made it necessary."""
+    """To resolve a group's regular expressions: at once, but outside the request that caused it."""
     DOWNGRADED = 5
-    """To let the members of a group that has become classic join again: once its rows were applied."""
+    """To begin the rebalance of a group that has become classic, once its rows are applied."""
 
 
 class Timer(NamedTuple):
-    """A clock of a group, or of one of its members."""
+    """A timer of a group, or of one of its members."""
 
     kind: TimerKind
     group_id: str
@@ -41,7 +41,7 @@ class Timer(NamedTuple):
 
 @dataclass(slots=True)
 class SoftState:
-    """Shared by everything that changes KIP-848 groups of a shard."""
+    """Shared by the parts that change KIP-848 groups of a shard."""
 
     groups: Groups
     timers: Deadlines[Timer] = field(default_factory=Deadlines)
@@ -55,31 +55,31 @@ class SoftState:
     # Topics
 
     def topics_changed(self, group_id: str) -> bool:
-        """Whether a topic of the group is not what it was when the group was last computed."""
+        """Whether a topic of the group has changed since the last computation."""
         seen = self._topics_seen.get(group_id)
         find = self.groups.topics.topic
         return seen is None or any(find(name) is not topic for name, topic in seen)
 
     def topics_seen(self, group_id: str, names: Iterable[str]) -> None:
-        """The group was computed with these topics as they are."""
+        """Note that the group was computed with the current state of these topics."""
         find = self.groups.topics.topic
         self._topics_seen[group_id] = [(name, find(name)) for name in sorted(names)]
 
     def names_changed(self, group_id: str) -> bool:
-        """Whether there are other topics than when the group's expressions were last resolved."""
+        """Whether topics were created or deleted since the group's expressions were last resolved."""
         resolved = self._names_resolved.get(group_id)
         return resolved is None or resolved ^ self.groups.topics.topics.keys() != set()
 
     def names_resolved(self, group_id: str) -> None:
-        """The group's expressions were resolved among the topics there are."""
+        """Note that the group's expressions were resolved with the current topics."""
         self._names_resolved[group_id] = frozenset(self.groups.topics.topics)
 
-    # Clocks
+    # Timers
 
     def heard_from(
         self, group_id: str, member_id: str, now_ms: int, session_timeout_ms: int | None = None
     ) -> None:
-        """Count a member's session anew."""
+        """Restart a member's session."""
         if session_timeout_ms is None:
             session_timeout_ms = self.groups.own_number(
                 group_id,
@@ -89,17 +89,17 @@ class SoftState:
         self.timers.set(Timer(TimerKind.SESSION, group_id, member_id), now_ms + session_timeout_ms)
 
     def heard_from_member(self, group_id: str, member: Member, now_ms: int) -> None:
-        """The same, for a member of either kind: a classic one has a session timeout of its own."""
+        """The same for a member of either kind: a classic member has its own session timeout."""
         own = None if member.classic is None else member.classic.session_timeout_ms
         self.heard_from(group_id, member.member_id, now_ms, own)
 
     def forget_member(self, group_id: str, member_id: str) -> None:
-        """Nothing is expected of it any more."""
+        """Cancel the member's timers."""
         for kind in (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC):
             self.timers.cancel(Timer(kind, group_id, member_id))
 
     def forget_group(self, group_id: str) -> None:
-        """It is gone."""
+        """Drop the group's timers and topics."""
         self.timers.cancel(Timer(TimerKind.REGEX, group_id))
         self._topics_seen.pop(group_id, None)
         self._names_resolved.pop(group_id, None)

@@ -1,9 +1,9 @@
-"""Where a KIP-848 group and its members stand, in Kafka's words and numbers.
+"""The states of a KIP-848 group and its members, with Kafka's names and numbers.
 
-Rules.  * A member is STABLE once it has what the target of its epoch gives it. It moves on to the next target by way of
-          UNREVOKED_PARTITIONS (it has been told to give up partitions and has not confirmed), and
-          UNRELEASED_PARTITIONS (what it shall get is still in other hands). It may go from each of them to any.
-        * Its epoch changes to the target's only once it has nothing to give up.
+Rules.  * A member is STABLE once it owns its target of its epoch. On the way to the next target it is in
+          UNREVOKED_PARTITIONS (it has not confirmed a revocation) or UNRELEASED_PARTITIONS (other members still hold
+          its new partitions). Every move between these states is legal.
+        * Its epoch becomes the target's only once it has nothing to revoke.
 """
 
 from enum import IntEnum, StrEnum
@@ -11,17 +11,17 @@ from typing import Final
 
 
 class MemberState(IntEnum):
-    """As member rows carry it."""
+    """The state in member rows."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
-    """Written by a newer broker: the member has to begin again."""
+    """Written by a newer broker: the member must rejoin."""
 
     @classmethod
     def of(cls, value: int) -> "MemberState":
-        """The state a row names."""
+        """The state of a row."""
         return cls(value) if value in _KNOWN else cls.UNKNOWN
 
 
@@ -29,13 +29,13 @@ _KNOWN: Final = frozenset((0, 1, 2))
 
 
 class GroupState(StrEnum):
-    """As ListGroups and ConsumerGroupDescribe tell it."""
+    """The state in ListGroups and ConsumerGroupDescribe."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """Its epoch is ahead of its target's."""
+    """The group's epoch is ahead of its target's."""
     RECONCILING = "Reconciling"
-    """Members are on their way to the target."""
+    """Some members have not reached the target."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -43,4 +43,4 @@ class GroupState(StrEnum):
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""A static member that will be back: its partitions stay its own until its session ends."""
+"""The epoch of a static member that left temporarily: it keeps its partitions until its session ends."""

@@ -1,9 +1,9 @@
-"""Which topics a group reads: by name, by regular expression, as of now and as a request would make it.
+"""The topics a group subscribes to, by name and by regular expression, with the change of one request.
 
-Role.   `Subscriptions` is a group's subscriptions after one member has changed: what the metadata hash and the next
-        target are computed from. `topic_ids` resolves one member's.
-Rules.  * An expression that is not resolved yet stands for no topics.
-        * Topics nobody has made yet count for nothing until they appear; then the hash changes.
+Role.   `Subscriptions` holds a group's subscriptions after one member has changed, the input of the metadata hash and
+        the next target. `topic_ids` resolves one member's.
+Rules.  * An unresolved expression matches no topics.
+        * A topic that does not exist yet is ignored; when it is created, the hash changes.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from semel.core.groups.group import Topic, Topics
 
 
 class TopicHashes:
-    """The hashes of topics, each computed once for as long as the topic is what it was."""
+    """The hashes of topics, cached until the topic changes."""
 
     __slots__ = ("_known", "_topics")
 
@@ -27,7 +27,7 @@ class TopicHashes:
         self._known: dict[str, tuple[bytes, int, int]] = {}
 
     def of(self, names: Iterable[str]) -> int:
-        """The hash of a group that reads these topics."""
+        """The hash of a group that subscribes to these topics."""
         hashes = {}
         for name in names:
             topic = self._topics.topic(name)
@@ -47,7 +47,7 @@ class TopicHashes:
 
 
 class Subscriptions:
-    """A group's subscriptions with one member in the place of another, or of none."""
+    """A group's subscriptions with one member replaced or added."""
 
     __slots__ = ("_names", "_regexes", "_resolved", "_size")
 
@@ -72,7 +72,7 @@ class Subscriptions:
         self._size = size
 
     def topic_names(self) -> set[str]:
-        """Every topic somebody reads. A set: for looking up, never for going through in its order."""
+        """Every subscribed topic. A set for membership tests only; its order is not deterministic."""
         names = set(self._names)
         for regex in self._regexes:
             names.update(self._resolved[regex].topics if regex in self._resolved else ())
@@ -80,18 +80,18 @@ class Subscriptions:
 
     @property
     def regexes(self) -> list[str]:
-        """Every expression somebody subscribes with."""
+        """Every subscribed expression."""
         return list(self._regexes)
 
     def are_alike(self) -> bool:
-        """Whether all members read the same topics, as far as counting tells."""
+        """Whether all members have the same subscriptions, judged by counts."""
         if not self._regexes:
             return all(count == self._size for count in self._names.values())
         return not self._names and next(iter(self._regexes.values())) == self._size
 
 
 def topic_ids(member: Member, resolved: Mapping[str, ResolvedRegex], topics: Topics) -> tuple[bytes, ...]:
-    """The ids of the topics a member reads that exist, in the order in which Kafka goes through them."""
+    """Ids of a member's subscribed topics that exist, in Kafka's iteration order."""
     names = in_table_order(
         member.subscribed_topic_names, string_hash, copied_capacity(len(member.subscribed_topic_names))
     )

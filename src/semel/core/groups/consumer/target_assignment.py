@@ -1,9 +1,9 @@
-"""The next target of a group: who shall have what once everybody has caught up.
+"""The next target of a group: the assignment all members move towards.
 
-Role.   `next_target` asks the assignor most members want and gives the target and the rows that differ.
+Role.   `next_target` calls the assignor most members prefer and gives the target and the changed rows.
 Rules.  * A member whose target does not change gets no row; one that is new gets one even if it gets nothing.
-        * Whoever takes an instance over starts from what that instance was to have.
-        * The last row carries the epoch: a target without it is not finished and does not count.
+        * A member that takes an instance over starts from that instance's target.
+        * The last row carries the epoch: a target without it is incomplete and ignored.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from semel.core.groups.group import Groups
 
 
 class Target(NamedTuple):
-    """What a member shall have, and since which epoch of the group."""
+    """A member's target and the group epoch it belongs to."""
 
     epoch: int
     assigned: Assigned
@@ -36,7 +36,7 @@ def next_target(
     member: Member,
     now_ms: int,
 ) -> tuple[Target, list[LogRow]]:
-    """The target with this member as it is now; `before` is what the group knows of it, or of whom it replaces."""
+    """The target with this member's new state; `before` is its old state, or that of the member it replaces."""
     members = dict(group.members)
     if before is not None and before.member_id != member.member_id:
         del members[before.member_id]

@@ -1,12 +1,13 @@
 """One request's change of a KIP-848 group, step by step: subscription, epoch, target, reconciliation.
 
 Role.   `Turn` collects the rows of one operation. A heartbeat and a classic member's join take the same steps.
-Flow.   subscribe -> group_epoch -> target -> reconcile; each looks at the group as its rows had it before the request.
-Rules.  * A new epoch comes with a change of subscriptions or of topics. While an expression is not resolved it does
-          not: there will be another when it is.
-        * A target is not computed more often than every `group.consumer.assignment.interval.ms`: members that come
-          together are assigned together. Until then they move towards the target there is.
-        * What was computed or resolved in the future holds nothing up: the wall clock was set back, and rows carry its time.
+Flow.   subscribe -> group_epoch -> target -> reconcile; each sees the group as it was before the request.
+Rules.  * A change of subscriptions or topics bumps the epoch. An unresolved expression does not yet; its resolution
+          will.
+        * A target is not computed more often than every `group.consumer.assignment.interval.ms`: members that join
+          together are assigned together. Until then they move towards the current target.
+        * A computation with a time in the future delays nothing: rows carry wall-clock time, and the clock was set
+          back.
 """
 
 from enum import Enum, auto
@@ -30,7 +31,7 @@ _NEVER_MS: Final = -(1 << 63)
 
 
 class RegexChange(Enum):
-    """What a request did to a member's expression."""
+    """The effect of a request on a member's regular expression."""
 
     NONE = auto()
     UNRESOLVED = auto()
@@ -50,16 +51,16 @@ class Turn:
         self.now_ms = now_ms
         self.rows = rows
         self.before = before
-        """The member as the group has it, or the one whose instance it takes over."""
+        """The member's old state, or that of the member whose instance it takes over."""
 
     def subscribe(self, known: Member, member: Member) -> bool:
-        """Write down what a member says of itself, if that is new; whether it reads other topics by name."""
+        """Write a member's metadata if it changed; whether its topic names changed."""
         if member != known:
             self.rows.append(member.metadata_row(self.group.group_id))
         return member.subscribed_topic_names != known.subscribed_topic_names
 
     def change_regex(self, member: Member) -> RegexChange | Refusal:
-        """Take over a member's expression and see to it that expressions are resolved."""
+        """Take over a member's regular expression and schedule its resolution."""
         group = self.group
         old = "" if self.before is None else self.before.subscribed_topic_regex
         new = member.subscribed_topic_regex
@@ -102,7 +103,7 @@ class Turn:
             soft.timers.set(timer, self.now_ms)
 
     def _is_within(self, since_ms: int, interval_ms: int) -> bool:
-        """Whether so much time has not gone by since then; of what lies in the future nobody knows how long ago it was."""
+        """Whether less than the interval has passed since then; False for a time in the future."""
         return since_ms <= self.now_ms <= since_ms + interval_ms
 
     def group_epoch(self, member: Member, *, bump: bool) -> int:
@@ -123,7 +124,7 @@ class Turn:
         return epoch
 
     def target(self, member: Member, group_epoch: int) -> Target:
-        """What the member moves towards."""
+        """The member's target."""
         group = self.group
         groups = self.soft.groups
         interval_ms = groups.own_number(

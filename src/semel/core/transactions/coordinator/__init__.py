@@ -1,1 +1,1 @@
-"""The broker's end: what a transaction coordinator decides."""
+"""The broker's end: the decisions of a transaction coordinator."""

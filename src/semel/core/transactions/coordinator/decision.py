@@ -1,9 +1,9 @@
-"""The words the coordinator's decisions share: what is decided, what is to be done, what the world offers.
+"""Types the coordinator's decisions share: decisions, effects, producer ids and settings.
 
 Role.   A decision is a value. `shard` turns it into rows, a reply and effects.
 Rules.  * A decision without `moved` writes nothing.
-        * A transaction decided to be prepared has its markers sent once the row is committed: `SendMarkers` follows
-          from the state, so no decision can forget it.
+        * A prepared transaction gets its markers once the row is committed: `SendMarkers` follows from the state, so no
+          decision can forget it.
 """
 
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -21,11 +21,11 @@ class Decision(NamedTuple):
     code: ErrorCode = ErrorCode.NONE
     moved: Transaction | None = None
     last_epoch: int | None = None
-    """With `moved`: the epoch its client had before, by which a retry is known; -1: none had; None: as it was."""
+    """With `moved`: the client's previous epoch, by which a retry is recognised. -1: there is none. None: unchanged."""
 
 
 class SendMarkers(NamedTuple):
-    """Have every partition end the transaction, then call `TransactionShard.complete`."""
+    """Write the marker to every partition, then call `TransactionShard.complete`."""
 
     transactional_id: str
     producer_id: int
@@ -36,7 +36,8 @@ class SendMarkers(NamedTuple):
 
 
 class FencePredecessor(NamedTuple):
-    """Have every leader of these partitions doubt the producer, then call `TransactionShard.fenced`: it answers."""
+    """Have the leaders of these partitions doubt the producer, then call `TransactionShard.fenced`, which answers the
+    ticket."""
 
     producer_id: int
     partitions: tuple[TopicPartition, ...]
@@ -48,18 +49,18 @@ TransactionEffect: TypeAlias = SendMarkers | FencePredecessor
 
 
 class ProducerIdSource(Protocol):
-    """Producer ids set aside for this broker."""
+    """Producer ids reserved for this broker."""
 
     def take(self) -> int | None:
-        """One that nobody had before; None if the next block is still being fetched."""
+        """A producer id never used before; None while the next block is being fetched."""
 
 
 NO_PRODUCER_IDS_LEFT: Final = Decision(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Kafka's answer while the next block of producer ids is being fetched: ask again."""
+"""Kafka's retriable answer while the next block of producer ids is being fetched."""
 
 
 class TransactionSettings(NamedTuple):
-    """What the broker's configuration says of transactions."""
+    """The broker's transaction settings."""
 
     timeout_max_ms: int = 900_000
     """`transaction.max.timeout.ms`"""
@@ -75,7 +76,7 @@ FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsets
 
 
 def as_of(code: ErrorCode, api: str, version: int) -> ErrorCode:
-    """The code as a client of that version knows it: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH once."""
+    """The code for a client of that version: older ones know PRODUCER_FENCED as INVALID_PRODUCER_EPOCH."""
     if code is ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE[api]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

@@ -1,17 +1,19 @@
 """The end of a transaction: decided by its producer, or by the broker in its place.
 
-Role.   EndTxn under both protocols, and the abort with which the broker fences a producer (its time is up, or another
-        one introduced itself).
+Role.   EndTxn under both protocols, and the abort by which the broker fences a producer, after a timeout or an
+        InitProducerId of another client.
 Flow.   `shard.end_txn` calls `end`; `init_producer_id` and `expiry` call `abort_by_broker`.
-Rules.  * v1: the epoch stays, and an end that is asked for twice is answered twice. Only the same end: commit and abort
-          exclude each other.
-        * v2: each end bumps the epoch, so the epoch says whether this is the next end or the last one again. A retry
-          names the epoch before the bump, or the last epoch of the producer id before the present one.
-        * v2: a commit that finds the broker's own abort is fenced, not told of a wrong state: its time was up.
-        * v2: an abort of nothing is a success and bumps too: a producer that is unsure leaves no doubt behind.
-        * While markers are on their way the answer is CONCURRENT_TRANSACTIONS: in v2 before epochs are compared, for a
-          retry has an old one; in v1 after, for there it never has.
-        * The broker's own abort is one of v2 whatever the client speaks: its epoch fences, and is given to nobody.
+Rules.  * v1: the epoch stays, and a repeated EndTxn gets the same answer again. A commit after an abort is refused, and
+          the other way round.
+        * v2: each end bumps the epoch, so the epoch tells a retry from the next end. A retry names the epoch before the
+          bump, or the last epoch of the previous producer id.
+        * v2: a commit after the broker's own abort is answered PRODUCER_FENCED, not INVALID_TXN_STATE: the transaction
+          timed out.
+        * v2: an empty abort succeeds and bumps the epoch: an unsure producer gets a clean start.
+        * While markers are being written the answer is CONCURRENT_TRANSACTIONS. In v2 this comes before the epoch
+          check, because a retry has an old epoch; in v1 after it, because a retry has the same epoch.
+        * The broker's own abort always follows v2, whatever the client's version: its epoch fences, and no client gets
+          it.
 """
 
 from typing import Final
@@ -81,8 +83,8 @@ def _end_v2(
     state = transaction.state
     if state.is_prepared:
         return _CONCURRENT
-    # Only an end of v2 bumped the epoch. After one of v1 the epoch before is that of a fenced producer: Kafka takes its end
-    # for a retry and hands it the identity of its successor.
+    # Only an end of v2 bumps the epoch. After an end of v1 the previous epoch is a fenced producer's: Kafka takes its
+    # EndTxn for a retry and answers with its successor's identity.
     at_rest = transaction.bumps_epochs and state in (
         TransactionState.COMPLETE_COMMIT,
         TransactionState.COMPLETE_ABORT,
@@ -101,16 +103,14 @@ def _end_v2(
     if again:
         if state is _RESULTS[commit]:
             return Decision()
-        return (
-            _FENCED if commit else _INVALID
-        )  # What is to be committed again, the broker has aborted meanwhile.
+        return _FENCED if commit else _INVALID  # The commit is a retry, but the broker has aborted.
     if commit and state is not TransactionState.ONGOING:
         return _INVALID
     return _prepared_v2(transaction, commit, producer_ids, now_ms)
 
 
 def abort_by_broker(transaction: Transaction, producer_ids: ProducerIdSource, now_ms: int) -> Decision:
-    """Abort what is ongoing, with an epoch that fences its producer."""
+    """Abort the ongoing transaction, with an epoch that fences its producer."""
     return _prepared_v2(transaction, False, producer_ids, now_ms)
 
 

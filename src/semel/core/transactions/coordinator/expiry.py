@@ -1,12 +1,13 @@
-"""What the passing of time asks for: transactions that took too long, and ids nobody uses any more.
+"""Expiry: transactions past their timeout, and transactional ids no longer used.
 
-Role.   Which transactions to abort and which ids to forget, now.
+Role.   Says which transactions to abort and which ids to forget now.
 Flow.   `shard.due` calls these.
 Rules.  * A transaction is aborted once it has been open for longer than its timeout; never one of two-phase commit.
-        * An id is forgotten `transactional.id.expiration.ms` after its last row, unless something is under way.
+        * An id is forgotten `transactional.id.expiration.ms` after its last row, unless a transaction is open or being
+          completed.
         * At most `FORGET_MAX` ids are forgotten in one step, so that one batch carries their tombstones. At most
-          `ABORT_MAX` transactions are aborted in one, and fewer where they have many partitions: a batch that its topic
-          does not take would be tried again for ever.
+          `ABORT_MAX` transactions are aborted in one, and fewer where they have many partitions: a batch over the
+          topic's size limit would be retried for ever.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ _ABORTED_PARTITIONS_MAX: Final = 1000
 
 
 def deadline_ms(transaction: Transaction) -> int | None:
-    """When the transaction has taken too long; None if it may take for ever."""
+    """When the transaction times out; None if it never does."""
     if transaction.state is not TransactionState.ONGOING or transaction.is_two_phase:
         return None
     return transaction.start_ms + transaction.timeout_ms + 1
@@ -31,7 +32,7 @@ def deadline_ms(transaction: Transaction) -> int | None:
 def overdue(
     timeouts: Deadlines[str], transactions: Mapping[str, Transaction], now_ms: int
 ) -> Iterator[Transaction]:
-    """Take out transactions that took too long, as many as one batch carries; the others stay due."""
+    """Take out timed-out transactions, as many as fit one batch; the others stay due."""
     partitions = 0
     for _ in range(ABORT_MAX):
         transactional_id = timeouts.pop_first(now_ms)
@@ -45,7 +46,7 @@ def overdue(
 
 
 def expired(transactions: Iterable[Transaction], *, expiration_ms: int, now_ms: int) -> list[str]:
-    """The ids to forget: at most `FORGET_MAX`, the longest known first."""
+    """Ids to forget: at most `FORGET_MAX`, the longest known first."""
     before_ms = now_ms - expiration_ms
     found: list[str] = []
     for transaction in transactions:

@@ -1,14 +1,14 @@
-"""InitProducerId with a transactional id: who owns it from now on.
+"""InitProducerId with a transactional id: the caller becomes its owner.
 
-Role.   A producer introduces itself (or comes back after an error, naming the identity it had): it gets an epoch
-        nobody had before, and everyone with an older one is fenced.
+Role.   A producer sends InitProducerId at its start, or with its former identity after an error. It gets a new epoch,
+        and every producer with an older one is fenced.
 Flow.   `shard.init_producer_id` calls `decide`.
-Rules.  * Of producers that come at once exactly one ends up with the highest epoch: each decision bumps it.
-        * What the former owner left open is aborted first. That costs one epoch, which nobody is given, and the answer
-          is CONCURRENT_TRANSACTIONS until the markers are written: then nothing older is visible or pending.
-        * A producer that names (id, epoch) is let on only if it is the current one, or repeats a request whose answer
-          it never got: the epoch before the last bump, or the exhausted end of the producer id before the last.
-        * Epochs that are used up give a new producer id.
+Rules.  * Of several concurrent producers exactly one ends up with the highest epoch: each decision bumps it.
+        * The former owner's open transaction is aborted first, under an epoch no client gets. The answer is
+          CONCURRENT_TRANSACTIONS until its markers are written, so no older record is still pending.
+        * A producer that names (id, epoch) is accepted only if the pair is current, or repeats a request whose answer
+          was lost: the epoch before the last bump, or the last epoch of the previous producer id.
+        * An exhausted epoch leads to a new producer id.
 Elsewhere. Two-phase commit's `keep_prepared_txn`: `two_phase`.
 """
 
@@ -33,14 +33,14 @@ _FENCED: Final = Decision(ErrorCode.PRODUCER_FENCED)
 
 
 class Identity(NamedTuple):
-    """What a producer that comes back says it was."""
+    """The former identity a returning producer names."""
 
     producer_id: int
     producer_epoch: int
 
 
 def unfit(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
-    """What the request itself rules out, whatever the state; NONE if nothing."""
+    """Why the request is invalid in any state; NONE if it is valid."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if not request.transactional_id:
@@ -61,7 +61,7 @@ def decide(
     producer_ids: ProducerIdSource,
     now_ms: int,
 ) -> Decision:
-    """The next owner, or why not yet. `last_epoch` is what the last decision said to remember."""
+    """The next owner, or a refusal. `last_epoch` is the one the last decision recorded."""
     timeout_ms = two_phase.timeout_ms(request)
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
@@ -84,7 +84,7 @@ def decide(
 
 def _is_known(transaction: Transaction, expected: Identity) -> bool:
     if expected.producer_id == transaction.client_producer_id:
-        return True  # Its epoch is compared when it is to be bumped.
+        return True  # `_own` compares the epoch.
     return expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= EPOCH_LAST
 
 
@@ -111,7 +111,7 @@ def _own(
     producer_ids: ProducerIdSource,
     now_ms: int,
 ) -> Decision:
-    """Nothing is under way: the next epoch, the same one again for a retry, or a new producer id."""
+    """With no open transaction: the next epoch, the same one for a retry, or a new producer id."""
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     remembered = NO_PRODUCER_EPOCH
     if expected is None or expected.producer_epoch == epoch:
@@ -124,7 +124,9 @@ def _own(
         else:
             epoch += 1
     elif expected.producer_epoch == last_epoch:
-        remembered = last_epoch  # A retry: only its own client knows that epoch, and a new owner would have cleared it.
+        remembered = (
+            last_epoch  # A retry: only the owner knows that epoch, and a new owner would have cleared it.
+        )
     else:
         return _FENCED
     moved = transaction.owned_anew(

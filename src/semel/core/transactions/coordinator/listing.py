@@ -1,9 +1,9 @@
 """Transactions shown to people: ListTransactions and DescribeTransactions.
 
-Role.   From a transaction to what the two APIs say of it.
-Rules.  * State names nobody knows are reported, and match nothing.
-        * A duration filter compares with the beginning of the last transaction; an id that had none is older than any.
-        * A pattern must match the whole id. It is RE2's, as in Kafka: no pattern takes long, whatever the ids.
+Role.   Converts a transaction to the entries of the two responses.
+Rules.  * Unknown state names are reported, and match no transaction.
+        * A duration filter compares with the start of the last transaction; an id without one matches any duration.
+        * A pattern must match the whole id. It is an RE2 expression, as in Kafka, matched in linear time.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from semel.errors import ErrorCode
 
 
 def unknown_states(request: ListTransactionsRequest) -> list[str]:
-    """The names in the filter that are no states."""
+    """Names in the filter that are unknown states."""
     return [name for name in request.state_filters if name not in BY_LABEL]
 
 
 def filter_of(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool] | ErrorCode:
-    """Whether a transaction is asked for; or what is wrong with the question."""
+    """A test whether a transaction matches the request; an error code for an invalid request."""
     producer_ids = frozenset(request.producer_id_filters)
     states = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
     by_state = bool(request.state_filters)

@@ -1,13 +1,13 @@
-"""Partitions that join a transaction, and the question whether they did.
+"""Adding partitions to a transaction, and verifying that they were added.
 
-Role.   AddPartitionsToTxn and AddOffsetsToTxn of v1's clients, the implicit joining of transactions v2 (Produce 12+,
+Role.   AddPartitionsToTxn and AddOffsetsToTxn of v1's clients, the implicit adding of transactions v2 (Produce 12+,
         TxnOffsetCommit 5+), and the verification before a v1 client's first write to a partition.
 Flow.   `shard.add_partitions` and `shard.verify_partitions` call these.
-Rules.  * While markers are on their way nobody joins: CONCURRENT_TRANSACTIONS, before anything else is compared.
-        * Partitions that are in already cost no row.
-        * Verifying changes nothing. A partition that is not in gives TRANSACTION_ABORTABLE.
-        * A transaction that was taken over (two-phase commit) is closed: its keeper may only end it, and whoever came before
-          is fenced, also from the partitions that are in it.
+Rules.  * While markers are being written no partition is added: CONCURRENT_TRANSACTIONS, before any other check.
+        * Adding a partition again writes no row.
+        * Verifying changes nothing. A partition outside the transaction gives TRANSACTION_ABORTABLE.
+        * A transaction that was taken over (two-phase commit) is closed: its keeper may only end it. Earlier clients
+          are fenced, also on partitions already added.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def add(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Let partitions join the producer's transaction, which begins with the first."""
+    """Add partitions to the producer's transaction, which begins with the first."""
     if transaction is None:
         return _UNKNOWN
     if transaction.state.is_prepared:
@@ -57,7 +57,7 @@ def verify(
     producer_id: int,
     producer_epoch: int,
 ) -> list[ErrorCode]:
-    """For each partition: whether it is in the producer's transaction."""
+    """For each partition, whether it is in the producer's transaction."""
     if transaction is None:
         return [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * len(partitions)
     refused = _refused(transaction, producer_id, producer_epoch)
@@ -72,7 +72,7 @@ def verify(
 
 
 def _refused(transaction: Transaction, producer_id: int, producer_epoch: int) -> ErrorCode:
-    """Why this producer has no transaction to add to; NONE if it may have one."""
+    """Why this producer may not add partitions; NONE if it may."""
     if two_phase.is_keeper(transaction, producer_id, producer_epoch):
         return ErrorCode.INVALID_TXN_STATE
     if two_phase.is_predecessor(transaction, producer_id, producer_epoch):

@@ -1,16 +1,17 @@
-"""One partition of `__transaction_state`: its transactional ids, asked and answered.
+"""One partition of `__transaction_state`: its transactional ids and the requests for them.
 
-Role.   The door to the coordinator: each operation takes a request, decides, and says what to write and answer.
+Role.   The coordinator's entry point: each operation takes a request and returns the rows, the reply and the effects.
 Flow.   The host (`broker.coordinators`) calls an operation, appends the rows, applies them and, once they are
-        committed, gives the reply and runs the effects. `SendMarkers` comes back as `complete` when every partition
-        has its marker, `FencePredecessor` as `fenced` when no leader lets the former owner of a kept transaction go on.
+        committed, gives the reply and runs the effects. The host answers `SendMarkers` with `complete` once every
+        partition has its marker. It answers `FencePredecessor` with `fenced` once every leader doubts the former owner
+        of a kept transaction.
 Rules.  * Deciding changes no transaction: only `apply` does, live and in replay alike.
-        * Kafka's rows do not carry the epoch before the last bump, by which a retried InitProducerId is known: it is
-          remembered beside them, and a restart forgets it. The retry is then fenced; it is never let on wrongly.
-        * A bump whose append failed is neither repeated nor undone: the host loads the shard again, and the log says
-          whether it happened. Nobody was given the epoch.
-        * What was decided before a crash is carried out after it: `loaded` sends the markers of every prepared
-          transaction again, and takes up the clocks of the ongoing ones.
+        * Kafka's rows do not carry the epoch before the last bump, by which a retried InitProducerId is recognised. It
+          is kept in memory and lost at a restart; the retry is then fenced, never accepted wrongly.
+        * A bump whose append failed is neither repeated nor undone: the host reloads the shard from the log. No client
+          was given the epoch.
+        * A crash loses no decision: `loaded` resends the markers of every prepared transaction, and `apply` restarts
+          the timeouts of ongoing ones.
 Elsewhere. The rules of each request: `init_producer_id`, `partitions`, `end_txn`, `two_phase`, `expiry`.
 """
 
@@ -78,7 +79,7 @@ class TransactionShard:
     def init_producer_id(
         self, request: InitProducerIdRequest, ticket: Ticket, now_ms: int, *, version: int
     ) -> Outcome[TransactionEffect]:
-        """Who owns the transactional id from now on."""
+        """InitProducerId: make the caller the owner of the transactional id."""
         transactional_id = request.transactional_id or ""
         unfit = init_producer_id.unfit(request, self.settings)
         if unfit is not ErrorCode.NONE:
@@ -117,7 +118,7 @@ class TransactionShard:
     def add_partitions(
         self, request: AddPartitionsToTxnTransaction, ticket: Ticket, now_ms: int, *, version: int
     ) -> Outcome[TransactionEffect]:
-        """Let partitions join a transaction, or say whether they did. One answer for one transaction."""
+        """AddPartitionsToTxn for one transaction: add the partitions, or verify that they were added."""
         named = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partitions]
         decision = Decision()
         if not request.transactional_id:
@@ -150,7 +151,7 @@ class TransactionShard:
         *,
         version: int,
     ) -> Outcome[TransactionEffect]:
-        """Let the offsets of a group join: the partition of `__consumer_offsets` that has them."""
+        """AddOffsetsToTxn: add the group's partition of `__consumer_offsets`."""
         if not request.transactional_id:
             decision = Decision(ErrorCode.INVALID_REQUEST)
         else:
@@ -168,7 +169,7 @@ class TransactionShard:
     def end_txn(
         self, request: EndTxnRequest, ticket: Ticket, now_ms: int, *, version: int
     ) -> Outcome[TransactionEffect]:
-        """Commit or abort."""
+        """EndTxn: commit or abort."""
         is_v2 = version >= _END_TXN_V2_SINCE
         known = self._transactions.get(request.transactional_id)
         if not request.transactional_id:
@@ -191,7 +192,7 @@ class TransactionShard:
                 response.producer_id, response.producer_epoch = known.producer_id, known.producer_epoch
         return self.outcome_of(decision, ticket, response)
 
-    # Questions and steps of the broker itself.
+    # The broker's own calls.
 
     def decide_add(
         self,
@@ -203,7 +204,7 @@ class TransactionShard:
         client_version: int,
         now_ms: int,
     ) -> Decision:
-        """Whether and how these partitions join."""
+        """The decision about adding these partitions."""
         return partitions.add(
             self._transactions.get(transactional_id),
             named,
@@ -225,7 +226,7 @@ class TransactionShard:
         )
 
     def complete(self, markers: SendMarkers, now_ms: int) -> Outcome[TransactionEffect]:
-        """Every partition has the marker. Said twice, or too late, it changes nothing."""
+        """Every partition has the marker. A repeated or late call changes nothing."""
         transaction = self._transactions.get(markers.transactional_id)
         if (
             transaction is None
@@ -236,16 +237,16 @@ class TransactionShard:
         return Outcome(rows=[rows.row_of(transaction.completed(now_ms))])
 
     def fenced(self, fence: FencePredecessor) -> Outcome[TransactionEffect]:
-        """No leader lets the predecessor go on: whoever keeps its transaction may hear of it."""
+        """Every leader fences the predecessor: answer the client that keeps the transaction."""
         return Outcome(replies=[(fence.ticket, fence.response)])
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """What DescribeTransactions says of an id."""
+        """DescribeTransactions for one id."""
         return listing.described(transactional_id, self._transactions.get(transactional_id))
 
-    # What the host does with the shard.
+    # Calls of the host: rows and time.
 
-    def apply(self, row: LogRow, origin: Origin) -> None:  # noqa: ARG002  # Where a row stands says nothing here.
+    def apply(self, row: LogRow, origin: Origin) -> None:  # noqa: ARG002  # The origin of a row has no meaning here.
         """Take a row over."""
         transactional_id = rows.id_in(row)
         transaction = rows.transaction_of(row)
@@ -258,17 +259,18 @@ class TransactionShard:
         self._transactions[transactional_id] = transaction
         deadline_ms = expiry.deadline_ms(transaction)
         if before is not None and deadline_ms == expiry.deadline_ms(before):
-            return  # More partitions give no more time, nor take what a clock that went back was given.
+            return  # Adding partitions neither extends the deadline nor undoes the one `loaded` set.
         if deadline_ms is None:
             self._timeouts.cancel(transactional_id)
         else:
             self._timeouts.set(transactional_id, deadline_ms)
 
     def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
-        """Rows of this topic are part of no transaction."""
+        """Do nothing: rows of this topic are never transactional."""
 
     def loaded(self, now_ms: int) -> Outcome[TransactionEffect]:
-        """Carry out what was decided before. What began in the future, for the wall clock went back, begins now."""
+        """Resend the markers of prepared transactions. A transaction with a start in the future (the clock went back)
+        starts now."""
         self._expiry_ms = now_ms + self.settings.expiration_interval_ms
         for transaction in self._transactions.values():
             if transaction.start_ms > now_ms:
@@ -290,11 +292,11 @@ class TransactionShard:
         return min(timeout_ms, expiry_ms)
 
     def due(self, now_ms: int) -> Outcome[TransactionEffect]:
-        """Abort what took too long; forget who has not been seen for long."""
+        """Abort timed-out transactions and forget expired ids."""
         outcome: Outcome[TransactionEffect] = Outcome()
         for transaction in expiry.overdue(self._timeouts, self._transactions, now_ms):
             decision = end_txn.abort_by_broker(transaction, self._producer_ids, now_ms)
-            if decision.moved is None:  # No producer id at hand for one whose epochs are used up.
+            if decision.moved is None:  # Its epochs are exhausted, and no producer id is at hand.
                 self._timeouts.set(transaction.transactional_id, now_ms + _AGAIN_MS)
                 continue
             self._take_up(decision, outcome)
@@ -312,7 +314,7 @@ class TransactionShard:
     def outcome_of(
         self, decision: Decision, ticket: Ticket, response: Response
     ) -> Outcome[TransactionEffect]:
-        """What is to be written and done for a decision, and who is answered then."""
+        """A decision as rows, effects and the reply."""
         outcome: Outcome[TransactionEffect] = Outcome(replies=[(ticket, response)])
         self._take_up(decision, outcome)
         return outcome

@@ -1,15 +1,16 @@
-"""Two-phase commit (KIP-939): a transaction whose end another system decides.
+"""Two-phase commit (KIP-939): another system decides the end of a transaction.
 
-Role.   With `enable_2pc` a transaction never times out. With `keep_prepared_txn` a client that comes back takes over
-        what it left open instead of having it aborted, and then commits or aborts it.
+Role.   With `enable_2pc` a transaction never times out. With `keep_prepared_txn` a returning client takes over its open
+        transaction instead of having it aborted, and then commits or aborts it.
 Flow.   Parts of `init_producer_id` and `partitions`.
 Rules.  * Off unless `transaction.two.phase.commit.enable` is on.
         * The kept transaction stays under the identity it was written with, which the answer names; the client gets a
-          new one. Everyone who came before is fenced: from ending it, from aborting it by introducing itself anew, and
-          from adding to it, also on partitions that are in it. The answer waits until their leaders know (`FencePredecessor`).
-        * Whoever keeps names no (id, epoch): to keep is to come anew.
-        * What never times out goes on never to, whoever keeps it: the other system may have committed already.
-        * Where nothing is open, keeping is an ordinary InitProducerId, and the answer names no transaction.
+          new one. Earlier clients are fenced: they can neither end the transaction, nor abort it by InitProducerId, nor
+          write to it, also on partitions already added. The answer waits until the leaders know (`FencePredecessor`).
+        * A request that keeps a transaction names no (id, epoch).
+        * A two-phase transaction never times out, whichever client keeps it: the other system may have committed
+          already.
+        * Without an open transaction, keeping is an ordinary InitProducerId, and the answer names no transaction.
 """
 
 from semel.core.transactions.coordinator.decision import (
@@ -25,7 +26,7 @@ from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 def unfit(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
-    """What is not allowed, or contradicts itself; NONE if nothing."""
+    """Why the request is not allowed or contradicts itself; NONE if it is valid."""
     if request.enable_2pc and not settings.two_phase_commit:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if request.keep_prepared_txn and not settings.two_phase_commit:
@@ -36,7 +37,7 @@ def unfit(request: InitProducerIdRequest, settings: TransactionSettings) -> Erro
 
 
 def timeout_ms(request: InitProducerIdRequest) -> int:
-    """How long its transactions may stay open."""
+    """The timeout of the client's transactions."""
     return NO_TIMEOUT_MS if request.enable_2pc else request.transaction_timeout_ms
 
 
@@ -60,17 +61,17 @@ def keep(transaction: Transaction, timeout_ms: int, producer_ids: ProducerIdSour
 
 
 def is_closed_to(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether a producer that names this identity may not have the ongoing transaction aborted.
+    """Whether a producer with this identity is barred from aborting the ongoing transaction by InitProducerId.
 
-    Outside of two-phase commit any epoch of the producer id may, in Kafka and here: what is aborted is done again. What was
-    prepared may be committed in the other system already.
+    Outside of two-phase commit any epoch of the producer id may, as in Kafka: an aborted transaction can be redone. A
+    prepared one may be committed in the other system already.
     """
     client = transaction.client_producer_id, transaction.client_producer_epoch
     return (transaction.is_two_phase or transaction.is_kept) and (producer_id, producer_epoch) != client
 
 
 def is_predecessor(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether somebody keeps what this producer wrote, or kept before."""
+    """Whether another client keeps the transaction this producer wrote or kept before."""
     return (
         transaction.is_kept
         and producer_id in (transaction.producer_id, transaction.client_producer_id)

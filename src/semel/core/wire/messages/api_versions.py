@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs, versions and features a broker has. `core.wire.api_versions` builds the answer.
+"""ApiVersions: the APIs, versions and features of a broker. `core.wire.api_versions` builds the answer.
 
 API key 18. Versions 0-4, flexible from 3.
     1  response +throttle_time_ms

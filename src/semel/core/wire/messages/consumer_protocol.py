@@ -1,4 +1,4 @@
-"""What members of a classic group tell each other inside JoinGroup and SyncGroup.
+"""The consumer protocol: subscriptions and assignments inside JoinGroup and SyncGroup.
 
 The bytes start with the version as int16. Subscription: 1 adds owned_partitions, 2 generation_id, 3 rack_id.
 """

@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort.
+"""EndTxn: commit or abort a transaction.
 
 API key 26. Versions 0-5, flexible from 3.
     1  throttled clients delay themselves

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
 API key 10. Versions 0-6, flexible from 3.
     1  request +key_type; response +throttle_time_ms, +error_message

@@ -6,7 +6,7 @@ Rules.  * A broker that does not prove that it knows the password is not believe
         * Fewer iterations than 4,096 are refused, as Java's client does: the password would be easy to guess from them. So
           many that they only keep this process busy are refused too.
         * Names and passwords are UTF-8 as they are, without SASLprep, as in Kafka.
-Elsewhere. What a broker keeps of a password: `core.metadata.scram`.
+Elsewhere. The credential a broker keeps of a password: `core.security.scram_credentials`.
 """
 
 import base64
@@ -35,7 +35,7 @@ class ScramClient:
         self._server_signature = b""
 
     def first(self) -> bytes:
-        """Who wants to log in."""
+        """The first message: the user who wants to log in."""
         return f"{_HEADER}{self._bare}".encode()
 
     def final(self, server_first: bytes) -> bytes:

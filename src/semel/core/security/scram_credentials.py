@@ -3,7 +3,7 @@
 Role.   The rules of AlterUserScramCredentials, and what is kept of a password (RFC 5802). Pure.
 Rules.  * A client sends a salted password; kept are the stored key and the server key derived from it.
         * Iterations are bounded as in Kafka: too few are weak, too many let one request cost the broker dearly.
-Elsewhere. Asking clients to prove who they are: SASL, to come.
+Elsewhere. The proof that a client gives of its password: `scram`.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _HASHES: Final = {Mechanism.SHA_256: "sha256", Mechanism.SHA_512: "sha512"}
 
 
 class Credential(NamedTuple):
-    """What proves a password without being one."""
+    """The keys that prove a password without being one."""
 
     iterations: int
     salt: bytes
@@ -47,7 +47,7 @@ def flaw(user: str, mechanism: int) -> Refuse | None:
 def credential(
     mechanism: int, *, iterations: int, salt: bytes, salted_password: bytes
 ) -> Credential | Refuse:
-    """What is kept, or why it is not accepted."""
+    """The credential to keep, or why it is not accepted."""
     if iterations < ITERATIONS_MIN:
         return Refuse(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,

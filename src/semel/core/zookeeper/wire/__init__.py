@@ -1,0 +1,1 @@
+"""ZooKeeper's messages as values, and their bytes."""
