@@ -1,10 +1,10 @@
-"""How many aborted transactions each segment lists: the one thing that tells a lost index from an empty one.
+"""Counts of aborted transactions per segment, which tell a lost transaction index from an empty one.
 
-Role.   A segment without aborts has no transaction index, so a deleted one cannot be noticed by looking for it, and
-        readers of committed records would be handed aborted ones. `aborted-transactions-checkpoint` in the
-        partition's directory notes the counts; Kafka passes over files it does not know.
-Flow.   Written on close and on truncation, read by `recovery`, which rebuilds the indexes of a segment that lists
-        fewer than noted. A count that is too low (aborts since the note was written) asks for nothing.
+Role.   A segment without aborts has no transaction index, so a missing file alone does not show a loss, and
+        read_committed consumers would get aborted records. `aborted-transactions-checkpoint` in the partition's
+        directory stores the counts; Kafka ignores unknown files.
+Flow.   Written on close and on truncation, read by `recovery`, which rebuilds the indexes of a segment that lists fewer
+        than stored. A count that is too low (aborts since it was written) causes no rebuild.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from semel.runtime.files import Files, join
 
 
 def write_aborted_counts(files: Files, directory: str, segments: Sequence[Segment]) -> None:
-    """Note the counts; no file where there is nothing to note."""
+    """Write the counts; without aborts there is no file."""
     path = join(directory, names.ABORTED_COUNTS)
     rows = [f"{s.base_offset} {len(s.txn_index.entries)}" for s in segments if s.txn_index.entries]
     if rows or files.exists(path):
@@ -25,7 +25,7 @@ def write_aborted_counts(files: Files, directory: str, segments: Sequence[Segmen
 
 
 def read_aborted_counts(files: Files, directory: str) -> dict[int, int]:
-    """Base offset → how many aborts its segment lists at least."""
+    """Base offset → minimum number of aborts its segment must list."""
     path = join(directory, names.ABORTED_COUNTS)
     try:
         return {int(base): int(count) for base, count in read_lines(files, path, fields=2)}

@@ -2,9 +2,8 @@
 
 Role.   Kafka's formats, read and written whole: `recovery-point-offset-checkpoint` and its kin,
         `partition.metadata`, `meta.properties`, `.kafka_cleanshutdown`.
-Rules.  * Every write is atomic: after a crash the old or the new file is there, whole.
-        * A file that cannot be read as its format raises `CorruptLogError` naming the line; the caller knows
-          whether it can be rebuilt.
+Rules.  * Every write is atomic: after a crash either the old or the new file is there, complete.
+        * A malformed file raises `CorruptLogError` naming the line; the caller decides whether it can be rebuilt.
 """
 
 import base64
@@ -31,7 +30,7 @@ _UUID_LENGTH: Final = 22
 
 
 def read_lines(files: Files, path: str, fields: int) -> list[list[str]]:
-    """The rows of a checkpoint: version, count, then that many lines of `fields` words. No file, no rows."""
+    """The rows of a checkpoint: version, count, then that many lines of `fields` words. A missing file has no rows."""
     if not files.exists(path):
         return []
     text = read_whole(files, path).decode("utf-8", errors="replace")
@@ -78,18 +77,18 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def encode_uuid(value: uuid.UUID) -> str:
-    """Kafka's spelling of an id: 22 characters, URL-safe base64 without padding."""
+    """An id in Kafka's form: 22 characters, URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> uuid.UUID:
-    """The id behind Kafka's spelling; raises `ValueError` on anything else."""
+    """The id from Kafka's form; raises `ValueError` for other text."""
     if len(text) != _UUID_LENGTH:
-        raise ValueError(f"{text!r} is no id: {_UUID_LENGTH} characters are expected, {len(text)} found")
+        raise ValueError(f"{text!r} is not an id: {_UUID_LENGTH} characters are expected, {len(text)} found")
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except binascii.Error as error:
-        raise ValueError(f"{text!r} is no id: {error}") from error
+        raise ValueError(f"{text!r} is not an id: {error}") from error
 
 
 def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
@@ -121,7 +120,7 @@ def write_meta_properties(files: Files, path: str, values: Mapping[str, str]) ->
 
 
 def write_clean_shutdown(files: Files, path: str) -> None:
-    """Say that every log was closed in order: the next start trusts the indexes and snapshots."""
+    """Mark a clean shutdown: the next start trusts the indexes and snapshots."""
     write_atomically(
         files, path, json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
     )

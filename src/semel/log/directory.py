@@ -1,16 +1,16 @@
-"""One data directory: its lock, its identity, the logs of its partitions and what is known of them at rest.
+"""One data directory: its lock, its identity, its partitions' logs and checkpoints.
 
-Role.   Owns everything below `--data-dir`. The broker asks it for logs; nobody else opens one.
-Flow.   `open` locks and checks identity; `load` and `load_all` open logs, those a caller needs first before the
-        others. `checkpoint` is called from time to time, `close` at the end.
-Rules.  * The mark of a clean stop is removed before anything is read and written after everything is synced:
-          it can only be there if all logs were closed in order.
-        * Checkpoints are hints that save work, never the only copy: a lost recovery point means reading more.
-          The log start offset is the exception: `delete_records` writes it down before it answers. And none may
-          outlive what it was true of: they are written anew after every load, deletion and truncation.
-        * A directory that is being deleted first gets a name no start takes for a partition.
-        * A partition that cannot be opened is `damaged`: it stays as it is, on disk and in the checkpoints, and keeps no
-          other from being served.
+Role.   Owns all files below `--data-dir`. The broker opens logs only through it.
+Flow.   `open` locks and checks identity; `load` and `load_all` open logs, urgent ones first. `checkpoint` is called
+        periodically, `close` at the end.
+Rules.  * The clean shutdown mark is removed before the first read and written after the last sync, so it exists only if
+          all logs were closed cleanly.
+        * Checkpoints are hints that save work, never the only copy: a lost recovery point means reading more. The log
+          start offset is the exception: `delete_records` writes it down before it answers. Checkpoints are rewritten
+          after every load, deletion and truncation, so that none outlives the state it describes.
+        * A directory to delete is first renamed, so that no start takes it for a partition.
+        * A partition that cannot be opened is `damaged`: its files and checkpoint entries stay, and other partitions
+          are served.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from semel.types import TopicPartition
 _logger = logging.getLogger(__name__)
 
 _META_VERSION: Final = "1"
-_NAME_BYTES_MAX: Final = 255  # What file systems take; a topic's name alone may have 249.
+_NAME_BYTES_MAX: Final = 255  # The limit of file systems; a topic's name alone may have 249.
 
 
 class LogDirectory:
@@ -44,24 +44,24 @@ class LogDirectory:
         self.path = path
         self._lock = lock
         self.was_clean = clean
-        """Whether the last owner closed every log in order."""
+        """Whether the last owner closed every log cleanly."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.damaged: dict[TopicPartition, Exception] = {}
-        """Partitions that could not be opened, and why: what the disk refused may be tried again."""
+        """Partitions that could not be opened, and why. A disk error may be retried."""
         self.directory_id: str | None = None
         self.cluster_id: str | None = None
         self._doomed: list[str] = []
         self._pristine: set[TopicPartition] = set()
-        """Logs that had never held anything when this owner got them, and are whole on disk."""
+        """Logs that were always empty when this owner got them, and are complete on disk."""
         self._closed: set[TopicPartition] = set()
-        """Logs that were closed in order."""
+        """Logs that were closed cleanly."""
         self._all_loaded = False
         self._recovery_points = self._checkpoint(checkpoints.RECOVERY_POINTS)
         self._start_offsets = self._checkpoint(checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
         self.cleaner_offsets = CleanerOffsets(files, path)
-        self._starts_to_come: dict[TopicPartition, int] = {}  # Log starts that are being written down.
+        self._starts_to_come: dict[TopicPartition, int] = {}  # New log start offsets, being written.
 
     @classmethod
     def open(
@@ -105,7 +105,7 @@ class LogDirectory:
         self.cluster_id = found.get("cluster.id")
 
     def load(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> PartitionLog:
-        """The log of one partition, from its directory; an empty one if there is none."""
+        """Open the log of one partition; create an empty one if there is none."""
         log = self.read(topic_partition, config, now_ms)
         self.take(log)
         return log
@@ -113,7 +113,7 @@ class LogDirectory:
     def read(
         self, topic_partition: TopicPartition, config: LogConfig, now_ms: int, halt: Halt = NEVER
     ) -> PartitionLog:
-        """Open the log of a partition, which is not the directory's yet. Blocks, and may run on a thread."""
+        """Open the log of a partition without registering it. Blocks; may run on a thread."""
         path = join(self.path, str(topic_partition))
         is_new = not self._files.exists(path)
         log = open_log(
@@ -136,7 +136,7 @@ class LogDirectory:
         return log
 
     def take(self, log: PartitionLog) -> None:
-        """Take over a log that was read."""
+        """Register a log that was opened by `read`."""
         topic_partition = log.topic_partition
         topic_id = checkpoints.read_topic_id(self._files, join(log.directory, names.PARTITION_METADATA))
         if topic_id is not None:
@@ -152,7 +152,7 @@ class LogDirectory:
         self.finish_load(self.read_some(wanted, now_ms))
 
     def begin_load(self) -> list[TopicPartition]:
-        """The partitions that are not loaded yet; deletions a crash interrupted are finished on the way."""
+        """The partitions not loaded yet; also finishes deletions that a crash interrupted."""
         found: list[TopicPartition] = []
         for name in self._files.list_directory(self.path):
             path = join(self.path, name)
@@ -162,7 +162,7 @@ class LogDirectory:
             if _is_being_deleted(name):
                 self._files.remove_tree(path)
             elif topic_partition is None:
-                _logger.warning("%s is no partition's directory and is left alone", path)
+                _logger.warning("%s is not the directory of a partition and is ignored", path)
             elif topic_partition not in self.logs:
                 found.append(topic_partition)
         return found
@@ -170,9 +170,9 @@ class LogDirectory:
     def read_some(
         self, wanted: Sequence[tuple[TopicPartition, LogConfig]], now_ms: int, halt: Halt = NEVER
     ) -> dict[TopicPartition, PartitionLog | Exception]:
-        """Open logs, which are not the directory's yet, or find out why not. Blocks, and may run on a thread.
+        """Open logs without registering them; a log that fails maps to its error. Blocks; may run on a thread.
 
-        Raises `RecoveryHaltedError` if `halt` is asked for on the way: the directory is left as by a kill.
+        Raises `RecoveryHaltedError` on `halt`: the directory is left as after a kill.
         """
         read: dict[TopicPartition, PartitionLog | Exception] = {}
         for topic_partition, config in wanted:
@@ -185,7 +185,7 @@ class LogDirectory:
         return read
 
     def finish_load(self, read: Mapping[TopicPartition, PartitionLog | Exception]) -> None:
-        """Take over what was read, once it is all there is."""
+        """Register all opened logs."""
         for topic_partition, log in read.items():
             if isinstance(log, Exception):
                 self._isolate(topic_partition, log)
@@ -195,11 +195,11 @@ class LogDirectory:
             except (LogError, OSError) as error:
                 self._isolate(topic_partition, error)
         if not self.was_clean:
-            # The last owner may have been killed before it synced the name of a directory it had just made.
+            # The last owner may have been killed before it synced the name of a new directory.
             self._files.sync_directory(self.path)
         self._all_loaded = True
         for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
-            # The rest is of partitions that are gone: a new one of that name must not inherit it.
+            # Drop entries of deleted partitions: a new one of that name must not inherit them.
             kept = {tp: offset for tp, offset in known.items() if tp in self.damaged}
             known.clear()
             known.update(kept)
@@ -207,7 +207,7 @@ class LogDirectory:
         self.checkpoint()
 
     def _isolate(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """Leave a partition offline; everything else is served."""
+        """Leave a partition offline; the others are served."""
         path = join(self.path, str(topic_partition))
         self.damaged[topic_partition] = error
         _logger.error(
@@ -227,13 +227,13 @@ class LogDirectory:
         try:
             return checkpoints.read_offsets(self._files, path)
         except CorruptLogError as error:
-            _logger.warning("%s is damaged and taken as empty: %s", path, error)
+            _logger.warning("%s is damaged and treated as empty: %s", path, error)
             return {}
 
     def create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new, empty log. Blocks; where there are many, `prepare` them on threads and `admit` them together."""
+        """Create an empty log. Blocks; for many logs, `prepare` them on threads and `admit` them together."""
         log = self.prepare(topic_partition, topic_id, config, now_ms)
         self.sync_names()
         self.admit(log, topic_id)
@@ -242,7 +242,7 @@ class LogDirectory:
     def prepare(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """The files of a new, empty log, which is not the directory's yet. Blocks, and may run on a thread."""
+        """Create the files of an empty log without registering it. Blocks; may run on a thread."""
         if topic_partition in self.logs or topic_partition in self.damaged:
             raise LogError(f"{topic_partition} is in {self.path} already")
         path = join(self.path, str(topic_partition))
@@ -254,49 +254,58 @@ class LogDirectory:
         return log
 
     def sync_names(self) -> None:
-        """Let the names of new directories survive a power cut: once for all that were prepared. Blocks."""
+        """Sync the names of all prepared directories at once. Blocks."""
         self._files.sync_directory(self.path)
 
     def admit(self, log: PartitionLog, topic_id: uuid.UUID) -> None:
-        """Take over a log that was prepared and whose name is synced."""
+        """Register a prepared log whose name is synced."""
         topic_partition = log.topic_partition
         for known in (
             self._recovery_points,
             self._start_offsets,
             self._high_watermarks,
         ):
-            known.pop(topic_partition, None)  # Of an earlier topic of that name.
+            known.pop(topic_partition, None)  # Entry of an earlier topic of that name.
         self.cleaner_offsets.forget([topic_partition])
         self.logs[topic_partition] = log
         self.topic_ids[topic_partition] = topic_id
         self._pristine.add(topic_partition)
 
     def adopt(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> None:
-        """Give a log that has no topic id the one it belongs to: a crash came before it was written."""
+        """Set the topic id of a log that lacks one, after a crash before it was written."""
         path = join(self.path, str(topic_partition), names.PARTITION_METADATA)
         checkpoints.write_topic_id(self._files, path, topic_id)
         self.topic_ids[topic_partition] = topic_id
 
     def delete(self, topic_partitions: Sequence[TopicPartition], unique: str) -> None:
-        """Take partitions out; their files go with `remove_deleted`. Blocks. `unique` keeps two deletions of a name apart."""
+        """Delete partitions; `remove_deleted` removes their files. Blocks. `unique` tells two deletions of one name
+        apart."""
         self.begin_delete(topic_partitions, unique)()
 
     def begin_delete(self, topic_partitions: Sequence[TopicPartition], unique: str) -> Callable[[], None]:
-        """Take partitions out; what waits for the disk is a call for a thread, which those before it must not overtake.
+        """Delete partitions; returns the blocking part for a thread. These calls must run in order."""
+        self.take_out(topic_partitions, unique)
+        return self.begin_forget(topic_partitions)
 
-        One sync and one checkpoint for all of them: a topic may have thousands.
+    def take_out(self, topic_partitions: Sequence[TopicPartition], unique: str) -> None:
+        """Rename partitions' directories for deletion; `begin_forget` must follow. Each takes a rename, so do a topic
+        of thousands in parts.
         """
         for topic_partition in topic_partitions:
             self._pristine.discard(topic_partition)
             ending = f"-{topic_partition.partition}.{unique}{names.DELETED_DIRECTORY}"
             doomed = join(self.path, topic_partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending)
             self._files.rename(join(self.path, str(topic_partition)), doomed)
-            # Not before it has its other name: a log nobody knows would be found again.
+            # Only after the rename: the next start would find an unregistered log again.
             self.logs.pop(topic_partition, None)
             self.damaged.pop(topic_partition, None)
             self.topic_ids.pop(topic_partition, None)
             self._starts_to_come.pop(topic_partition, None)
             self._doomed.append(doomed)
+
+    def begin_forget(self, topic_partitions: Sequence[TopicPartition]) -> Callable[[], None]:
+        """One sync and one checkpoint for all deleted partitions, as a call for a thread. These calls must run in
+        order."""
         write_checkpoint = self.begin_checkpoint()
 
         def settle() -> None:
@@ -307,9 +316,10 @@ class LogDirectory:
         return settle
 
     def delete_records(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
-        """Forget the records below `offset`, for good: the new start is on disk when this returns. Blocks.
+        """Durably delete the records below `offset`: the new log start is on disk when this returns. Blocks.
 
-        What lies below it is synced first: a start above everything a power cut leaves would cost the producers.
+        Records below it are synced first: a log start above the end that a power cut leaves would lose the producers'
+        state.
         """
         log = self.logs[topic_partition]
         log.check_log_start(offset)
@@ -323,10 +333,10 @@ class LogDirectory:
         log.advance_log_start(offset)
 
     def begin_delete_records(self, log: PartitionLog, offset: int) -> Callable[[], None]:
-        """Write down where a log will begin: a call for a thread. `end_delete_records` must follow it.
+        """Write a log's new start, as a call for a thread. `end_delete_records` must follow it.
 
-        On disk before it is true in memory: a write that fails must not make the next try look like done. What lies below
-        `offset` must be synced.
+        The disk comes before memory: after a failed write the next try must not look done. Records below `offset` must
+        be synced.
         """
         log.check_log_start(offset)
         topic_partition = log.topic_partition
@@ -335,18 +345,18 @@ class LogDirectory:
         return self.begin_checkpoint()
 
     def end_delete_records(self, log: PartitionLog, offset: int) -> None:
-        """The start was written, or could not be: from now on checkpoints say again what the log itself says.
+        """After the write, or its failure: checkpoints use the log's own start again.
 
-        To be called in one step with the log's own `advance_log_start`.
+        Call it in one step with the log's own `advance_log_start`.
         """
         if self._starts_to_come.get(log.topic_partition) == offset:
             del self._starts_to_come[log.topic_partition]
 
     def truncate(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> None:
-        """Forget the records from `offset` on: a new leader has others there. Blocks.
+        """Truncate the records from `offset` on, because a new leader has others. Blocks.
 
-        The recovery point is on disk before anything is appended again: with the old one, the next start would trust
-        bytes that were never synced.
+        The recovery point is on disk before the next append: with the old one, the next start would trust unsynced
+        bytes.
         """
         self.logs[topic_partition].truncate_to(offset, now_ms)
         self.cleaner_offsets.lower(topic_partition, offset)
@@ -357,7 +367,7 @@ class LogDirectory:
         self.take_deleted(now_ms)()
 
     def take_deleted(self, now_ms: int) -> Callable[[], None]:
-        """The same as a call for a thread: large files take their time."""
+        """The same as a call for a thread, because large files take long."""
         directories, self._doomed = self._doomed, []
         paths = [path for log in self.logs.values() for path in log.take_deleted_files(now_ms)]
 
@@ -375,16 +385,16 @@ class LogDirectory:
         return remove
 
     def checkpoint(self) -> None:
-        """Write down recovery points, log starts and high watermarks; of logs not loaded yet, what is known of them. Blocks."""
+        """Write recovery points, log starts and high watermarks; logs not loaded yet keep their old entries. Blocks."""
         self.begin_checkpoint()()
 
     def begin_checkpoint(self) -> Callable[[], None]:
-        """The same as a call for a thread, with what is true now: those before it must not overtake it."""
+        """The same with the current values, as a call for a thread. These calls must run in order."""
         logs = self.logs.items()
         moved = {
             tp: log.log_start_offset
             for tp, log in logs
-            if log.log_start_offset > log.segments[0].base_offset  # Else files show it.
+            if log.log_start_offset > log.segments[0].base_offset  # Else segments show it.
         }
         known = (
             (
@@ -411,39 +421,39 @@ class LogDirectory:
         return write
 
     def release(self) -> None:
-        """Let go of the directory without closing its logs: the start failed."""
+        """Unlock the directory without closing its logs, after a failed start."""
         self._lock.release()
 
     def close(self, now_ms: int) -> None:
-        """Close every log and, if all could be, leave the mark of a clean stop. Blocks.
+        """Close every log; if all succeed, write the clean shutdown mark. Blocks.
 
-        A log that cannot be closed keeps no other from it; the next start goes through all of them. So it does where
-        this owner took over from one that died, and did not come to load every log.
+        A log that cannot be closed does not stop the others, but the next start recovers all of them. It also does if
+        the previous owner died and this one did not load every log.
         """
         for close_one in self.begin_close(now_ms):
             close_one()
         self.finish_close()
 
     def begin_close(self, now_ms: int) -> list[Callable[[], None]]:
-        """A call per log that closes it, for threads where there are many; `finish_close` must follow them all."""
+        """One call per log that closes it, to run on threads; `finish_close` must follow all of them."""
         return [partial(self._close, log, now_ms) for log in self.logs.values()]
 
     def _close(self, log: PartitionLog, now_ms: int) -> None:
         is_pristine = log.topic_partition in self._pristine and log.log_end_offset == 0
         try:
             if is_pristine and not log.truncations:
-                log.release()  # Nothing was ever in it: an internal topic has fifty of them.
+                log.release()  # Always empty: an internal topic has fifty of these.
             else:
                 log.close(now_ms)
         except OSError as error:
-            _logger.error("%s could not be closed in order: %s", log.topic_partition, error)
+            _logger.error("%s could not be closed cleanly: %s", log.topic_partition, error)
             return
         if log.offline is None:
             self._closed.add(log.topic_partition)
 
     def finish_close(self) -> None:
-        """Write the checkpoints and, if every log was closed in order, the mark of a clean stop."""
-        # A damaged log would be taken for a sound one by a start that trusts everything.
+        """Write the checkpoints and, if every log was closed cleanly, the clean shutdown mark."""
+        # A start after a clean shutdown would trust a damaged log.
         clean = (self._all_loaded or self.was_clean) and not self.damaged and self._closed >= self.logs.keys()
         try:
             self.checkpoint()
@@ -454,7 +464,7 @@ class LogDirectory:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition a directory's name stands for, or None."""
+    """The partition of a directory's name, or None."""
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not partition.isdecimal():
         return None
@@ -462,6 +472,6 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def _is_being_deleted(name: str) -> bool:
-    """Whether `LogDirectory.delete` (or Kafka) gave a directory this name."""
+    """Whether this is the name of a directory that Semel or Kafka is deleting."""
     partition_name = name.removesuffix(names.DELETED_DIRECTORY).rpartition(".")[0]
     return name.endswith(names.DELETED_DIRECTORY) and parse_directory_name(partition_name) is not None

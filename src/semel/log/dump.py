@@ -1,10 +1,10 @@
 """The files of a log as text: batches, records, markers, index entries, producers, epochs.
 
-Role.   Behind `semel log dump`. Reads files of Semel and of Apache Kafka alike and prints the lines, with the field
-        names, that Kafka's own DumpLogSegments prints, so that scripts and eyes need not change.
-Rules.  * The rows of `__transaction_state` and `__consumer_offsets` are shown as what they say, their partition's directory
-          or the caller tells (`dump_rows`).
-        * Reading only; a damaged file is shown as far as it goes, and what is wrong with it is said in a line.
+Role.   Behind `semel log dump`. Reads files of Semel and of Apache Kafka and prints the lines of Kafka's
+        DumpLogSegments, with the same field names, so that scripts keep working.
+Rules.  * The rows of `__transaction_state` and `__consumer_offsets` are decoded, by the name of their directory or the
+          caller's choice (`dump_rows`).
+        * The dump only reads. A damaged file is shown up to the damage, with a line that names it.
         * One batch is held in memory at a time.
 """
 
@@ -16,13 +16,14 @@ from semel.core.idempotence import snapshot
 from semel.core.records import batch, control
 from semel.core.records.batch import HEADER_SIZE, BatchHeader, TimestampType
 from semel.core.records.build import Record, iter_records
+from semel.core.records.codecs import NAMES
 from semel.errors import CorruptBatchError, CorruptSnapshotError, LogError, SemelError
 from semel.log import names, offset_index, time_index
 from semel.log.dump_rows import RowText, row_text_of
 from semel.log.txn_index import TxnIndex
 from semel.runtime.files import File, Files, read_whole
 
-_CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_CODECS: Final = dict(enumerate(NAMES))
 _TIMESTAMP_NAMES: Final = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
@@ -33,7 +34,7 @@ PayloadText: TypeAlias = Callable[[Record], str]
 
 
 class UnknownFileError(LogError):
-    """A file whose name is none of a log's."""
+    """The file's name does not belong to a log."""
 
 
 def dump(
@@ -44,13 +45,13 @@ def dump(
     deep_iteration: bool = False,
     row_text: RowText | None = None,
 ) -> Iterator[str]:
-    """The lines for one file; what kind it is, its name says. `row_text`: its records are rows of that kind."""
+    """The lines for one file, whose kind follows from its name. `row_text`: how to decode its records as rows."""
     directory, _, name = path.rpartition("/")
     parsed = names.parse(name)
     if parsed is None:
         raise UnknownFileError(
-            f"{path} is no file of a log: names like {names.file_name(0, names.LOG)}, .index, .timeindex, .txnindex "
-            "or .snapshot are"
+            f"{path} is not a file of a log: expected a name like {names.file_name(0, names.LOG)}, .index, .timeindex, .txnindex "
+            "or .snapshot"
         )
     yield f"Dumping {path}"
     match parsed.kind:

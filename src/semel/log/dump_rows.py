@@ -1,9 +1,9 @@
-"""Rows of the coordinators' topics as text: what `semel log dump` shows in place of their bytes.
+"""Rows of the coordinators' topics as text, for `semel log dump`.
 
 Role.   `RowText` turns the key and value of one record of `__transaction_state` or `__consumer_offsets` into the JSON that
         Kafka's DumpLogSegments prints with --transaction-log-decoder and --offsets-decoder.
-Rules.  * What members of a consumer group tell each other is shown as what it is, where it can be read; else as base64.
-        * A row nobody can read is a line that says so, never the end of the dump.
+Rules.  * Member metadata and assignments of a consumer group are decoded if possible, and else shown as base64.
+        * An unreadable row gives an error line and does not end the dump.
 """
 
 import json
@@ -32,13 +32,13 @@ _Described: TypeAlias = dict[str, Json]
 
 
 class RowText:
-    """How the records of one topic are shown."""
+    """The text form of one topic's records."""
 
     def __init__(self, rows: RowFormat) -> None:
         self._rows = rows
 
     def fields(self, record: Record) -> str:
-        """What stands for a record's key and value, in a line of the dump."""
+        """A record's key and value in a line of the dump."""
         try:
             row = self._rows.decode(record)
         except CorruptLogError as error:
@@ -57,7 +57,7 @@ ROW_TEXTS: Final[Mapping[str, RowText]] = {
 
 
 def row_text_of(directory: str) -> RowText | None:
-    """How the records of a partition are shown, by the name of its directory; None for topics of users."""
+    """The text form of a partition's records, by the name of its directory; None for user topics."""
     return ROW_TEXTS.get(directory.rpartition("-")[0])
 
 
@@ -82,7 +82,7 @@ def _member(member: MemberMetadata, version: int) -> Json:
 
 
 def _described(kind: type[Row], data: bytes) -> _Described | None:
-    """None if it is not of that kind: whatever members say is theirs."""
+    """None if the bytes are not of that kind: members may use any format."""
     if len(data) < _INT16.size:
         return None
     (version,) = _INT16.unpack_from(data)

@@ -1,9 +1,9 @@
-"""One sync of a log: what is to be made durable, taken together on the loop and synced on a thread.
+"""One sync of a log: its files are collected on the loop and synced on a thread.
 
 Role.   `PartitionLog.begin_flush` fills it, a thread runs it, `finish_flush` moves the recovery point.
-Rules.  * It holds open files, so that a segment deleted meanwhile is synced in peace; files it knows by name only
-          may be gone by the time it gets to them.
-        * Data before names: a durable name never points at bytes that are not.
+Rules.  * It holds open files, so that a segment deleted meanwhile can still be synced; a file known only by name may be
+          gone by then.
+        * Data before names: a durable name never points at bytes that are not durable.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from semel.runtime.files import File, Files
 
 @dataclass(slots=True)
 class FlushJob:
-    """What one sync covers. `run` blocks and may run on a thread; it touches nothing but these files."""
+    """The files of one sync. `run` blocks and may run on a thread; it touches only these files."""
 
     end_offset: int
     truncations: int
@@ -36,7 +36,7 @@ class FlushJob:
             try:
                 file = self._files.open(path)
             except FileNotFoundError:
-                continue  # Retention took it away meanwhile.
+                continue  # Retention removed it meanwhile.
             try:
                 file.sync()
             finally:

@@ -1,12 +1,11 @@
-"""One sync for many acknowledgements: appends go on while the disk works, and answers wait for it.
+"""Group commit: one sync covers many appends; appends continue during a sync, and their answers wait.
 
-Role.   With `flush.messages=1` an answer must not leave before its batch survives a power cut. A sync per batch
-        would give a few thousand answers a second; here every batch that was appended while one sync ran is covered
-        by the next.
+Role.   With `flush.messages=1` an answer waits until its batch survives a power cut. A sync per batch would allow a few
+        thousand answers a second, so the next sync covers every batch appended during the current one.
 Flow.   The broker appends, then awaits `durable(offset)` before it answers. Background flushes (`flush.ms`, a
         rolled segment) call `flush`.
-Rules.  * At most one sync of a log runs at a time, on a thread; the next begins when it ends, if anyone waits.
-        * A sync that fails takes the log offline: every waiter, and every later one, gets an error, never an answer.
+Rules.  * At most one sync of a log runs at a time, on a thread; the next begins when it ends, if a caller waits.
+        * A failed sync takes the log offline: every current and later waiter gets an error.
 """
 
 import asyncio
@@ -28,20 +27,20 @@ class GroupCommit:
         self.syncs = 0
 
     async def durable(self, end_offset: int) -> None:
-        """Return once everything below `end_offset` survives a power cut; raises `LogError` if it never will."""
+        """Return once the records below `end_offset` survive a power cut; raises `LogError` if they never will."""
         log = self._log
         truncations = log.truncations
         while log.recovery_point < end_offset:
             if log.offline is not None:
                 raise LogError(f"{log.topic_partition} is offline: {log.offline}")
             await self.flush()
-            if log.truncations != truncations:  # Other batches may stand at these offsets by now.
+            if log.truncations != truncations:  # These offsets may hold other batches now.
                 raise LogError(
                     f"{log.topic_partition} was truncated before offset {end_offset - 1} was synced"
                 )
 
     async def flush(self) -> None:
-        """Wait for the sync that runs, or for a new one; raises `LogError` if the log is offline."""
+        """Wait for the running sync, or for a new one; raises `LogError` if the log is offline."""
         if self._log.offline is not None:
             raise LogError(f"{self._log.topic_partition} is offline: {self._log.offline}")
         if self._running is None:

@@ -1,10 +1,10 @@
-"""A recovery that is asked to leave off: the broker is to stop before its logs are open.
+"""Halting a recovery, for a broker that must stop before its logs are open.
 
-Role.   Recovery runs on threads, and a thread cannot be cancelled: whoever waits for it asks through a `Halt`, and the walks over
-        a log look at it with every batch.
-Rules.  * Leaving off is an end like kill -9: nothing is tidied up, nothing is marked as clean, and the next start recovers all
-          of it. Every place at which a walk may stop is one at which a process may die.
-        * A log that was left off is not damaged: `RecoveryHaltedError` is no `LogError`.
+Role.   Recovery runs on threads, and a thread cannot be cancelled: the waiting task sets a `Halt`, which recovery
+        checks at every batch.
+Rules.  * A halt is an end like kill -9: no cleanup, no clean shutdown mark, and the next start recovers every log
+          again. Recovery stops only at points where a process may die as well.
+        * A halted log is not damaged: `RecoveryHaltedError` is not a `LogError`.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from semel.errors import RecoveryHaltedError
 
 
 class Halt:
-    """Set by one thread, looked at by others."""
+    """A flag that one thread sets and others read."""
 
     def __init__(self) -> None:
         self._is_asked = False
@@ -23,13 +23,13 @@ class Halt:
         return self._is_asked
 
     def ask(self) -> None:
-        """Let whoever looks leave off."""
+        """Ask every recovery with this flag to stop."""
         self._is_asked = True
 
     def error(self, path: str) -> RecoveryHaltedError:
-        """What is raised by a walk that leaves off."""
-        return RecoveryHaltedError(f"recovery of {path} was left off: the next start goes through it again")
+        """The error of a halted recovery."""
+        return RecoveryHaltedError(f"recovery of {path} was halted: the next start recovers the log again")
 
 
 NEVER: Final = Halt()
-"""For who has nobody that would ask."""
+"""For callers that never halt."""

@@ -1,12 +1,11 @@
-"""A file of fixed-size entries, sorted by their first field: what offset and time indexes are made of.
+"""A file of fixed-size entries, sorted by their first field: the base of offset and time indexes.
 
-Role.   The bytes of an index: appended to while its segment is active, searched at any time.
-Flow.   `offset_index` and `time_index` say what the two fields mean. `segment` owns one of each.
-Rules.  * While the segment grows, the entries live in memory exactly as they will be in the file; `flush`
-          writes the part that is not there yet. Losing that part is harmless: an index above the recovery
-          point is rebuilt from the log.
+Role.   Holds the bytes of an index: appended to while its segment is active, searched at any time.
+Flow.   `offset_index` and `time_index` define the two fields. `segment` owns one of each.
+Rules.  * While the segment grows, memory holds the entries in the file's format; `flush` writes the new part. Losing
+          that part is harmless: recovery rebuilds an index above the recovery point.
         * A sealed index holds no memory: a look-up reads the few entries its binary search touches.
-        * Entries are never changed, only added at the end or cut off from it.
+        * Entries are only appended, or removed from the end.
 """
 
 from collections.abc import Callable
@@ -31,7 +30,7 @@ class IndexFile:
 
     @classmethod
     def empty(cls, files: Files, path: str, entry: Struct) -> "IndexFile":
-        """A new index; whatever a file of that name held is thrown away."""
+        """A new index; an old file of that name is overwritten."""
         index = cls(files, path, entry)
         index._content = bytearray()
         index._overwrite()
@@ -39,11 +38,11 @@ class IndexFile:
 
     @classmethod
     def open(cls, files: Files, path: str, entry: Struct) -> "IndexFile":
-        """An index written earlier; raises `CorruptLogError` if its size cannot be."""
+        """Open an existing index; raises `CorruptLogError` for an impossible size."""
         index = cls(files, path, entry)
         size = files.size(path)
         if size % entry.size:
-            raise CorruptLogError(f"{path}: {size} bytes are no whole number of {entry.size}-byte entries")
+            raise CorruptLogError(f"{path}: {size} bytes are not a whole number of {entry.size}-byte entries")
         index.count = size // entry.size
         index._flushed_bytes = size
         return index
@@ -60,7 +59,7 @@ class IndexFile:
             file.close()
 
     def append(self, first: int, second: int) -> None:
-        """Add an entry; the caller keeps the first field rising."""
+        """Add an entry; the caller keeps the first field ascending."""
         self.load().extend(self._entry.pack(first, second))
         self.count += 1
 
@@ -70,7 +69,7 @@ class IndexFile:
         return self.entry(number - 1) if number else None
 
     def count_up_to(self, wanted: int, *, field: int = 0) -> int:
-        """How many entries have a field of at most `wanted`; either field, since both rise."""
+        """Number of entries with a field of at most `wanted`; both fields are ascending."""
         if self._content is not None:
             content, size, unpack = self._content, self._entry.size, self._entry.unpack_from
             return _bisect(self.count, lambda number: unpack(content, number * size)[field] <= wanted)
@@ -90,7 +89,7 @@ class IndexFile:
         self._overwrite()
 
     def flush(self) -> None:
-        """Write the entries that are only in memory. Not a sync."""
+        """Write the entries that are only in memory, without a sync."""
         if self._content is None or self._flushed_bytes == len(self._content):
             return
         file = self._files.open(self.path)
@@ -102,7 +101,7 @@ class IndexFile:
         self._flushed_bytes = len(self._content)
 
     def seal(self) -> None:
-        """The segment is closed: keep nothing in memory."""
+        """Free the memory of a closed segment's index."""
         self.flush()
         self._content = None
 
@@ -111,7 +110,7 @@ class IndexFile:
         self.path = path
 
     def load(self) -> bytearray:
-        """Have the entries in memory, where adding to them cannot fail."""
+        """Load the entries into memory, where appending cannot fail."""
         if self._content is None:
             file = self._files.open(self.path, read_only=True)
             try:
@@ -136,7 +135,7 @@ class IndexFile:
 
 
 def _bisect(count: int, is_below: Callable[[int], bool]) -> int:
-    """How many of the sorted numbers 0..count-1 are below."""
+    """How many of the numbers 0..count-1 satisfy `is_below`, which holds for a prefix."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

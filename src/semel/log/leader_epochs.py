@@ -1,6 +1,6 @@
 """Which leader wrote from which offset on: what a replica needs to find where two logs part.
 
-Role.   The list (epoch, start offset) of one partition, kept in `leader-epoch-checkpoint`.
+Role.   The list (epoch, start offset) of one partition, kept in `leader-epoch-checkpoint`; `core.replication.epochs` reads it.
 Flow.   `partition_log` assigns on append and truncates with the log; OffsetForLeaderEpoch asks `end_offset`. A flush takes what
         is `unwritten` along. After a crash `recovery` has it completed, after damage rebuilt, from the batches.
 Rules.  * Epochs and start offsets rise together. An assignment that contradicts later entries removes them.
@@ -9,21 +9,14 @@ Rules.  * Epochs and start offsets rise together. An assignment that contradicts
         * One writer at a time: the flushes of a log follow each other.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from semel.core.replication.epochs import EpochEnd, EpochStart, epoch_end, epoch_for
 from semel.errors import CorruptLogError
 from semel.log.checkpoints import read_lines, write_lines
 from semel.runtime.files import Files
 from semel.types import NO_PARTITION_LEADER_EPOCH, UNKNOWN_OFFSET
-
-
-class EpochStart(NamedTuple):
-    """The first offset a leader epoch wrote."""
-
-    epoch: int
-    start_offset: int
 
 
 class EpochRuns:
@@ -46,16 +39,6 @@ class EpochRuns:
         yield from self._runs
         if self._epoch != NO_PARTITION_LEADER_EPOCH:
             yield self._epoch, self._first_offset, self._last_offset
-
-
-class EpochEnd(NamedTuple):
-    """The largest epoch at or below the asked one, and where it ended."""
-
-    epoch: int
-    end_offset: int
-
-
-NO_EPOCH_END: Final = EpochEnd(NO_PARTITION_LEADER_EPOCH, UNKNOWN_OFFSET)
 
 
 class LeaderEpochs:
@@ -92,18 +75,11 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Where the given epoch ended here; the log end for the latest, unknown for one yet to come."""
-        if epoch < 0 or not self.entries or epoch > self.entries[-1].epoch:
-            return NO_EPOCH_END
-        if epoch == self.entries[-1].epoch:
-            return EpochEnd(epoch, log_end_offset)
-        higher = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
-        end_offset = self.entries[higher].start_offset
-        return EpochEnd(self.entries[higher - 1].epoch if higher else epoch, end_offset)
+        return epoch_end(self.entries, epoch, log_end_offset)
 
     def epoch_for(self, offset: int) -> int:
         """The epoch that wrote `offset`, or -1."""
-        index = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[index - 1].epoch if index else NO_PARTITION_LEADER_EPOCH
+        return epoch_for(self.entries, offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """The log now ends at `end_offset`."""
@@ -119,9 +95,9 @@ class LeaderEpochs:
         self._replace([EpochStart(gone[-1].epoch, start_offset), *self.entries[len(gone) :]])
 
     def correct(self, runs: EpochRuns) -> None:
-        """Learn what batches of the log tell. What they do not contradict stays: compaction may have taken the first.
+        """Learn what batches of the log tell. An entry they do not contradict stays: compaction may have taken the first batch.
 
-        What lies below everything that is known is for `extend_down`.
+        Offsets below every known entry are for `extend_down`.
         """
         known_from = self.entries[0].start_offset if self.entries else 0
         for epoch, run_from, last_offset in runs:
@@ -151,7 +127,7 @@ class LeaderEpochs:
     # The file
 
     def unwritten(self) -> "EpochsToWrite | None":
-        """What the file does not say yet."""
+        """The entries missing in the file."""
         if self._changes == self._written:
             return None
         return EpochsToWrite(self._files, self._path, self._changes, tuple(self.entries))

@@ -1,12 +1,12 @@
-"""What a crash left of deletions and cleanings: finished where they had been decided, undone where not.
+"""Finishes or undoes deletions and cleanings that a crash interrupted.
 
-Role.   The first thing that happens to a partition's directory when it is opened, after Kafka's own crashes too.
-Rules.  * `.deleted` and `.tmp` files go, and `.cleaned` ones: a cleaning that was not over has decided nothing.
-        * `.log.swap` has decided: it was synced before it got that name, and stands for every segment within its offsets.
-          Those go, for good, before it takes its final name. Indexes are rebuilt from it, whichever of them are there:
-          after a power cut nobody knows which of them are its own.
-        * A `.log.swap` above a `.log.cleaned` is a part of a split Kafka had not finished (KAFKA-6264): it goes.
-        * An index without its log goes.
+Role.   The first step of opening a partition's directory; it handles leftovers of Kafka's crashes too.
+Rules.  * `.deleted`, `.tmp` and `.cleaned` files are removed: an unfinished cleaning has no effect.
+        * A `.log.swap` file was synced before it got that name, and replaces every segment within its offsets. These
+          are durably removed before it gets its final name. Its indexes are always rebuilt, because after a power cut
+          existing ones may belong to the old segments.
+        * A `.log.swap` above a `.log.cleaned` is part of an unfinished split by Kafka (KAFKA-6264) and is removed.
+        * An index without its log is removed.
 """
 
 import logging
@@ -22,7 +22,7 @@ _PASSING: Final = Struct(">qi11xi")  # Base offset, length and last offset delta
 
 
 def settle_leftovers(files: Files, directory: str) -> None:
-    """Leave nothing in the directory but segments, snapshots and checkpoints."""
+    """Settle all leftovers: only segments, snapshots and checkpoints remain."""
     found = [(name, names.parse(name)) for name in files.list_directory(directory)]
     cleaned = [p.base_offset for _name, p in found if p and p.kind == names.LOG and p.suffix == names.CLEANED]
     for name, parsed in found:

@@ -1,6 +1,6 @@
-"""The names of a partition's files: what belongs to which segment, what is left over from a crash.
+"""The names of a partition's files, including marks and leftovers of a crash.
 
-Role.   The one place that knows `00000000000000000042.log` and its kin. Kafka's names to the letter.
+Role.   The only module that knows names such as `00000000000000000042.log`. They equal Kafka's.
 """
 
 from typing import Final, NamedTuple
@@ -21,11 +21,11 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 ABORTED_COUNTS: Final = "aborted-transactions-checkpoint"
 SYNC_FAILED: Final = "sync-failed"
-"""Says that a sync of this log failed: what is read back need not be what the disk holds."""
+"""Mark: a sync of this log failed, so bytes read back may differ from the disk."""
 BEING_CUT: Final = "being-cut"
-"""Says that this log was being cut back: that it is empty does not mean that nothing was ever in it."""
+"""Mark: this log was being truncated, so an empty log may have held records."""
 REBUILDING: Final = "indexes-rebuilding"
-"""Says that indexes of this log were being rebuilt: those that are there need not be whole."""
+"""Mark: indexes of this log were being rebuilt, so existing ones may be incomplete."""
 
 
 class SegmentName(NamedTuple):
@@ -42,7 +42,7 @@ def file_name(base_offset: int, kind: str) -> str:
 
 
 def parse(name: str) -> SegmentName | None:
-    """What a file name says, or None for a file that is no part of a segment."""
+    """The segment file of a name, or None for other files."""
     digits, dot, rest = name.partition(".")
     if len(digits) != 20 or not digits.isdecimal() or not dot:
         return None

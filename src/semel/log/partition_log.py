@@ -1,17 +1,16 @@
-"""The log of one partition: the only door to its segments, indexes, producers and epochs.
+"""The log of one partition: the only access to its segments, indexes, producers and epochs.
 
-Role.   Append a batch exactly once, read from an offset, know how far readers may see, keep what must stay.
+Role.   Append a batch exactly once, read from an offset, track the visible offsets, apply retention.
 Flow.   `broker/partitions` owns one per partition. `recovery.open_log` builds it from a directory.
         append:  validate -> judge the producer -> roll if needed -> write -> indexes -> record the producer.
-Rules.  * Deciding, writing and recording are one step without waiting: order in the file is order of offsets.
-        * A duplicate leaves after the judgement with its first offset; a refusal leaves nothing behind.
+Rules.  * Deciding, writing and recording are one step without waiting, so file order equals offset order.
+        * A duplicate is answered with its first offset and not written; a refusal changes nothing.
         * A write that fails leaves the log as it was; if even that cannot be restored, the log is offline and
           refuses everything until it is loaded again.
-        * log start <= last stable <= high watermark <= log end, and none of the last three moves back except
-          by truncation.
-        * Nothing here waits or syncs on the append path. `begin_flush` hands out what to sync, a thread syncs it,
-          `finish_flush` moves the recovery point: what lies below it survives a power cut.
-Elsewhere. What is read from where: `reading`. When to delete: `retention`, and how: `retiring`. After a crash: `recovery`.
+        * log start <= last stable <= high watermark <= log end, and the last three move back only by truncation.
+        * The append path neither waits nor syncs. `begin_flush` returns a job, a thread syncs it, `finish_flush` moves
+          the recovery point: records below it survive a power cut.
+Elsewhere. Reading: `reading`. Retention: the rules in `retention`, the steps in `retiring`. After a crash: `recovery`.
 """
 
 import logging
@@ -46,7 +45,7 @@ class Appended(NamedTuple):
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """The broker's time where the topic is stamped by it, else -1."""
+    """The broker's time if the topic uses LogAppendTime, else -1."""
 
 
 AppendResult: TypeAlias = Appended | Duplicate | Refuse
@@ -75,7 +74,7 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.segments = segments
         self.producers = producers
-        self._known_producers = producers.producers  # A view that stays good: asked for every batch.
+        self._known_producers = producers.producers  # A live view, read for every batch.
         self.snapshots = snapshots
         self.leader_epochs = leader_epochs
         self.log_start_offset = log_start_offset
@@ -85,21 +84,21 @@ class PartitionLog:
         self.duplicates_dropped = 0
         self.offline: str | None = None
         self.is_released = False
-        """Its files are closed: nothing of it can be read any more."""
+        """Its files are closed, and it cannot be read any more."""
         self.swapping = False
-        """Compaction is exchanging segments: nobody else may remove any."""
-        self._names_changed = True  # New files whose names no sync has made durable yet.
+        """Compaction is exchanging segments; retention and truncation must not remove any."""
+        self._names_changed = True  # Names of new files are not synced yet.
         self._unflushed_records = 0
         self._flushed_ms = NO_TIMESTAMP
         self.truncations = 0
-        """How often the log was cut back: what was appended before a cut may be gone after it."""
+        """Number of truncations: a batch appended before one may be gone after it."""
         self._deleted: list[tuple[int, list[str]]] = []
         self.config = config
         self.rules: BatchRules = config.batch_rules()
         self._is_stamped = self.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Use other settings from now on."""
+        """Replace the settings."""
         self.config = config
         self.rules = config.batch_rules()
         self._is_stamped = self.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -117,7 +116,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records see offsets below this: no open transaction begins before it."""
+        """Read_committed consumers see offsets below this: no open transaction begins before it."""
         first_unstable = self.producers.first_unstable_offset
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
@@ -136,10 +135,10 @@ class PartitionLog:
         verification_token: int | None = None,
         inspection: Inspection | None = None,
     ) -> AppendResult:
-        """Take one batch as the leader: number it and write it, or answer why not.
+        """Append one batch as the leader: assign its offset and write it, or refuse it.
 
-        The buffer is patched in place with the offset it got, and is as it was where the disk refuses it. `from_client`
-        is False for what the broker's own coordinators write. An `inspection` made with the rules of today is not repeated.
+        The offset is patched into the caller's buffer, and restored if the write fails. `from_client` is False for
+        batches of the broker's own coordinators. An `inspection` with the current rules is not repeated.
         """
         if self.offline is not None:
             return Refuse(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
@@ -165,7 +164,7 @@ class PartitionLog:
                 return verdict
             if header.base_sequence > 0 and header.producer_id not in self._known_producers:
                 _logger.warning(
-                    "%s: producer %d goes on at sequence %d, but nothing is known of it here; accepted, its state starts now",
+                    "%s: unknown producer %d continues at sequence %d; accepted, its state starts with this batch",
                     self.topic_partition,
                     header.producer_id,
                     header.base_sequence,
@@ -173,7 +172,7 @@ class PartitionLog:
         base_offset = self.log_end_offset
         refused = self._write(data, batch.place(data, header, base_offset, leader_epoch), now_ms)
         if refused is not None:
-            # Who offers the batch again must find it as it came, not as one that is numbered already.
+            # Assigning offsets mutated the caller's buffer; restore it for a retry.
             batch.place(data, header, header.base_offset, header.partition_leader_epoch)
             return refused
         return Appended(base_offset, self.log_end_offset - 1, now_ms if self._is_stamped else NO_TIMESTAMP)
@@ -217,7 +216,7 @@ class PartitionLog:
         return refused or Appended(header.base_offset, header.last_offset, NO_TIMESTAMP)
 
     def append_as_follower(self, data: bytearray | memoryview | bytes, now_ms: int) -> Refuse | None:
-        """Take the whole batches in `data` as the leader numbered them; a cut-off last one is left out."""
+        """Append the whole batches in `data` with the leader's offsets; a cut-off last one is ignored."""
         if self.offline is not None:
             return Refuse(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
         view = memoryview(data)
@@ -240,7 +239,7 @@ class PartitionLog:
         now_ms: int,
         marker: EndTxnMarker | None = None,
     ) -> Refuse | None:
-        """Put a numbered batch at the end of the log and record it everywhere. `marker`: what it holds, if that is known."""
+        """Write a batch with assigned offsets at the end of the log and record it. `marker`: its marker, if known."""
         segment = self.segments[-1]
         last_offset = header.base_offset + header.last_offset_delta
         try:
@@ -264,7 +263,7 @@ class PartitionLog:
         return None
 
     def _write_failed(self, error: OSError, segment: Segment) -> Refuse:
-        """The disk refused. The segment has cut itself back, or the file's end is unknown: then stop."""
+        """The write failed. The segment was restored; if not, the file's end is unknown and the log goes offline."""
         _logger.error("%s: append failed: %s", self.topic_partition, error)
         try:
             intact = segment.file.size() == segment.size_bytes
@@ -290,9 +289,9 @@ class PartitionLog:
         return self.active
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """A segment that is there with all its files, or not at all.
+        """Create a segment with all its files, or none of them.
 
-        Half of one would be taken for the end of the log at the next start, while appends go on in the one before it.
+        The next start would take a partial segment for the end of the log, while appends continue in the previous one.
         """
         try:
             return Segment.create(self._files, self.directory, base_offset, self.config, now_ms)
@@ -303,10 +302,10 @@ class PartitionLog:
                 self.offline = f"segment {base_offset} could neither be created nor removed ({error}); load the log again"
             raise
 
-    # How far readers may see
+    # Visible offsets
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Every in-sync replica has everything below `offset`; whether anything became visible."""
+        """Every in-sync replica has the log up to `offset`; whether records became visible."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -315,14 +314,14 @@ class PartitionLog:
         return True
 
     def advance_log_start(self, offset: int) -> None:
-        """Forget everything below `offset` (DeleteRecords); files follow with the next retention pass."""
+        """Move the log start to `offset` (DeleteRecords); the next retention pass removes files."""
         self.check_log_start(offset)
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
 
     def check_log_start(self, offset: int) -> None:
-        """Raise `OffsetOutOfRangeError` if the log cannot begin there."""
+        """Raise `OffsetOutOfRangeError` if `offset` cannot become the log start."""
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
                 f"{self.topic_partition}: records can be deleted up to the high watermark {self.high_watermark}, "
@@ -341,10 +340,10 @@ class PartitionLog:
         )
 
     def begin_flush(self) -> FlushJob:
-        """What to sync so that everything appended so far survives a power cut.
+        """The sync that makes all records appended so far survive a power cut.
 
-        Indexes of the active segment are left out: it is scanned again after a crash. So the segment that ends at
-        the recovery point may have been active when it got there, and its indexes are still to be synced.
+        Indexes of the active segment are left out, because recovery scans it after a crash. The segment that ends at
+        the recovery point may have been active at its sync, so its indexes are synced now.
         """
         files: list[File] = []
         paths: list[str] = []
@@ -362,9 +361,9 @@ class PartitionLog:
         return FlushJob(self.log_end_offset, self.truncations, files, paths, directory, epochs, self._files)
 
     def finish_flush(self, job: FlushJob, now_ms: int) -> None:
-        """The job ran without an error: what it covered is durable, unless it was cut off meanwhile.
+        """The job succeeded: its records are durable, unless they were truncated meanwhile.
 
-        Or unless a sync failed: the system takes the bytes it dropped for clean, so a later sync proves nothing.
+        After a failed sync a later success proves nothing, because the kernel marks dropped pages as clean.
         """
         if job.truncations != self.truncations or self.offline is not None:
             return
@@ -374,18 +373,22 @@ class PartitionLog:
             self.leader_epochs.wrote(job.epochs)
 
     def flush_failed(self, error: OSError) -> None:
-        """A sync failed: the system may have dropped the bytes, so nothing unsynced can be trusted any more."""
+        """A sync failed: the kernel may have dropped pages, so unsynced bytes cannot be trusted."""
         self.offline = f"a sync failed ({error}); load the log again to see what is on disk"
         _logger.error("%s: sync failed: %s", self.topic_partition, error)
         try:
-            # For the next start: a killed process leaves pages that look written and are not. A power cut takes this
-            # file and those pages alike, so it needs no sync of its own.
+            # A mark for the next start: after a kill, dropped pages look written. A power cut loses the mark and the
+            # pages alike, so the mark needs no sync.
             self._files.open(join(self.directory, names.SYNC_FAILED), create=True).close()
         except OSError as second:
-            _logger.error("%s: nor could that be noted for the next start: %s", self.topic_partition, second)
+            _logger.error(
+                "%s: the mark of the failed sync could not be written for the next start: %s",
+                self.topic_partition,
+                second,
+            )
 
     def flush(self, now_ms: int) -> None:
-        """Sync everything now. Blocks; for close, truncation and tests."""
+        """Sync the whole log now. Blocks; for close, truncation and tests."""
         if self.offline is not None:
             raise LogError(f"{self.topic_partition} is offline: {self.offline}")
         job = self.begin_flush()
@@ -397,7 +400,7 @@ class PartitionLog:
         self.finish_flush(job, now_ms)
 
     def close(self, now_ms: int) -> None:
-        """Leave the log so that the next start can trust everything."""
+        """Close the log cleanly, so that the next start can trust it."""
         if self.offline is None:
             write_aborted_counts(self._files, self.directory, self.segments)
             self.active.note_largest_timestamp()
@@ -411,15 +414,16 @@ class PartitionLog:
         self.release()
 
     def release(self) -> None:
-        """Close the files as they are."""
+        """Close the files without a sync."""
         self.is_released = True
         for segment in self.segments:
             segment.close()
 
-    # Keeping and removing
+    # Retention and truncation
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention; how many segments went. Blocks: the broker takes the steps of a `Retirement` one by one."""
+        """Apply retention; returns the number of removed segments. Blocks: the broker takes the steps of a `Retirement`
+        one by one."""
         retirement = Retirement.plan(self, self._files, now_ms)
         if retirement is None:
             return 0
@@ -431,14 +435,14 @@ class PartitionLog:
         return count
 
     def _drop(self, segments: list[Segment], now_ms: int) -> None:
-        """Take segments out for good. Blocks."""
+        """Durably remove segments. Blocks."""
         self.take_out(segments, now_ms)
         self._files.sync_directory(self.directory)
 
     def take_out(self, segments: list[Segment], now_ms: int) -> None:
-        """Take the names of segments away, in this order: a crash on the way must leave a log without a hole.
+        """Rename segments for deletion, in this order, so that a crash leaves a log without a gap.
 
-        Readers that hold their files finish undisturbed. For good once the directory is synced.
+        Readers with open files are not disturbed. The renames are durable once the directory is synced.
         """
         for segment in segments:
             self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment.mark_deleted()))
@@ -456,23 +460,25 @@ class PartitionLog:
             self._files.remove(path)
 
     def take_deleted_files(self, now_ms: int) -> list[str]:
-        """Those files, for the caller to remove: it may take long where they are large."""
+        """Take the files that are due, for the caller to remove; removing large ones may take long."""
         due = [path for at_ms, paths in self._deleted if at_ms <= now_ms for path in paths]
         self._deleted = [(at_ms, paths) for at_ms, paths in self._deleted if at_ms > now_ms]
         return due
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Forget every batch that holds records at or above `offset`: a new leader has others there."""
+        """Truncate every batch with records at or above `offset`, because a new leader has others."""
         if offset >= self.log_end_offset:
+            # An epoch that began here and wrote nothing goes all the same: the new leader does not know it.
+            self.leader_epochs.truncate_from_end(offset)
             return
         self._check_not_swapping()
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
         self._begin_truncation()
-        # Snapshots first: one above the new end would describe batches that never were.
+        # Snapshots first: one above the new end would describe batches that no longer exist.
         self.snapshots.remove_above(offset)
-        keep = self.segment_index(offset - 1) + 1  # The first one stays in any case: a log needs one.
+        keep = self.segment_index(offset - 1) + 1  # Keep at least the first: a log needs a segment.
         self._drop(list(reversed(self.segments[keep:])), now_ms)
         del self.segments[keep:]
         self.active.truncate_to(offset)
@@ -480,11 +486,12 @@ class PartitionLog:
         self._after_truncation(now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Forget everything; the log goes on, empty, at `offset`."""
+        """Remove all records; the empty log continues at `offset`."""
         self._check_not_swapping()
         self._begin_truncation()
         self.snapshots.remove_above(self.segments[0].base_offset)
-        # The new beginning is there before the old one goes: a crash, or a full disk, never finds a log without either.
+        # Create the new first segment before the old ones are removed: after a crash or a full disk the log still has
+        # one.
         first = next((segment for segment in self.segments if segment.base_offset == offset), None)
         kept = first or self._new_segment(offset, now_ms)
         self._drop([segment for segment in reversed(self.segments) if segment is not kept], now_ms)
@@ -502,8 +509,8 @@ class PartitionLog:
             )
 
     def _begin_truncation(self) -> None:
-        """Note that the log is being cut, until that is synced: a process killed before would leave a cut that a power cut undoes,
-        under what was appended since."""
+        """Write a mark until the truncation is synced. After a kill before the sync, a power cut could restore
+        truncated records below later appends."""
         self._files.open(join(self.directory, names.BEING_CUT), create=True).close()
 
     def _after_truncation(self, now_ms: int) -> None:
@@ -520,12 +527,12 @@ class PartitionLog:
         self.reload_producers(now_ms)
 
     def reload_producers(self, now_ms: int) -> None:
-        """Rebuild the producers' state from the newest snapshot and the log behind it."""
+        """Rebuild the producers' state from the newest snapshot and the log after it."""
         self.restore(self.producers, self.log_end_offset, now_ms)
         self.producers.on_high_watermark(self.high_watermark)
 
     def restore(self, producers: ProducerState, up_to: int, now_ms: int) -> None:
-        """Give `producers` the state of this log's producers when it ended at `up_to`."""
+        """Set `producers` to the state at the time the log ended at `up_to`."""
         producers.clear()
         start = self.snapshots.load_newest(producers, up_to, now_ms)
         from_offset = self.segments[0].base_offset if start is None else start
@@ -538,7 +545,7 @@ class PartitionLog:
         )
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers silent for `producer.id.expiration.ms`; how many."""
+        """Forget producers idle for `producer.id.expiration.ms`; returns their number."""
         return self.producers.expire(now_ms)
 
     def segment_at(self, offset: int) -> Segment:
@@ -546,5 +553,5 @@ class PartitionLog:
         return self.segments[self.segment_index(offset)]
 
     def segment_index(self, offset: int) -> int:
-        """The place of that segment among `segments`."""
+        """The index of that segment in `segments`."""
         return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)

@@ -1,7 +1,7 @@
-"""A batch that stands in the log, made known to the producers' state and the transaction index.
+"""Recording a stored batch in the producers' state and the transaction index.
 
-Role.   The one way from a stored batch to `ProducerState`: appending, replicating and recovering all use it,
-        so a replayed log gives the state a live one had.
+Role.   Appending, replicating and recovering all record batches through it, so replay gives the same state as live
+        operation.
 Rules.  A marker's effects keep Kafka's order: the last stable offset is computed, an abort enters the index,
         and only then does the transaction stop holding the last stable offset back.
 """
@@ -19,7 +19,7 @@ from semel.log.txn_index import AbortedTxn
 from semel.types import BytesLike
 
 ListAborted: TypeAlias = Callable[[AbortedTxn], object]
-"""Takes an abort into a transaction index, or whatever else keeps them."""
+"""Receives an aborted transaction, for a transaction index or another collection."""
 
 
 def record_batch(
@@ -29,7 +29,7 @@ def record_batch(
     list_aborted: ListAborted | None,
     now_ms: int,
 ) -> None:
-    """Record a stored batch. `data` is looked at for control batches only."""
+    """Record a stored batch. `data` is read only for control batches."""
     if not header.attributes & CONTROL_BIT or header.records_count == 0:
         producers.record(header, now_ms=now_ms)
         return
@@ -45,7 +45,7 @@ def record_marker(
     list_aborted: ListAborted | None,
     now_ms: int,
 ) -> None:
-    """Record a stored control batch whose marker is known: who has just built it need not read it."""
+    """Record a stored control batch whose marker is known, because the caller has just built it."""
     completed = producers.record_marker(
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
@@ -76,7 +76,7 @@ def replay(
     up_to: int,
     halt: Halt = NEVER,
 ) -> None:
-    """Record the batches in [from_offset, up_to). The transaction indexes have their aborts already."""
+    """Record the batches in [from_offset, up_to). The transaction indexes already contain their aborts."""
     for segment in segments:
         if segment.base_offset >= up_to:
             return

@@ -1,12 +1,11 @@
 """Reading a log: a slice of a file from an offset, aborted transactions, offsets by time.
 
-Role.   What Fetch and ListOffsets ask of a partition's log. Nothing here changes it.
-Rules.  * A read returns a place in a file, not bytes: the network sends it from there without a copy.
-        * A slice begins with the batch that holds the offset, which may begin before it; it ends at the size
-          limit, in the middle of a batch if need be, but the first batch is whole, however large.
-        * Nothing at or above `upper_bound` is in a slice: the high watermark, the last stable offset, or the log
-          end for a replica.
-        * A search by time may meet a batch that is much work, or many headers: it is a generator with pauses.
+Role.   The reads of Fetch and ListOffsets on a partition's log. They change nothing.
+Rules.  * A read returns a range of a file, not bytes: the network sends it without a copy.
+        * A slice begins with the batch that holds the offset. It ends at the size limit, possibly inside a batch, but
+          the first batch is always whole.
+        * A slice ends below `upper_bound`: the high watermark, the last stable offset, or the log end for a replica.
+        * A search by time may meet large batches or many headers, so it is a generator with pauses.
 """
 
 from collections.abc import Generator, Iterator
@@ -26,22 +25,22 @@ _HEADERS_AT_ONCE: Final = 1000
 
 
 class LogSlice(NamedTuple):
-    """Bytes of whole batches (but perhaps the last) in a segment's file."""
+    """A range of batches in a segment's file; the last one may be cut off."""
 
     file: File
     position: int
     size_bytes: int
     base_offset: int
-    """The offset of its first batch, at or before the one asked for."""
+    """The offset of its first batch, at or before the requested one."""
     end_offset: int
-    """An offset its records stay below: how far aborted transactions matter for it."""
+    """An upper bound of its offsets, for collecting aborted transactions."""
 
     def read(self) -> bytes:
         return self.file.read_at(self.position, self.size_bytes)
 
 
 class TimestampOffset(NamedTuple):
-    """A record by its time."""
+    """A record's timestamp, offset and leader epoch."""
 
     timestamp_ms: int
     offset: int
@@ -51,7 +50,7 @@ class TimestampOffset(NamedTuple):
 def read(
     log: PartitionLog, offset: int, *, max_bytes: int, upper_bound: int, whole_first_batch: bool = True
 ) -> LogSlice | None:
-    """What to send for a fetch at `offset`; None if nothing below `upper_bound` is there (or it does not fit).
+    """The slice for a fetch at `offset`; None if there are no records below `upper_bound`, or they do not fit.
 
     Raises `OffsetOutOfRangeError` below the log start or above the log end.
     """
@@ -96,7 +95,7 @@ def _slice(
     wanted = max(max_bytes, header.size_bytes) if whole_first_batch else max_bytes
     size_bytes = min(wanted, end_position - position)
     if size_bytes < header.size_bytes:
-        return None  # As Kafka: clients take bytes without one whole batch for damage.
+        return None  # As in Kafka: clients treat bytes without a whole batch as damage.
     end_offset = upper_bound
     if position + size_bytes < end_position:
         end_offset = min(upper_bound, segment.offset_index.offset_after(position + size_bytes) or upper_bound)
@@ -104,7 +103,7 @@ def _slice(
 
 
 def aborted_transactions(log: PartitionLog, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
-    """The aborted transactions with records in [fetch_offset, upper_bound), those begun before it included."""
+    """The aborted transactions with records in [fetch_offset, upper_bound), also if they began before it."""
     return list(_aborted(log, fetch_offset, upper_bound))
 
 
@@ -117,14 +116,14 @@ def _aborted(log: PartitionLog, fetch_offset: int, upper_bound: int) -> Iterator
 
 
 def committed_bound(log: PartitionLog, fetch_offset: int, upper_bound: int, aborted_max: int) -> int:
-    """How far a slice may reach so that about `aborted_max` aborted transactions end in it; at most `upper_bound`."""
+    """The end of a slice with about `aborted_max` aborted transactions; at most `upper_bound`."""
     for entry in islice(_aborted(log, fetch_offset, upper_bound), aborted_max, None):
         return min(upper_bound, entry.last_offset + 1)
     return upper_bound
 
 
 class BatchSearch(NamedTuple):
-    """A batch in which the first record of a time is to be looked for: by `find`, here or on a thread."""
+    """A batch to search for its first record at or after a time: by `find`, on the loop or on a thread."""
 
     batch: bytes
     header: BatchHeader
@@ -132,16 +131,16 @@ class BatchSearch(NamedTuple):
     offset_min: int
 
     def find(self) -> tuple[int, int] | None:
-        """Timestamp and offset of that record."""
+        """Timestamp and offset of the record."""
         return search.first_at_or_after(self.batch, self.header, self.timestamp_ms, self.offset_min)
 
 
 TimeSearch: TypeAlias = Generator[BatchSearch | None, tuple[int, int] | None, TimestampOffset | None]
-"""Yields a batch to get what its `find` returns, or None after many headers: for a pause, if the caller wants one."""
+"""Yields a batch and expects the result of its `find`, or yields None after many headers, for a pause."""
 
 
 def searched(steps: TimeSearch) -> TimestampOffset | None:
-    """What a search finds, without pauses."""
+    """Run a search without pauses."""
     found = None
     while True:
         try:
@@ -174,7 +173,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimeSearch:
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, log_start_offset: int
 ) -> TimeSearch:
-    is_whole = header.records_count == header.last_offset_delta + 1  # Compaction has not been here.
+    is_whole = header.records_count == header.last_offset_delta + 1  # Not compacted.
     if is_whole and header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         offset = max(header.base_offset, log_start_offset)
         return TimestampOffset(header.max_timestamp, offset, header.partition_leader_epoch)
@@ -190,7 +189,7 @@ def offset_of_max_timestamp(log: PartitionLog) -> TimeSearch:
     found = yield from offset_for_timestamp(log, newest.max_timestamp)
     if found is not None:
         return found
-    # A batch that compaction has emptied keeps its timestamp: look for the largest of those that have records.
+    # An emptied batch keeps its timestamp: search for the largest among batches with records.
     largest = NO_TIMESTAMP
     passed = 0
     for segment in list(log.segments):

@@ -1,27 +1,26 @@
-"""From a partition's directory to its log: after a clean stop, after kill -9, after a power cut.
+"""Opening a partition's log from its directory: after a clean stop, after kill -9, after a power cut.
 
-Role.   `open_log` is the only way a `PartitionLog` comes to be.
-Flow.   leftovers of deletions and compactions are settled -> segments are opened, indexes checked or rebuilt ->
-        after an unclean stop everything from the recovery point on is read, checked and cut at the first flaw ->
-        producers and epochs are brought to the log's end.
-Rules.  * What was synced below the recovery point is trusted; everything above it is checked byte by byte. A trusted
-          segment whose indexes are rebuilt is checked too.
-        * Above the recovery point the log ends before the first batch that is torn, damaged or out of order: what follows
-          a hole was never promised to anyone. Segments behind a cut go.
-        * Below it a flaw is damage: the records there, and all behind them, were on disk. Nothing is cut; `CorruptLogError`
-          names file and position, and the log is not opened. Kafka cuts such a segment there and goes on.
-        * Where a sync failed, the system may show bytes its disk never got: they are written again before the sync that is
-          to vouch for them.
-        * Leader epochs that are missing or damaged are read from the batches, which carry them; those of batches that are
-          checked are corrected by them: their file is written with a sync, not with an append.
-        * Snapshots above the end, and damaged ones, go before anything is appended.
-        * An index that is missing or unfit is rebuilt from the log, with the content it had. That this is going on is noted first,
-          for good: after a crash on the way no index of the log is believed, for half of one looks like a whole.
-        * An owner that is to stop before its logs are open has the walks leave off (`halt`), at places where a kill may come as well:
-          nothing that says "recovered" is written before everything was read.
-        * A log into which nothing was ever written is left as it is, without a sync: a broker may have thousands. One that was
-          being cut when its process was killed may look the same, and is synced: else a power cut might bring back what was
-          cut, behind what came since.
+Role.   `open_log` is the only constructor of a `PartitionLog`.
+Flow.   leftovers of deletions and compactions are settled -> segments are opened, indexes checked or rebuilt -> after
+        an unclean stop the log from the recovery point on is read, checked and cut at the first flaw -> producers and
+        epochs are replayed to the log's end.
+Rules.  * Synced bytes below the recovery point are trusted; bytes above it are all checked. A trusted segment whose
+          indexes are rebuilt is checked too.
+        * Above the recovery point the log ends before the first batch that is torn, damaged or out of order: later
+          records were never acknowledged as durable. Segments behind a cut are removed.
+        * Below it a flaw is damage to durable records. Nothing is cut: `CorruptLogError` names file and position, and
+          the log is not opened. (Kafka cuts such a segment there and continues.)
+        * After a failed sync the page cache may show bytes the disk never got: they are rewritten before the next sync.
+        * A missing or damaged epoch file is rebuilt from the batches. Checked batches correct its epochs, because the
+          file is written at a sync, not at an append.
+        * Snapshots above the log end, and damaged ones, are removed before the first append.
+        * A missing or invalid index is rebuilt from the log. A durable mark is written first: after a crash during the
+          rebuild every index is rebuilt, because a partial index looks complete.
+        * An owner that must stop early halts recovery (`halt`) at points where a kill is safe as well: no state that
+          says "recovered" is written before the whole log is read.
+        * A log that never held records is left unchanged, without a sync: a broker may have thousands. A log whose
+          truncation was interrupted may look the same, and is synced. Otherwise a power cut might restore truncated
+          records behind later ones.
 """
 
 import logging
@@ -55,26 +54,26 @@ _REWRITE_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What is known of a log before it is opened."""
+    """Facts about a log before it is opened."""
 
     topic_partition: TopicPartition
     directory: str
     config: LogConfig
     now_ms: int
     clean: bool
-    """Whether the last owner closed the log in order."""
+    """Whether the last owner closed the log cleanly."""
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int = 0
-    """Compaction has been up to here: offsets below may be missing, offsets above may not."""
+    """The log is compacted up to this offset: offsets below may be missing, offsets above may not."""
     halt: Halt = NEVER
-    """Where the owner asks for recovery to leave off."""
+    """The flag by which the owner halts recovery."""
 
 
 def open_log(files: Files, opening: Opening) -> PartitionLog:
-    """Open the log in a directory, making an empty one if nothing is there.
+    """Open the log in a directory; create an empty one if there is none.
 
-    Raises `RecoveryHaltedError` if it was asked to leave off before everything was read.
+    Raises `RecoveryHaltedError` if it was halted before the whole log was read.
     """
     files.make_directory(opening.directory)
     sync_failed = join(opening.directory, names.SYNC_FAILED)
@@ -102,9 +101,7 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
     )
     snapshots.remove_above(log.log_end_offset)
     if opening.clean or not recovered.checked:
-        log.reload_producers(
-            opening.now_ms
-        )  # From a snapshot that is whole, whatever became of the segments.
+        log.reload_producers(opening.now_ms)  # From an intact snapshot, even without segments.
     snapshots.remove_strays(segment.base_offset for segment in log.segments)
     log.leader_epochs.truncate_from_end(log.log_end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
@@ -112,7 +109,7 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
     was_cut = files.exists(being_cut)
     has_nothing_to_keep = opened.is_untouched and log.log_end_offset == 0 and not must_rewrite and not was_cut
     if recovered.checked and not has_nothing_to_keep:
-        # The next crash may come at once: leave it a snapshot, and synced files, to start from.
+        # Save a snapshot and sync, as the base of a recovery after the next crash.
         snapshots.save(log.producers, log.log_end_offset)
         log.flush(opening.now_ms)
     if was_cut:
@@ -127,13 +124,13 @@ def open_log(files: Files, opening: Opening) -> PartitionLog:
 
 @dataclass(slots=True)
 class _Opened:
-    """The segments as found: which of them have indexes that cannot be used."""
+    """The segments as found, and the ones without usable indexes."""
 
     segments: list[Segment]
     unindexed: set[int]
     was_rebuilding: bool
     is_untouched: bool
-    """Whether nothing is there, as in a log into which nothing was ever written."""
+    """Whether the log is empty, as if it never held records."""
 
 
 @dataclass(slots=True)
@@ -144,11 +141,11 @@ class _Recovered:
     recovery_point: int
     producers: ProducerState
     checked: bool
-    """Whether segments were gone through; after an unclean stop that has brought the producers to the log's end."""
+    """Whether segments were checked; after an unclean stop this has replayed the producers to the log's end."""
     epochs: EpochRuns
-    """The leader epochs of the batches that were met."""
+    """The leader epochs of the checked batches."""
     knows_all_epochs: bool
-    """Whether every batch was met."""
+    """Whether every batch was checked."""
 
 
 def _open_segments(files: Files, opening: Opening) -> _Opened:
@@ -174,7 +171,7 @@ def _open_segments(files: Files, opening: Opening) -> _Opened:
             _logger.warning(
                 "%s: indexes of segment %d are rebuilt: %s", opening.topic_partition, base_offset, error
             )
-            if not unindexed:  # Also if the note is there: nobody may have synced it.
+            if not unindexed:  # Also with an existing mark, which may be unsynced.
                 files.open(note, create=True).close()
                 files.sync_directory(opening.directory)
             segment = Segment.open_without_indexes(*where)
@@ -193,9 +190,10 @@ def _aborted_counts(files: Files, directory: str) -> dict[int, int]:
 
 
 def _rewrite(opening: Opening, recovered: _Recovered) -> None:
-    """Write what was read again: after a failed sync the system takes pages for clean that its disk does not have."""
+    """Rewrite the bytes that were read: after a failed sync the kernel marks pages as clean that the disk does not
+    have."""
     _logger.warning(
-        "%s: a sync failed when it was last open: what lies above offset %d is written again",
+        "%s: a sync failed when the log was last open: its bytes above offset %d are written again",
         opening.topic_partition,
         recovered.recovery_point,
     )
@@ -213,7 +211,7 @@ def _open_leader_epochs(files: Files, opening: Opening, recovered: _Recovered) -
     try:
         found = LeaderEpochs.open(files, path)
     except CorruptLogError as error:
-        _logger.warning("%s is damaged and read from the log again: %s", path, error)
+        _logger.warning("%s is damaged and rebuilt from the log: %s", path, error)
         found = LeaderEpochs(files, path, [])
     if not found.entries:
         runs = recovered.epochs
@@ -240,7 +238,7 @@ def _epoch_runs(segments: list[Segment], halt: Halt) -> EpochRuns:
 
 
 class _Recovery:
-    """Brings the segments of one log to an end everyone can trust."""
+    """Checks the segments of one log and cuts them at the first flaw."""
 
     def __init__(self, files: Files, opening: Opening, snapshots: Snapshots, opened: _Opened) -> None:
         self._files = files
@@ -251,9 +249,9 @@ class _Recovery:
         self._first_checked_offset = 0
         self._epochs = EpochRuns()
         self._has_trusted = (
-            False  # Whether a segment among those that are checked was trusted, and its epochs not noted.
+            False  # Whether a segment between checked ones was trusted, so that its epochs are unknown.
         )
-        # From this index on, nothing says that the bytes were synced.
+        # From this index on, segments may be unsynced.
         self._first_unsynced = len(self._segments) if opening.clean else self._index_at_recovery_point()
         self._producers = ProducerState(producer_id_expiration_ms=opening.config.producer_id_expiration_ms)
 
@@ -266,9 +264,9 @@ class _Recovery:
             self._start_empty(opening.log_start_offset)
         end_offset = self._end_offset()
         if end_offset < opening.log_start_offset:
-            # The start was moved past everything that is left: nothing below it may show again.
+            # The log start is above every remaining record: none may become visible again.
             _logger.warning(
-                "%s: the log ends at %d, below its start %d: it begins anew there",
+                "%s: the log ends at %d, below its start offset %d: it continues, empty, at the start offset",
                 opening.topic_partition,
                 end_offset,
                 opening.log_start_offset,
@@ -279,7 +277,7 @@ class _Recovery:
         start_offset = max(opening.log_start_offset, self._segments[0].base_offset)
         recovery_point = end_offset
         if first_unsure is not None:
-            # What was rebuilt is to be synced again, even if the log below the old recovery point was fine.
+            # Rebuilt indexes must be synced again, even if the log below the old recovery point was intact.
             recovery_point = min(opening.recovery_point, self._first_checked_offset, end_offset)
         return _Recovered(
             segments=self._segments,
@@ -293,22 +291,22 @@ class _Recovery:
         )
 
     def _index_at_recovery_point(self) -> int:
-        # The segment that ends at the recovery point was perhaps active then: its indexes were not synced.
+        # The segment that ends at the recovery point may have been active then, with unsynced indexes.
         below = [i for i, s in enumerate(self._segments) if s.base_offset < self._opening.recovery_point]
         return below[-1] if below else 0
 
     def _is_unsure(self, index: int) -> bool:
-        """Whether a segment's bytes or indexes must be gone through."""
+        """Whether a segment's bytes or indexes must be checked."""
         return index >= self._first_unsynced or self._segments[index].base_offset in self._unindexed
 
     def _first_unsure(self) -> int | None:
         return next((index for index in range(len(self._segments)) if self._is_unsure(index)), None)
 
     def _check_from(self, first: int) -> None:
-        """Go through every unsure segment from `first` on; stop and cut at the first flaw in what was not synced."""
+        """Check every unsure segment from `first` on; stop and cut at the first flaw in unsynced bytes."""
         base_offset = self._first_checked_offset = self._segments[first].base_offset
         start = self._snapshots.load_newest(self._producers, base_offset, self._opening.now_ms)
-        # Up to the first segment that is unsure, the log is trusted.
+        # The log is trusted up to the first unsure segment.
         trusted = self._segments[:first]
         from_offset = 0 if start is None else start
         self._replay(trusted, from_offset=from_offset, up_to=base_offset)
@@ -342,8 +340,7 @@ class _Recovery:
 
     def _lost_before(self, segment: Segment, next_offset: int) -> bool:
         """Whether offsets between two segments were lost: a power cut may keep the later file and not the earlier.
-
-        Compaction leaves such gaps too: where it has been, they prove nothing.
+        Compaction leaves such gaps too: in the compacted part they prove nothing.
         """
         explained_up_to = max(self._opening.recovery_point, self._opening.cleaned_offset)
         return segment.base_offset > max(next_offset, explained_up_to)
@@ -366,7 +363,8 @@ class _Recovery:
         )
 
     def _check_segment(self, segment: Segment, next_offset: int, synced_up_to: int) -> tuple[int, bool]:
-        """Check every batch and rebuild the indexes; the offset after the last good one, and whether all were."""
+        """Check every batch and rebuild the indexes; returns the offset after the last good one, and whether all were
+        good."""
         next_offset = max(next_offset, segment.base_offset)
         good_bytes = 0
         flaw = "it is cut off"
@@ -432,7 +430,7 @@ class _Recovery:
 
 
 def _check_batch(segment: Segment, header: BatchHeader, data: memoryview, next_offset: int) -> None:
-    """Raise `CorruptBatchError` unless the batch is whole and the next one in the log."""
+    """Raise `CorruptBatchError` unless the batch is intact and follows `next_offset`."""
     if (
         header.magic == batch.MAGIC
         and header.last_offset_delta >= 0
@@ -441,7 +439,7 @@ def _check_batch(segment: Segment, header: BatchHeader, data: memoryview, next_o
         and header.base_offset + header.last_offset_delta - segment.base_offset <= RELATIVE_OFFSET_MAX
         and crc32c(data[ATTRIBUTES_POSITION:]) == header.crc
     ):
-        return  # Nearly every batch: a log has millions. The rest is for the words.
+        return  # Fast path for valid batches; the checks below choose the message.
     batch.check_shape(header)
     batch.check_crc(data, 0, header)
     if header.base_offset < next_offset:

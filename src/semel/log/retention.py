@@ -1,12 +1,12 @@
-"""Which segments may go: a pure decision over a log's segments, oldest first.
+"""The retention rules: a pure decision over a log's segments, oldest first.
 
-Role.   `retiring` asks; it does the deleting.
-Rules.  * Only a prefix of the log goes, and only what every reader may see: up to the high watermark, and
-          never the segment where an open transaction begins.
+Role.   `retiring` calls it and deletes the segments.
+Rules.  * Only a prefix of the log is deleted, and only visible records: up to the high watermark, and never the segment
+          where an open transaction begins.
         * By time: the segment's largest timestamp is older than `retention.ms`.
-        * By size: without it the log still has at least `retention.bytes`.
-        * By log start: all its records are below the log start offset.
-        * A log without `delete` in its cleanup policy loses only what lies below its log start.
+        * By size: without the segment the log still has at least `retention.bytes`.
+        * By log start: all records of the segment are below the log start offset.
+        * A log without `delete` in its cleanup policy loses only segments below its log start.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,13 @@ from semel.log.config import NO_LIMIT, LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What retention needs to know of a segment."""
+    """The facts of a segment that retention uses."""
 
     end_offset: int
     """The base offset of the next segment, or the log's end."""
     size_bytes: int
     largest_timestamp: int
-    """The largest timestamp of its records, or when its file was last written if they carry none."""
+    """The largest timestamp of its records; without timestamps, the time of the file's last write."""
 
 
 def expired_prefix(
@@ -33,7 +33,7 @@ def expired_prefix(
     log_start_offset: int,
     limit_offset: int,
 ) -> int:
-    """How many segments from the oldest on may be deleted; `limit_offset` is the first that must stay."""
+    """Number of oldest segments that may be deleted; the offset `limit_offset` must stay."""
     excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     by_size = config.cleanup_delete and config.retention_bytes != NO_LIMIT
     by_time = config.cleanup_delete and config.retention_ms != NO_LIMIT

@@ -1,15 +1,15 @@
-"""The oldest segments of a log leave it: in steps, so that nothing waits for a sync but a thread.
+"""Deleting the oldest segments of a log in steps, so that only threads wait for syncs.
 
-Role.   `Retirement` takes out what `retention` says may go. `PartitionLog.delete_old_segments` is all its steps in one, for whoever
-        may block; the broker takes them one by one.
+Role.   `Retirement` removes the segments `retention` selects. `PartitionLog.delete_old_segments` runs all steps at
+        once, for callers that may block; the broker runs them one by one.
 Flow.   `plan` (loop) -> `sync_snapshot` (thread) -> `name_snapshot` (loop) -> `sync_names` (thread) -> `drop` (loop) ->
         `sync_names` (thread).
-Rules.  * What the deleted batches said of their producers outlives them: a snapshot where the log will begin is on disk before
-          the first of them goes. It is written anew, because a power cut may have torn the one that is there.
-        * The start moves first: a crash in between leaves files below the start, never a start without files.
-        * What a thread does is harmless if the partition was deleted meanwhile, and another of its name made: it syncs what it
-          holds, and names whosesoever they are. Whatever changes files is done on the loop, by who has looked.
-        * Between two steps the log goes on. If it was cut back, or compacted, nothing is dropped this time.
+Rules.  * The producers' state outlives deleted batches: a snapshot at the new log start is on disk before the first
+          segment is removed. It is rewritten, because a power cut may have torn an existing one.
+        * The log start moves first: a crash in between leaves files below the start, never a missing segment above it.
+        * The thread's work is harmless if the partition was deleted and recreated meanwhile: it only syncs open files
+          and directory names. Files are changed on the loop only, after a check.
+        * The log changes between two steps. If it was truncated or compacted, nothing is removed this time.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Retirement:
-    """Some of the oldest segments of a log, on their way out."""
+    """The removal of some of the oldest segments of a log."""
 
     def __init__(self, log: "PartitionLog", files: Files, count: int, now_ms: int) -> None:
         self._log = log
@@ -38,11 +38,11 @@ class Retirement:
 
     @classmethod
     def plan(cls, log: "PartitionLog", files: Files, now_ms: int) -> "Retirement | None":
-        """What may go by now, if anything."""
+        """The removal that is due now, or None."""
         count = 0 if log.swapping else _expired(log, files, now_ms)
         if count == len(log.segments):
             if log.active.size_bytes == 0:
-                count -= 1  # An empty active segment is no burden, and a log needs one.
+                count -= 1  # Keep an empty active segment: a log needs one.
             else:
                 log.roll(now_ms)
         return cls(log, files, count, now_ms) if count else None
@@ -62,7 +62,7 @@ class Retirement:
             self._files.sync_directory(self._log.directory)
 
     def drop(self, now_ms: int) -> int:
-        """How many segments went. Their files follow after `file.delete.delay.ms`."""
+        """Remove the segments; returns their number. Their files are deleted after `file.delete.delay.ms`."""
         if self._is_void:
             return 0
         log = self._log
@@ -75,7 +75,7 @@ class Retirement:
 
     @property
     def _is_void(self) -> bool:
-        """Whether the log is no longer what was planned for."""
+        """Whether the log has changed since the plan."""
         log = self._log
         return (
             log.swapping

@@ -1,11 +1,11 @@
 """One segment of a log: a run of batches in a file, with the indexes that find them.
 
-Role.   Append batches that are already judged and numbered; find the batch of an offset or a time.
+Role.   Append batches that are validated and have their offsets; find the batch of an offset or a time.
 Flow.   Only `partition_log` and `recovery` hold segments.
 Rules.  * The file's name is the offset of its first record; offsets inside fit 32 bits above it.
         * One synchronous write puts a batch into the page cache; indexes follow in memory (`index_file`).
-        * A write that fails leaves the segment as it was: the file is cut back to the size it had.
-        * `size_bytes` is what we wrote; nothing behind it is ever read.
+        * A failed write leaves the segment unchanged: the file is truncated to its former size.
+        * `size_bytes` counts the written bytes; bytes behind it are never read.
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ class Segment:
     def create(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int
     ) -> "Segment":
-        """A new, empty segment; leftovers of that name are thrown away."""
+        """Create an empty segment; old files of that name are overwritten."""
         path = _paths(directory, base_offset)
         file = files.open(path[names.LOG], create=True)
         file.truncate(0)
@@ -102,7 +102,7 @@ class Segment:
 
     @staticmethod
     def discard(files: Files, directory: str, base_offset: int) -> None:
-        """Remove for good what is there of a segment that could not be created. Blocks."""
+        """Durably remove the files of a segment whose creation failed. Blocks."""
         for path in _paths(directory, base_offset).values():
             files.remove(path)
         files.sync_directory(directory)
@@ -111,7 +111,8 @@ class Segment:
     def open(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int
     ) -> "Segment":
-        """A segment with the indexes on disk; raises `CorruptLogError` or `FileNotFoundError` if they are unfit."""
+        """Open a segment with its indexes; raises `CorruptLogError` or `FileNotFoundError` for invalid or missing
+        ones."""
         path = _paths(directory, base_offset)
         file = files.open(path[names.LOG])
         size_bytes = file.size()
@@ -131,7 +132,7 @@ class Segment:
     def open_without_indexes(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int
     ) -> "Segment":
-        """A segment whose indexes are to be rebuilt: they start empty, over the log as it is."""
+        """Open a segment with empty indexes, which the caller rebuilds."""
         path = _paths(directory, base_offset)
         file = files.open(path[names.LOG])
         return cls(
@@ -152,7 +153,7 @@ class Segment:
         """Write one batch whose header (with its final offset) is `header` at the end."""
         position = self.size_bytes
         if self._bytes_since_index > self.config.index_interval_bytes:
-            # What can fail comes before the write: a batch that is in the file must be noted.
+            # Fallible steps come before the write: a written batch must be noted.
             self.offset_index.file.load()
             self.time_index.file.load()
         try:
@@ -164,7 +165,7 @@ class Segment:
         self.note(position, header)
 
     def note(self, position: int, header: BatchHeader) -> None:
-        """Let the indexes know of a batch that stands at `position`. Recovery calls it for what is there."""
+        """Add the batch at `position` to the indexes. Recovery calls it for existing batches."""
         max_timestamp = header.max_timestamp
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -197,7 +198,7 @@ class Segment:
         )
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """How long the segment has been open: in record time where records have one, else by the clock."""
+        """Age of the segment: by record timestamps if there are any, else by the clock."""
         if self._first_timestamp is None and self.size_bytes >= HEADER_SIZE:
             self._first_timestamp = self.header_at(0).max_timestamp
         if self._first_timestamp is not None and self._first_timestamp >= 0 and max_timestamp >= 0:
@@ -205,7 +206,7 @@ class Segment:
         return now_ms - self.created_ms
 
     def seal(self) -> None:
-        """No more batches come: complete the time index and let go of the indexes' memory."""
+        """Close the segment for appends: complete the time index and free the indexes' memory."""
         self.note_largest_timestamp()
         self.offset_index.file.seal()
         self.time_index.file.seal()
@@ -215,7 +216,7 @@ class Segment:
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
 
     def flush_indexes(self) -> None:
-        """Write what the indexes hold in memory. Not a sync."""
+        """Write the indexes' new entries, without a sync."""
         self.offset_index.file.flush()
         self.time_index.file.flush()
         self.txn_index.flush()
@@ -236,12 +237,13 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from `position` on, reading little more than the headers.
 
-        What has been read already may be given: a `window` of the file, from `start` on.
+        `window` may hold bytes of the file that were read already, from `start` on.
         """
         return ((found[0], found[1]) for found in self._walk(position, start, window))
 
     def walk_control(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, bytes]]:
-        """As `walk`, with the bytes of control batches, which are small and mostly read already; of others with none."""
+        """As `walk`, with the bytes of control batches, which are small and mostly in the window; other batches come
+        without bytes."""
         for at_position, header, start, window in self._walk(position, 0, b""):
             data = b""
             if header.is_control:
@@ -272,9 +274,9 @@ class Segment:
             position += header.size_bytes
 
     def scan(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """(position, header, bytes) of each whole batch from `position` on; reads everything, checks nothing.
+        """(position, header, bytes) of each whole batch from `position` on; reads all bytes without checks.
 
-        Ends where a batch is cut off by the end of the file or has a length no batch can have.
+        Ends at a batch that is cut off or has an impossible length.
         """
         read_header = batch.read_header
         while self.size_bytes - position >= HEADER_SIZE:
@@ -302,8 +304,8 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch whose last offset is at or above `offset`.
 
-        Small batches stand close behind each other, and every fetch comes by here: those that end before the offset
-        are passed by with a look at the three fields that say so. The rest is `walk`'s, and its complaints are.
+        Every fetch calls this, and small batches are close together: batches that end before the offset are skipped by
+        three header fields. `walk` does the remaining steps and raises the errors.
         """
         start = self.offset_index.position_before(offset)
         left = self.size_bytes - start
@@ -341,7 +343,7 @@ class Segment:
         self._bytes_since_index = 0
         if position == 0:
             self._first_timestamp = None
-        # The largest timestamp may have stood behind the last entry that is left: look at the rest of the log.
+        # The largest timestamp may come after the last remaining entry: read the log behind it.
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last or (
             NO_TIMESTAMP,
             self.base_offset,
@@ -364,7 +366,7 @@ class Segment:
 
 
 def _jitter_ms(path: str, config: LogConfig) -> int:
-    """How much earlier this segment is closed than others: by its name, so that it is the same after a start."""
+    """The jitter of this segment's roll time, derived from its name so that it is the same after a restart."""
     return crc32c(path.encode()) % min(config.segment_jitter_ms, config.segment_ms)
 
 

@@ -1,13 +1,14 @@
-"""The producer snapshots of one partition: which there are, which can be trusted, which must go.
+"""The producer snapshots of one partition: writing, loading and removing them.
 
-Role.   Files `<offset>.snapshot`: what the partition knew of its producers when its log ended at that offset.
-Flow.   `partition_log` saves one on roll and on close, `recovery` starts from the newest fit one.
-Rules.  * A new snapshot is written in place and guarded by its checksum: a torn one is found damaged, removed, and
-          an older one plus the log takes its place.
-        * One that exists is replaced whole: where retention has emptied the log, it is all that is known.
-        * A snapshot above the log's end describes batches that are gone. It must be gone for good before new
-          batches take their offsets, so removals are synced.
-        * A snapshot stays while its segment stays; the newest one always does.
+Role.   Files `<offset>.snapshot`: the producers' state when the log ended at that offset.
+Flow.   `partition_log` saves one on roll and on close, `recovery` starts from the newest intact one.
+Rules.  * A new snapshot is written in place with a checksum. A torn one is detected and removed; an older one plus the
+          log replaces it.
+        * An existing snapshot is replaced atomically: after retention has emptied the log, it is the only copy of the
+          state.
+        * A snapshot above the log's end describes truncated batches. It must be durably removed before new batches take
+          their offsets, so removals are synced.
+        * A snapshot stays as long as its segment; the newest one always stays.
 """
 
 import logging
@@ -34,13 +35,13 @@ class Snapshots:
         self.offsets = sorted(
             n.base_offset for n in parsed if n and n.kind == names.SNAPSHOT and not n.suffix
         )
-        self._unsynced = set(self.offsets)  # Nobody knows whether the last owner got to it.
+        self._unsynced = set(self.offsets)  # The last owner may not have synced them.
 
     def path(self, offset: int) -> str:
         return join(self._directory, names.file_name(offset, names.SNAPSHOT))
 
     def save(self, state: ProducerState, offset: int) -> None:
-        """Write what is known at the log end `offset`. Syncs only where it replaces a snapshot."""
+        """Write the state at the log end `offset`. Syncs only if it replaces a snapshot."""
         if offset in self.offsets:
             write_atomically(self._files, self.path(offset), _content(state))
             self._unsynced.discard(offset)
@@ -55,28 +56,28 @@ class Snapshots:
         self._unsynced.add(offset)
 
     def write_beside(self, state: ProducerState, offset: int) -> File:
-        """Write what is known at `offset` beside what is there: to be synced, then `put_in_place`."""
+        """Write the state at `offset` to a temporary file, to be synced and then `put_in_place`."""
         file = self._files.open(self.path(offset) + names.TEMPORARY, create=True)
         file.truncate(0)
         file.write_at(0, _content(state))
         return file
 
     def put_in_place(self, offset: int) -> None:
-        """What was written beside, and synced, is the snapshot now; for good once the directory is synced."""
+        """Rename the synced temporary file to the snapshot; durable once the directory is synced."""
         self._files.rename(self.path(offset) + names.TEMPORARY, self.path(offset))
         self.offsets = sorted({*self.offsets, offset})
         self._unsynced.discard(offset)
 
     def take_unsynced(self, offsets: Iterable[int]) -> list[str]:
-        """The paths of those of these that were written since the last call: to be synced by the caller."""
+        """The paths among these written since the last call, for the caller to sync."""
         taken = sorted(self._unsynced.intersection(offsets))
         self._unsynced.difference_update(taken)
         return [self.path(offset) for offset in taken]
 
     def load_newest(self, state: ProducerState, offset_max: int, now_ms: int) -> int | None:
-        """Load the newest fit snapshot at or below `offset_max` into `state`; its offset, or None.
+        """Load the newest intact snapshot at or below `offset_max` into `state`; returns its offset, or None.
 
-        Damaged ones met on the way are removed.
+        Damaged snapshots found on the way are removed.
         """
         for offset in reversed([offset for offset in self.offsets if offset <= offset_max]):
             try:
@@ -94,7 +95,7 @@ class Snapshots:
         return None
 
     def remove(self, offsets: Iterable[int]) -> None:
-        """Remove for good."""
+        """Durably remove snapshots."""
         gone = set(offsets).intersection(self.offsets)
         for offset in sorted(gone):
             self._files.remove(self.path(offset))
@@ -104,7 +105,7 @@ class Snapshots:
             self._unsynced.difference_update(gone)
 
     def forget(self, offsets: Iterable[int]) -> list[str]:
-        """Count on these no more; their paths, for the caller to remove."""
+        """Forget these snapshots; returns their paths, for the caller to remove."""
         gone = set(offsets).intersection(self.offsets)
         self.offsets = [offset for offset in self.offsets if offset not in gone]
         self._unsynced.difference_update(gone)
@@ -114,7 +115,7 @@ class Snapshots:
         self.remove([offset for offset in self.offsets if offset > log_end_offset])
 
     def remove_strays(self, segment_base_offsets: Iterable[int]) -> None:
-        """Keep the newest and those that stand at the beginning of a segment."""
+        """Keep the newest snapshot and the ones at a segment's base offset."""
         kept = {*segment_base_offsets, *self.offsets[-1:]}
         self.remove([offset for offset in self.offsets if offset not in kept])
 

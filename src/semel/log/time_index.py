@@ -1,8 +1,8 @@
-"""From a time to an offset: 12-byte entries (timestamp, relative offset).
+"""The time index, from a timestamp to an offset: 12-byte entries (timestamp, relative offset).
 
 Role.   An entry (t, o) says: no record of this segment up to offset o is later than t. The last entry of a
         sealed segment names its largest timestamp, which decides its retention.
-Rules.  Timestamps rise strictly from entry to entry; an append that does not raise them is left out.
+Rules.  Timestamps are strictly ascending; an append that is not larger is skipped.
 """
 
 from struct import Struct
@@ -30,7 +30,7 @@ class TimeIndex:
 
     @classmethod
     def open(cls, files: Files, path: str, base_offset: int) -> "TimeIndex":
-        """An index written earlier; raises `CorruptLogError` if its last entries cannot be."""
+        """Open an existing index; raises `CorruptLogError` if its last entries are impossible."""
         index = cls(base_offset, IndexFile.open(files, path, ENTRY))
         if count := index.file.count:
             timestamp, relative = index.file.entry(count - 1)
@@ -52,7 +52,7 @@ class TimeIndex:
         return timestamp, self.base_offset + relative
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Note the largest timestamp so far, if it is larger than the last one noted."""
+        """Add the largest timestamp so far, if it is above the last entry's."""
         count = self.file.count
         if timestamp >= 0 and (not count or timestamp > self.file.entry(count - 1)[0]):
             self.file.append(timestamp, offset - self.base_offset)
@@ -63,7 +63,7 @@ class TimeIndex:
         return self.base_offset if found is None else self.base_offset + found[1]
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries at or above `offset`."""
+        """Remove entries at or above `offset`."""
         count = self.file.count
         while count and self.base_offset + self.file.entry(count - 1)[1] >= offset:
             count -= 1

@@ -1,12 +1,12 @@
-"""The aborted transactions of one segment: which producer's records, from where to where, are void.
+"""The transaction index of one segment: producer and offset range of each aborted transaction.
 
 Role.   34-byte entries in the order of their abort markers. Only aborts are entered, and the file does not
         exist before the first one.
-Flow.   `partition_log` appends when it writes an abort marker, `recovery` notes what it meets and flushes once per segment; a
-        fetch with read_committed collects.
-Rules.  * An entry's last stable offset is what the partition's was right after the marker: no transaction
-          whose marker comes later began below it. A collector for offsets below some bound may stop at the
-          first entry whose last stable offset reaches that bound.
+Flow.   `partition_log` appends when it writes an abort marker, `recovery` notes the aborts it reads and flushes once
+        per segment; a read_committed fetch collects them.
+Rules.  * An entry holds the partition's last stable offset right after the marker: no transaction with a later marker
+          began below it. A collector for offsets below a bound may stop at the first entry whose last stable offset
+          reaches the bound.
 """
 
 import logging
@@ -55,28 +55,28 @@ class TxnIndex:
 
     @classmethod
     def open(cls, files: Files, path: str) -> "TxnIndex":
-        """What the file says; no file means no entries. Raises `CorruptLogError` on what cannot be."""
+        """Open an existing index; a missing file has no entries. Raises `CorruptLogError` for invalid content."""
         if not files.exists(path):
             return cls(files, path, [])
         content = read_whole(files, path)
         if len(content) % ENTRY_SIZE:
             raise CorruptLogError(
-                f"{path}: {len(content)} bytes are no whole number of {ENTRY_SIZE}-byte entries"
+                f"{path}: {len(content)} bytes are not a whole number of {ENTRY_SIZE}-byte entries"
             )
         entries: list[AbortedTxn] = []
         for version, *fields in _ENTRY.iter_unpack(content):
             entry = AbortedTxn(*fields)
             if version != _VERSION or entry.last_offset < entry.first_offset:
-                raise CorruptLogError(f"{path}: {entry} of version {version} cannot be")
+                raise CorruptLogError(f"{path}: {entry} of version {version} is invalid")
             if entries and entry.last_offset <= entries[-1].last_offset:
                 raise CorruptLogError(f"{path}: {entry} does not follow {entries[-1]}")
             entries.append(entry)
         return cls(files, path, entries)
 
     def append(self, entry: AbortedTxn) -> None:
-        """Add an entry and write it: a reader of the files must never see a marker without it for long.
+        """Add an entry and write it: a reader of the files should find it soon after the marker.
 
-        The marker is in the log, so this cannot fail: what the disk refuses now goes with the next flush.
+        The marker is already in the log, so this cannot fail: after a disk error the next flush writes the entry.
         """
         self.note(entry)
         try:
@@ -85,7 +85,7 @@ class TxnIndex:
             _logger.warning("%s: an aborted transaction is not written yet: %s", self.path, error)
 
     def note(self, entry: AbortedTxn) -> None:
-        """Add an entry that goes to the file with the next flush: for who rebuilds the index, and has many."""
+        """Add an entry that the next flush writes, for rebuilding an index with many entries."""
         self.entries.append(entry)
 
     def flush(self) -> None:
@@ -100,9 +100,10 @@ class TxnIndex:
         self._flushed = len(self.entries)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> Iterator[AbortedTxn | None]:
-        """The entries that void records in [fetch_offset, upper_bound); a last None says no later segment can.
+        """The entries of transactions with records in [fetch_offset, upper_bound); a final None says that no later
+        segment has any.
 
-        Markers are in the order of their offsets, so the first one that matters is searched for.
+        Entries are in marker order, so the first relevant one is found by binary search.
         """
         first = bisect_left(self.entries, fetch_offset, key=_marker_offset)
         for index in range(first, len(self.entries)):
@@ -114,7 +115,7 @@ class TxnIndex:
                 return
 
     def truncate_to(self, offset: int) -> None:
-        """Forget transactions whose marker is at or above `offset`."""
+        """Remove transactions whose marker is at or above `offset`."""
         kept = [entry for entry in self.entries if entry.last_offset < offset]
         if len(kept) == len(self.entries):
             return

@@ -1,13 +1,12 @@
-"""A log at rest, gone through byte by byte: is everything what it should be?
+"""Verification of the files of a closed log, byte by byte.
 
-Role.   Behind `semel log verify`. Reads the files of Semel and of Apache Kafka alike and reports what is wrong with them.
+Role.   Behind `semel log verify`. Reads the files of Semel and of Apache Kafka and reports flaws.
 Flow.   a data directory: its partitions and checkpoints; a partition: its segments in order, each with its indexes; the
         producers are replayed on the way and compared with every snapshot and transaction index.
-Rules.  * Nothing is written, moved or repaired: what a broker would mend at its start is reported all the same.
-        * An index is judged by what it promises, not by how it was built: a search that starts at its entry must not miss
-          anything. So indexes of any Kafka version pass.
-        * Gaps in the offsets are no flaw by themselves: compaction leaves them.
-        * A few megabytes are held in memory at a time, and one note per batch of a segment.
+Rules.  * Nothing is written, moved or repaired: flaws that a broker would mend at its start are reported too.
+        * An index entry is valid if a search that starts at it misses no record. So indexes of any Kafka version pass.
+        * Gaps in the offsets are not a flaw, because compaction leaves them.
+        * Memory holds a few megabytes of data at a time, and one entry per batch of a segment.
 """
 
 from bisect import bisect_left
@@ -36,7 +35,7 @@ _FLAWS_PER_FILE_MAX: Final = 10
 
 
 class Finding(NamedTuple):
-    """Something that is wrong, and in which file."""
+    """A flaw, and its file."""
 
     path: str
     text: str
@@ -44,7 +43,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What was gone through and what was found."""
+    """The verified files and the findings."""
 
     partitions: int = 0
     segments: int = 0
@@ -54,11 +53,11 @@ class Report:
 
 
 class _NotALogError(LogError):
-    """A directory that holds no log."""
+    """The directory holds no log."""
 
 
 def verify(files: Files, path: str) -> Report:
-    """Go through a partition's or a data directory's files; raises if the directory holds neither."""
+    """Verify a partition's or a data directory's files; raises if the directory holds neither."""
     report = Report()
     if _segment_bases(files, path):
         _verify_partition(files, path, report)
@@ -70,7 +69,7 @@ def verify(files: Files, path: str) -> Report:
     ]
     if not directories and not files.exists(join(path, checkpoints.META_PROPERTIES)):
         raise _NotALogError(
-            f"{path} is no log: name a partition's directory (with files like {names.file_name(0, names.LOG)}) "
+            f"{path} is not a log: name a partition's directory (with files like {names.file_name(0, names.LOG)}) "
             "or a data directory (with partitions like orders-0)"
         )
     ends = {parsed: _verify_partition(files, join(path, name), report) for name, parsed in directories}
@@ -84,7 +83,7 @@ def _segment_bases(files: Files, path: str) -> list[int]:
 
 
 def _verify_checkpoints(files: Files, path: str, ends: dict[TopicPartition, int], report: Report) -> None:
-    """What the directory says of its logs must lie within them."""
+    """Checkpoints must lie within their logs."""
     for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS):
         file = join(path, name)
         try:
@@ -100,7 +99,7 @@ def _verify_checkpoints(files: Files, path: str, ends: dict[TopicPartition, int]
 
 
 def _verify_partition(files: Files, directory: str, report: Report) -> int:
-    """Go through one partition; the offset after its last good batch."""
+    """Verify one partition; returns the offset after its last good batch."""
     report.partitions += 1
     bases = _segment_bases(files, directory)
     replay = _Replay(files, directory, bases[0] if bases else 0, report)
@@ -132,7 +131,7 @@ def _leader_epochs(files: Files, directory: str, report: Report) -> LeaderEpochs
 
 
 class _Replay:
-    """The producers as the log tells them, beside what snapshots and transaction indexes claim."""
+    """The producers' state replayed from the log, to compare with snapshots and transaction indexes."""
 
     def __init__(self, files: Files, directory: str, first_offset: int, report: Report) -> None:
         self._files = files
@@ -148,7 +147,7 @@ class _Replay:
         self._load_start(first_offset)
 
     def _load_start(self, first_offset: int) -> None:
-        """Begin with the snapshot at the first segment: what lies before it is gone."""
+        """Begin with the snapshot at the first segment, because earlier batches are deleted."""
         if first_offset in self._snapshots and first_offset > 0:
             entries = self._read(first_offset)
             if entries is not None:
@@ -228,7 +227,7 @@ class _SegmentCheck:
         }
         self.path = self._paths[names.LOG]
         self.base_offset = base_offset
-        # Of every good batch: where it begins, its offsets, and the largest timestamp up to and with it.
+        # For every good batch: its position, its offsets, and the largest timestamp so far.
         self._positions: list[int] = []
         self._base_offsets: list[int] = []
         self._last_offsets: list[int] = []
@@ -237,7 +236,7 @@ class _SegmentCheck:
         self._flaws: dict[str, int] = {}
 
     def flaw(self, path: str, text: str) -> None:
-        """Report it, unless the file has had its share."""
+        """Report a flaw, up to the limit per file."""
         count = self._flaws[path] = self._flaws.get(path, 0) + 1
         if count <= _FLAWS_PER_FILE_MAX:
             self._report.findings.append(Finding(path, text))
@@ -245,7 +244,7 @@ class _SegmentCheck:
             self._report.findings.append(Finding(path, "and more of the kind"))
 
     def run(self, next_offset: int, replay: _Replay, epochs: LeaderEpochs | None) -> int:
-        """Check every batch; the offset after the last good one."""
+        """Check every batch; returns the offset after the last good one."""
         next_offset = max(next_offset, self.base_offset)
         largest = NO_TIMESTAMP
         for position, header, data in self._scan():
@@ -278,7 +277,7 @@ class _SegmentCheck:
         return next_offset
 
     def _scan(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Every whole batch; bytes behind the last one are a flaw."""
+        """The whole batches; bytes behind the last one are a flaw."""
         file = self._files.open(self.path, read_only=True)
         try:
             size = file.size()
@@ -299,14 +298,14 @@ class _SegmentCheck:
                 position += header.size_bytes
             if position < size:
                 self.flaw(
-                    self.path, f"{size - position} bytes from position {position} on are no whole batch"
+                    self.path, f"{size - position} bytes from position {position} on are not a whole batch"
                 )
         finally:
             file.close()
 
     def _check_epoch(self, position: int, header: BatchHeader, epochs: LeaderEpochs | None) -> None:
         if epochs is None or not 0 <= header.partition_leader_epoch <= epochs.latest:
-            return  # The file is written with a sync: it may not know the latest yet.
+            return  # The file is written at a sync and may lack the latest epochs.
         known = epochs.epoch_for(header.base_offset)
         if known not in (-1, header.partition_leader_epoch):
             self.flaw(
@@ -316,7 +315,7 @@ class _SegmentCheck:
             )
 
     def check_indexes(self) -> None:
-        """Hold the offset and time index against the batches."""
+        """Check the offset and time index against the batches."""
         for kind, entry, check in (
             (names.OFFSET_INDEX, offset_index.ENTRY, self._check_offset_entry),
             (names.TIME_INDEX, time_index.ENTRY, self._check_time_entry),
@@ -338,9 +337,9 @@ class _SegmentCheck:
             return
         content = read_whole(self._files, path)
         if len(content) % entry.size:
-            self.flaw(path, f"{len(content)} bytes are no whole number of {entry.size}-byte entries")
+            self.flaw(path, f"{len(content)} bytes are not a whole number of {entry.size}-byte entries")
         whole = len(content) // entry.size * entry.size
-        # Kafka makes the indexes of an active segment large and fills them: the rest is zeros.
+        # Kafka preallocates the indexes of an active segment with zeros.
         filled = len(content[:whole].rstrip(b"\0"))
         yield from entry.iter_unpack(content[: min(-(-filled // entry.size) * entry.size, whole)])
 
@@ -371,7 +370,7 @@ class _SegmentCheck:
             )
 
     def _check_time_end(self, path: str, last: tuple[int, int] | None) -> None:
-        """A closed segment's index ends with its largest timestamp, or searches by time pass it over."""
+        """A closed segment's index ends with its largest timestamp, or searches by time miss the segment."""
         if self._is_last or not self._largest_timestamps or not self._files.exists(path):
             return
         largest = self._largest_timestamps[-1]

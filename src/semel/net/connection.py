@@ -169,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
                 f"has {oldest.correlation_id}"
             )
         self._pending.popleft()
-        if not oldest.answer.done():  # Whoever asked may have been cancelled.
+        if not oldest.answer.done():  # The caller may have been cancelled.
             oldest.answer.set_result(frame)
 
     def pause_writing(self) -> None:

@@ -22,8 +22,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from semel.core.security.identity import ANONYMOUS
 from semel.core.wire.framing import FrameReader
 from semel.errors import UnsupportedVersionError, WireError
 from semel.net.outbox import HIGH_WATER_BYTES, Outbox
@@ -73,7 +74,8 @@ class InboundConnection(asyncio.BufferedProtocol):
         self.is_lost = False
         self.last_active = self._monotonic()
         self.peer = "an unknown peer"
-        self.session: Any = None  # Whatever the handlers keep per connection: who the client is, its quotas.
+        self.identity = listener.identities.of(ANONYMOUS, "")
+        """Replaced when the address is known, and by a login."""
 
     # From the transport.
 
@@ -83,6 +85,7 @@ class InboundConnection(asyncio.BufferedProtocol):
         )  # uvloop's are no subclasses of it, only equals.
         self.peer = _address_text(self._transport.get_extra_info("peername"))
         self._reader.peer = self.peer
+        self.identity = self._listener.identities.of(ANONYMOUS, self.peer.rpartition(":")[0])
         self._outbox = Outbox(self._listener.runtime.network, self._transport, self.resume_writing)
         self._listener.opened(self)
 

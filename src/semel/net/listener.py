@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from semel.core.security.identity import PLAINTEXT, Identities, ListenerName
 from semel.core.wire.framing import SOCKET_REQUEST_MAX_BYTES, ReceiveBuffer
 from semel.errors import ConfigError
 from semel.net.inbound import Handler, InboundConnection
@@ -32,6 +33,7 @@ HANG_UP_SECONDS: Final = 1.0
 class ListenerConfig:
     """Kafka's settings for connections, and our bounds on what one of them may hold."""
 
+    name: ListenerName = PLAINTEXT
     request_max_bytes: int = SOCKET_REQUEST_MAX_BYTES  # socket.request.max.bytes
     connections_max: int = 2**31 - 1  # max.connections
     connections_per_ip_max: int = 2**31 - 1  # max.connections.per.ip
@@ -55,7 +57,7 @@ class ListenerConfig:
 
 @dataclass(slots=True)
 class ListenerCounters:
-    """What a listener has seen."""
+    """The counts of one listener."""
 
     accepted: int = 0
     turned_away: int = 0
@@ -71,6 +73,7 @@ class Listener:
         self.handler = handler
         self.config = config or ListenerConfig()
         self.counters = ListenerCounters()
+        self.identities = Identities(self.config.name)
         self.receive_buffer = ReceiveBuffer()  # All connections read through it, each in its turn.
         self._connections: dict[
             int, InboundConnection

@@ -25,7 +25,7 @@ _COPIED_BYTES_MAX: Final = 32 * 1024  # Above, one more call costs less than one
 
 
 class Outbox:
-    """What waits to be sent on one transport."""
+    """The replies that wait to be sent on one transport."""
 
     __slots__ = (
         "_files_waiting",

@@ -1,4 +1,4 @@
-"""What a handler answers: buffers, ranges of files, or nothing.
+"""A handler's answer: buffers, ranges of files, or nothing.
 
 Role.   The vocabulary between handlers and connections.
 Rules.  * A reply is a whole frame, its length included, in pieces that are sent one after the other.

@@ -1,7 +1,7 @@
 """Saying who one is: SASL over a connection that has just been opened.
 
 Role.   `authenticate` carries out one login, by PLAIN or SCRAM, in the messages of the protocol.
-Flow.   `client.cluster` calls it between the first ApiVersions of a connection and everything else.
+Flow.   `net.link` calls it between the first ApiVersions of a connection and everything else.
 Rules.  * A refusal is final: the same name and password will not do a moment later. It is a `RefusedError` whose code says
           whether it was the mechanism or the login.
         * A password leaves this process with PLAIN only, and is in no error.
@@ -9,31 +9,20 @@ Rules.  * A refusal is final: the same name and password will not do a moment la
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-from semel.core.client.scram import HASHES, ScramClient
+from semel.core.security.login import PLAIN, Login
+from semel.core.security.scram import ScramClient
 from semel.core.wire import registry
 from semel.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from semel.core.wire.messages.sasl_handshake import SaslHandshakeRequest
 from semel.errors import ErrorCode, RefusedError
 from semel.net.connection import Connection
 
-PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, *HASHES)
 _HANDSHAKE_KEY: Final = SaslHandshakeRequest.schema.api_key
 _AUTHENTICATE_KEY: Final = SaslAuthenticateRequest.schema.api_key
 _NONCE_BYTES: Final = 24
 _FRAMED: Final = 1  # From this version of the handshake on what follows is in messages of the protocol.
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """How to say who one is."""
-
-    mechanism: str
-    username: str
-    password: str = field(repr=False)
 
 
 async def authenticate(

@@ -1,1 +1,1 @@
-"""Everything that is not pure: clock, files, network, tasks, each real or simulated from a seed."""
+"""The impure parts: clock, files, network and tasks, each real or simulated from a seed."""

@@ -1,12 +1,12 @@
-"""The end of the process, in stages: clients store what they were given while a broker of the same process still answers.
+"""The end of the process, in stages: clients flush their records while a broker of the same process still answers.
 
-Role.   `at_exit` registers a call for a stage. All of them are made by one `atexit` function, so that the order in which modules
-        were imported does not matter.
-Flow.   imported: registered with `atexit` -> the main thread and every thread that is no daemon have ended -> the calls, stage by
-        stage. Threads of loops are daemons, and still run then.
-Rules.  * A child of `multiprocessing` that was forked ends without `atexit`: `cover_child` has the calls made there too.
-        * A call that fails keeps none of the others from being made.
-        * Nothing runs after `os._exit`, a signal that kills, or the end of the machine.
+Role.   `at_exit` registers a call for a stage. One `atexit` function runs all calls, so that the import order of
+        modules does not matter.
+Flow.   imported: registered with `atexit` -> the main thread and all non-daemon threads have ended -> the calls, stage
+        by stage. Loop threads are daemons and still run then.
+Rules.  * A forked child of `multiprocessing` ends without `atexit`: `cover_child` registers the calls there too.
+        * A call that fails does not prevent the others.
+        * No call runs after `os._exit`, a fatal signal, or a power cut.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from typing import Final
 
 
 class Stage(IntEnum):
-    """What ends first."""
+    """The stages, in order."""
 
     CLIENTS = 0
     BROKERS = 1
@@ -29,12 +29,12 @@ _COVERED_PIDS: Final[set[int]] = set()
 
 
 def at_exit(stage: Stage, call: Callable[[], object]) -> None:
-    """Have this called when the process ends."""
+    """Register a call for the end of the process."""
     _CALLS.append((stage, call))
 
 
 def cover_child() -> None:
-    """Have the calls made at the end of this process, if it is a child of `multiprocessing`. Again is harmless."""
+    """Run the calls at the end of this process too, if it is a child of `multiprocessing`. Idempotent."""
     process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
     if process is None or util is None or os.getpid() in _COVERED_PIDS or process.parent_process() is None:
         return
@@ -48,7 +48,7 @@ def _run() -> None:
     for _stage, call in sorted(_CALLS, key=lambda one: one[0]):
         try:
             call()
-        except BaseException as error:  # Ctrl-C as well: the rest is quick.
+        except BaseException as error:  # Ctrl-C as well: the other calls are quick.
             failure = failure or error
     if failure is not None:
         raise failure

@@ -1,7 +1,7 @@
-"""Everything a part of Semel needs from the world, in one value.
+"""All access to the outside world in one value.
 
-Role.   `Runtime` is handed to brokers and clients; what they do with time, files, sockets, threads and chance
-        goes through it, so that the same code runs on this machine and in a simulation.
+Role.   `Runtime` is handed to brokers and clients; all use of time, files, sockets, threads and randomness goes through
+        it, so that the same code runs on this machine and in a simulation.
 Flow.   `real_runtime` for processes; `simulation.simulated_runtime` and `simulation.Simulation` for tests.
 """
 

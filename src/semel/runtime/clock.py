@@ -1,10 +1,10 @@
-"""What time it is: a wall clock that may jump, and a monotonic one that never does.
+"""Clocks: a wall clock that may jump, and a monotonic one that does not.
 
 Role.   `Clock` is the only source of time. `RealClock` asks the operating system; `SimulatedClock` follows the
         virtual time of a loop and can jump, drift and disagree with other hosts.
 Rules.  * Timestamps and expiries written to disk use `now_ms`; durations and timeouts use `monotonic`.
         * `now_ms` may go backwards. `monotonic` never does.
-        * Pure code gets times as arguments and knows no clock.
+        * Pure code gets times as arguments and has no clock.
 """
 
 import time
@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Milliseconds since 1970, as the host believes."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment, never going back."""
+        """Seconds since an arbitrary moment; never decreases."""
 
     def monotonic_ms(self) -> int:
         """`monotonic` in whole milliseconds."""

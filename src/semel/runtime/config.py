@@ -1,6 +1,6 @@
-"""What the environment says: the one place below the command line that reads it.
+"""Environment variables: the only module below the command line that reads them.
 
-Role.   Where compiled kernels are kept. Everything else is configured by arguments.
+Role.   Finds the folder of compiled kernels. All other settings are arguments.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 OWN_KERNEL_CACHE: Final = Path(__file__).parent.parent / "__pycache__" / "kernels"
-"""Beside the package: where compiled kernels are kept if the configured folder cannot be written."""
+"""The folder of compiled kernels beside the package, used if the configured one is not writable."""
 
 
 def kernel_cache_directory(environment: Mapping[str, str] = os.environ) -> Path:

@@ -1,4 +1,4 @@
-"""Where and when something ran: what every published figure carries along.
+"""The environment of a measurement, which every published figure names.
 
 Role.   `environment` describes this process: date, commit, Python, processor. Benchmarks and campaigns print it.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where and when something was measured, and how to do it again."""
+    """Place and time of a measurement, and the command that repeats it."""
 
     date: str
     commit: str
@@ -24,7 +24,7 @@ class Environment:
 
     @property
     def text(self) -> str:
-        """As a page says it."""
+        """The text for a documentation page."""
         return (
             f"Measured {self.date} at commit {self.commit}, {self.python}, {self.processor}, {self.cores} cores:\n\n"
             f"    {self.command}\n"
@@ -32,7 +32,7 @@ class Environment:
 
 
 def environment(command: str) -> Environment:
-    """What this machine and checkout are now."""
+    """The current machine and checkout."""
     return Environment(
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         commit=_commit(Path(__file__).parent),
@@ -62,7 +62,7 @@ def _commit(inside: Path) -> str:
 
 
 def _processor(cpuinfo: Path) -> str:
-    if cpuinfo.exists():  # Linux. Elsewhere the platform module knows less, but something.
+    if cpuinfo.exists():  # Linux. Elsewhere the platform module knows at least the architecture.
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():
             key, _colon, value = line.partition(":")
             if key.strip() == "model name" and value.strip():

@@ -1,15 +1,15 @@
-"""Files as the log sees them: explicit positions, explicit durability.
+"""The file interface of the log: explicit positions, explicit durability.
 
-Role.   The only door to the disk. `RealFiles` is the operating system; `memory_files.MemoryDisk` is the same
+Role.   The only access to the disk. `RealFiles` is the operating system; `memory_files.MemoryDisk` is the same
         interface on a disk that can lose, tear and delay writes and crash.
-Flow.   `log/` opens files through a `Files` it is given and never touches `os` itself.
+Flow.   `log/` opens files through its `Files` and never uses `os` itself.
 Rules.  * A write is in the page cache when the call returns and on disk when `sync` returns, not before.
-        * A file's bytes are durable after `File.sync`; its name is durable after `sync_directory` of its
-          folder. A rename, create or remove that was not followed by it may be undone by a power cut.
-        * `sync` and `sync_directory` block: on the event loop's thread only where nothing waits.
-        * A file closes when nobody refers to it any more: a reader or a sync that still holds a deleted
-          segment's file goes on undisturbed, and nobody else's descriptor is ever mistaken for it.
-        * A write that fails may have left any part of its bytes: the caller truncates to what it knows.
+        * A file's bytes are durable after `File.sync`; its name is durable after `sync_directory` of its folder. A
+          power cut may undo a rename, create or remove without it.
+        * `sync` and `sync_directory` block: call them on the event loop's thread only when no task waits.
+        * A file closes when its last reference is gone. A reader or a sync with a deleted segment's file is not
+          disturbed, and its descriptor is not reused meanwhile.
+        * A failed write may leave any part of its bytes: the caller truncates the file to its known size.
 """
 
 import errno
@@ -30,7 +30,7 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def size(self) -> int:
-        """Its length in bytes now."""
+        """The current length in bytes."""
 
     def write_at(self, position: int, data: BytesLike) -> None:
         """Write all of `data` at `position`, extending the file if needed."""
@@ -63,7 +63,7 @@ class Files(Protocol):
     """A file system."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Open for reading and writing; `create` makes it if missing; else `FileNotFoundError`."""
+        """Open for reading and writing. A missing file is made with `create`, and else raises `FileNotFoundError`."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -72,13 +72,13 @@ class Files(Protocol):
     def size(self, path: str) -> int: ...
 
     def modified_ms(self, path: str) -> int:
-        """When its bytes last changed, in milliseconds since 1970."""
+        """Time of the last change of its bytes, in milliseconds since 1970."""
 
     def list_directory(self, path: str) -> list[str]:
         """Names of the entries, sorted."""
 
     def make_directory(self, path: str) -> None:
-        """Make it and its parents; no error if it is there."""
+        """Make a directory and its parents; no error if it exists."""
 
     def remove(self, path: str) -> None:
         """Remove a file; no error if it is gone."""
@@ -102,7 +102,7 @@ class Files(Protocol):
 
 
 def join(*parts: str) -> str:
-    """A path of the parts; the one spelling of paths in the project."""
+    """The path of the parts, in the only form the project uses."""
     return "/".join(
         part.rstrip("/") if index == 0 and part != "/" else part.strip("/")
         for index, part in enumerate(parts)
@@ -162,7 +162,7 @@ class RealFile:
             position += total
 
     def _write_rest(self, position: int, data: memoryview) -> None:
-        """Go on after a short write: the next call either writes more or says what is wrong."""
+        """Continue after a short write: the next call writes more or raises."""
         while data:
             written = os.pwrite(self._descriptor, data, position)
             if written == 0:
@@ -174,7 +174,7 @@ class RealFile:
         data = os.pread(self._descriptor, size, position)
         if len(data) == size or not data:
             return data
-        parts = [data]  # A short read: the end of the file, or a signal; only asking again tells which.
+        parts = [data]  # A short read: the end of the file or a signal, which only another read can tell.
         got = len(data)
         while got < size and (data := os.pread(self._descriptor, size - got, position + got)):
             parts.append(data)
@@ -202,8 +202,8 @@ class RealFile:
 class RealLock:
     """A record lock, as Kafka takes on the same file, released by the system when the process dies.
 
-    Such locks belong to the process: they do not keep two brokers of one process apart, so the files this
-    process holds are remembered as well.
+    Record locks belong to a process and do not exclude two brokers in one process, so the process also remembers its
+    locked files.
     """
 
     held: ClassVar[set[str]] = set()

@@ -1,10 +1,11 @@
-"""Compiled kernels on disk: found or compiled once, so that the next process starts in a moment.
+"""Compiled kernels on disk: compiled once, so that later processes start fast.
 
 Role.   `use_kernel_cache` points the pure kernels at a folder that can be written; `warm` fills it.
 Flow.   `make install` runs this module. A broker or client calls `use_kernel_cache` before its first kernel.
-Rules.  * A configured folder that cannot be written is no error: kernels are kept beside the package then, which the log tells at
-          level INFO. Only where that is read-only, too, does every process compile its kernels anew; that is a warning.
-        * Broker, producers and consumers of a process ask in turn. Each folder is looked at once, and the log says it once.
+Rules.  * A configured folder that is not writable is not an error: kernels are kept beside the package, with a log line
+          at INFO. If that is read-only too, every process compiles its kernels, with a warning.
+        * Broker, producers and consumers of a process all call `use_kernel_cache`. Each folder is checked and logged
+          once.
 """
 
 import logging
@@ -19,11 +20,12 @@ from semel.runtime.config import OWN_KERNEL_CACHE, kernel_cache_directory
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
 _chosen: dict[Path, Path | None] = {}
-"""What became of the folders that were asked for: themselves, another in their place, or none."""
+"""The folder used for each requested one: itself, another, or none."""
 
 
 def use_kernel_cache(directory: Path | None = None) -> Path | None:
-    """Keep compiled kernels in `directory` (the configured one if None), or beside the package; where, or None for nowhere."""
+    """Keep compiled kernels in `directory` (the configured one if None), or beside the package. Returns the folder, or
+    None."""
     directory = kernel_cache_directory() if directory is None else directory
     with _lock:
         if directory not in _chosen:
@@ -42,12 +44,12 @@ def _choose(directory: Path) -> Path | None:
     why_beside = _obstacle(OWN_KERNEL_CACHE)
     if why_beside is None:
         _logger.info(
-            "compiled kernels are kept in %s: %s cannot be written (%s)", OWN_KERNEL_CACHE, directory, why
+            "compiled kernels are kept in %s: %s is not writable (%s)", OWN_KERNEL_CACHE, directory, why
         )
         return OWN_KERNEL_CACHE
     _logger.warning(
-        "this process compiles its kernels anew, and keeps them for no other: %s cannot be written (%s), nor %s (%s); "
-        "let SEMEL_KERNEL_CACHE name a folder that can",
+        "compiled kernels are not cached, so every process compiles them again: %s is not writable (%s), nor is %s (%s); "
+        "set SEMEL_KERNEL_CACHE to a writable folder",
         directory,
         why,
         OWN_KERNEL_CACHE,
@@ -75,7 +77,7 @@ def warm() -> None:
 
 
 def _obstacle(directory: Path) -> str | None:
-    """Why the folder cannot be written; None if it can."""
+    """Why the folder is not writable; None if it is."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=directory)

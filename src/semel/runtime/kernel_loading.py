@@ -1,8 +1,8 @@
-"""Kernels loaded beside the work: a broker serves from its first moment and gets faster when they are there.
+"""Loading kernels in the background: a broker serves at once and gets faster when they are loaded.
 
-Role.   Importing numba costs a third of a second and 60 MB, so nobody waits for it: until `load_kernels` is done,
+Role.   Importing numba costs a third of a second and 60 MB, so no request waits for it: until `load_kernels` is done,
         records are checked in plain Python.
-Flow.   `semel broker` begins a loading when the first batch comes, the embedded broker once it has lived for a while.
+Flow.   `semel broker` starts the loading with the first batch, the embedded broker after it has run for a while.
 """
 
 import logging
@@ -18,15 +18,15 @@ _logger = logging.getLogger(__name__)
 def load_kernels_beside(*, daemon: bool, then: Callable[[], object] | None = None) -> threading.Thread:
     """Load the compiled kernels on a thread; `then` is called on it once they are in use.
 
-    A thread that is no daemon is waited for when the process ends: the compiler does not like to lose its interpreter.
+    The process waits for a non-daemon thread at its end, because the compiler may crash without its interpreter.
     """
 
     def load() -> None:
         use_kernel_cache()
         try:
             load_kernels()
-        except Exception:  # Whatever the compiler could not do: everything works without it.
-            _logger.exception("kernels could not be loaded: records go on being checked in plain Python")
+        except Exception:  # Any compiler error: plain Python still works.
+            _logger.exception("kernels could not be loaded: records are checked in plain Python, more slowly")
             return
         _logger.info("compiled kernels are in use")
         if then is not None:

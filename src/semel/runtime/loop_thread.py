@@ -1,16 +1,17 @@
-"""An event loop on a thread of its own, for callers that know nothing of asyncio.
+"""An event loop on its own thread, for synchronous callers.
 
-Role.   `LoopThread.run` carries a coroutine to the loop's thread and brings back its result. The embedded broker and
-        the blocking client each own one.
+Role.   `LoopThread.run` runs a coroutine on the loop's thread and returns its result. The embedded broker and the
+        blocking client each own one.
 Flow.   made -> `run` from any thread, any number of times -> `close`.
 Rules.  * uvloop where it is installed, asyncio's own loop elsewhere.
         * The thread is a daemon: a process that forgets `close` still ends.
-        * A call from the loop's own thread would wait for itself and is refused, as is one after `close` or in a
-          process forked from the owner's, where the thread does not exist.
+        * A call from the loop's own thread would deadlock and is refused. So is a call after `close`, or in a forked
+          process, where the thread does not exist.
 """
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -24,7 +25,7 @@ _GLANCE_S: Final = 0.5
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes the fastest loop this installation has."""
+    """The factory of the fastest installed event loop."""
     try:
         import uvloop
     except ImportError:
@@ -34,12 +35,12 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _result(future: "concurrent.futures.Future[T]") -> T:
-    """Wait in short steps: a signal that comes just before a wait begins is only seen when that wait ends."""
+    """Wait in short steps: a signal just before a wait is handled only when that wait ends."""
     while True:
         try:
             return future.result(timeout=_GLANCE_S)
         except TimeoutError:
-            if future.done():  # The coroutine's own, or an answer that came this very moment.
+            if future.done():  # The coroutine's own error, or a result that came at this moment.
                 return future.result()
 
 
@@ -60,7 +61,7 @@ class LoopThread:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process is the one the thread runs in."""
+        """Whether the thread runs in this process."""
         return self._pid == os.getpid()
 
     @property
@@ -68,12 +69,17 @@ class LoopThread:
         """Whether `run` can be called from here."""
         return self.is_ours and self._thread.is_alive()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What `coroutine` returns or raises, run on the loop's thread. Blocks; an interrupt cancels it."""
+    def run(
+        self, coroutine: Coroutine[Any, Any, T], *, on_interrupt: Callable[[], object] | None = None
+    ) -> T:
+        """Run `coroutine` on the loop's thread and return its result. Blocks; an interrupt cancels it.
+
+        `on_interrupt` is called on the loop before that: the coroutine finds it done.
+        """
         if self.is_here:
             coroutine.close()
             raise InvariantError(f"{self._thread.name} cannot wait for itself: await the coroutine instead")
-        return self.result(self.submit(coroutine))
+        return self.result(self.submit(coroutine), on_interrupt=on_interrupt)
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Start the coroutine on the loop's thread and do not wait; `result` does."""
@@ -84,21 +90,26 @@ class LoopThread:
             raise
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def result(self, future: "concurrent.futures.Future[T]") -> T:
-        """What a submitted coroutine returns or raises. Blocks; an interrupt cancels it."""
+    def result(
+        self, future: "concurrent.futures.Future[T]", *, on_interrupt: Callable[[], object] | None = None
+    ) -> T:
+        """The result of a submitted coroutine. Blocks; an interrupt cancels it, after `on_interrupt` as in `run`."""
         try:
             return _result(future)
         except (KeyboardInterrupt, concurrent.futures.CancelledError):
+            if on_interrupt is not None:
+                with contextlib.suppress(LoopClosedError):
+                    self.call_soon(on_interrupt)
             future.cancel()
             raise
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
-        """Have the loop call this; does not wait. For wake-ups from other threads, the loop's own included."""
+        """Schedule a callback on the loop without waiting, from any thread."""
         if not self.is_ours:
             raise InvariantError(f"{self._thread.name} runs in process {self._pid}, not in this fork of it")
         try:
             self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError as error:  # Its thread ends, now or long ago.
+        except RuntimeError as error:  # Its thread is ending or has ended.
             raise LoopClosedError(f"{self._thread.name} is closed") from error
 
     @property
@@ -118,9 +129,7 @@ class LoopThread:
             return
         with self._stopping:
             is_first, self._is_stopped = not self._is_stopped, True
-        if (
-            is_first and self._thread.is_alive()
-        ):  # A second one would cut short what the loop does at its end.
+        if is_first and self._thread.is_alive():  # A second one would interrupt the loop's cleanup.
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _check(self) -> None:
@@ -137,7 +146,7 @@ class LoopThread:
             self._end()
 
     def _end(self) -> None:
-        """What `asyncio.run` does when its coroutine is done."""
+        """The cleanup of `asyncio.run`."""
         left = asyncio.all_tasks(self._loop)
         for task in left:
             task.cancel()

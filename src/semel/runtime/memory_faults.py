@@ -1,11 +1,11 @@
-"""What can go wrong on a simulated disk, and when.
+"""The fault plan of a simulated disk.
 
-Role.   `DiskFaults` counts the operations of one disk and decides at each whether it works, fails or ends the
-        machine. Tests set the plan; `memory_files.MemoryDisk` asks before every operation.
+Role.   `DiskFaults` counts the operations of one disk and decides for each whether it works, fails or crashes the
+        machine. Tests set the plan; `memory_files.MemoryDisk` checks it before every operation.
 Rules.  * An operation's number counts changes only (writes, truncations, syncs, names), from 0, so that a dry run
-          tells how many points there are to crash at.
+          counts the possible crash points.
         * Planned errors fire in the order they were planned and once each, unless `times` says otherwise.
-        * `DiskCrashed` is no `Exception`: code under test that swallows it would hide its own death.
+        * `DiskCrashed` is not an `Exception`, so that code under test cannot swallow it.
 """
 
 import errno
@@ -29,12 +29,12 @@ Death: TypeAlias = Literal["power cut", "kill"]
 
 
 class DiskCrashed(BaseException):
-    """The machine or the process died. Nothing that ran in it may go on."""
+    """The machine or the process died; no code of it may continue."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a disk has been asked to do since it was made."""
+    """Counts of a disk's operations since it was made."""
 
     operations: int = 0
     reads: int = 0
@@ -56,7 +56,7 @@ class _PlannedError:
 
 @dataclass(slots=True)
 class DiskFaults:
-    """The plan of one disk's misfortunes."""
+    """The planned faults of one disk."""
 
     counters: Counters = field(default_factory=Counters)
     _errors: list[_PlannedError] = field(default_factory=list)
@@ -105,13 +105,13 @@ class DiskFaults:
             raise OSError(planned.code, os.strerror(planned.code), path)
 
     def starts_change(self) -> Death | None:
-        """Count one change; how the machine dies at it, if it does."""
+        """Count one change; returns the kind of death planned for it, or None."""
         number = self.counters.operations
         self.counters.operations += 1
         return self._death if number == self._crash_at_operation else None
 
     def bytes_until_crash(self) -> int | None:
-        """How many more bytes are written before the machine dies."""
+        """Bytes that can still be written before the planned crash."""
         return None if self._crash_at_byte is None else self._crash_at_byte - self.counters.written_bytes
 
     def bytes_until_full(self) -> int | None:

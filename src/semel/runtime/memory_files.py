@@ -8,8 +8,8 @@ Rules.  * Without faults it behaves as `files.RealFiles` does (a property test c
         * After `crash` (power cut) or `kill` (of the process) every file opened before raises `DiskCrashed`.
         * A planned crash raises `DiskCrashed` in the middle of the operation; from then on everything raises it
           until `restart`.
-        * `on_death` is told of a planned crash, so that the rest of the host dies with its disk.
-        * `block` is told how long a slow sync takes: the simulated task runtime makes its caller wait.
+        * `on_death` is called at a planned crash, so that the host dies with its disk.
+        * `block` is called with the duration of a slow sync: the simulated task runtime makes its caller wait.
 """
 
 import errno
@@ -70,7 +70,7 @@ class MemoryDisk:
         self._dead = False
 
     def kill(self) -> None:
-        """Kill the process that used this disk: what it wrote stays, its open files and locks go."""
+        """Kill the process that used this disk: its writes stay, its open files and locks are closed."""
         self._die("kill")
         self._dead = False
 
@@ -83,12 +83,12 @@ class MemoryDisk:
         self._faults.crash_at_operation(number, death)
 
     def restart(self) -> None:
-        """Come back after a planned crash, with what survived and without further plans."""
+        """Restart after a planned crash, with the surviving data and an empty fault plan."""
         if self._dead:
             self._faults.clear()
             self._dead = False
 
-    # Faults that are no death.
+    # Non-fatal faults.
 
     def fail(
         self,
@@ -126,7 +126,7 @@ class MemoryDisk:
         if isinstance(node, Directory):
             raise _error(errno.EISDIR, path)
         if node is None:
-            self._names.visible.parent(full)  # Raises where no file could be.
+            self._names.visible.parent(full)  # Raises for an impossible path.
             if not create:
                 raise _error(errno.ENOENT, path)
             node = self._create(full)
@@ -224,7 +224,7 @@ class MemoryDisk:
         self._find(path)
         return self._capacity_bytes
 
-    # What open files ask for.
+    # Operations of open files.
 
     def check_handle(self, life: int) -> None:
         if self._dead or life != self._life:
@@ -343,7 +343,7 @@ class MemoryDisk:
         full = normalize(path)
         node = self._names.visible.find(full)
         if node is None:
-            self._names.visible.parent(full)  # Says ENOTDIR where a file stands in the way.
+            self._names.visible.parent(full)  # Raises ENOTDIR if a parent is a file.
             raise _error(errno.ENOENT, path)
         return node
 
@@ -377,9 +377,7 @@ class MemoryDisk:
             self._dirty.clear()
             self._used_bytes = 0
             for inode in self._names.visible.inodes():
-                inode.visible = bytearray(
-                    inode.durable
-                )  # Also undoes what only a failed sync had left in the cache.
+                inode.visible = bytearray(inode.durable)  # Also drops cached bytes of a failed sync.
                 inode.linked = True
                 self._used_bytes += len(inode.visible)
         self._dead = True

@@ -1,11 +1,11 @@
 """The names on a simulated disk: a tree, and a journal of the changes that are not durable yet.
 
-Role.   `NameTree` is a directory tree with POSIX rules; `Names` holds two of them, what processes see and what
-        the platter holds, with the journal between.
+Role.   `NameTree` is a directory tree with POSIX rules; `Names` holds two of them, the visible and the durable one,
+        with the journal between.
 Flow.   `memory_files.MemoryDisk` asks `Names` for every lookup and change; a power cut keeps a prefix of the journal.
 Rules.  * Name changes become durable in the order they were made, as in the journal of a file system.
         * `sync` of a directory commits the journal up to the last change that touched that directory.
-        * Errors are the ones the operating system raises for the same call.
+        * Errors equal those of the operating system for the same call.
 """
 
 import errno
@@ -23,7 +23,7 @@ _PATHS_KEPT_MAX: Final = 4096
 
 
 class Directory:
-    """Names and what they lead to."""
+    """Names and their inodes or directories."""
 
     __slots__ = ("entries",)
 
@@ -68,7 +68,7 @@ class NameTree:
         self.root = Directory()
 
     def find(self, path: str) -> Directory | Inode | None:
-        """What is at `path`; nothing if a part is missing or a file stands where a directory should."""
+        """The node at `path`; None if a part is missing or not a directory."""
         node: Directory | Inode | None = self.root
         for name in _parts(path):
             if not isinstance(node, Directory):
@@ -158,7 +158,7 @@ class NameTree:
 
 
 class Names:
-    """What processes see, what the platter holds, and the changes between."""
+    """The visible names, the durable names, and the changes between."""
 
     def __init__(self) -> None:
         self.visible = NameTree()

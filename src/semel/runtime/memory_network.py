@@ -1,14 +1,13 @@
 """A network in memory: hosts, links with delay and faults, partitions, hosts that die, all from one seed.
 
-Role.   `MemoryNetwork` is the world between simulated hosts; `HostNetwork` is `network.Network` as one of them
-        sees it.
+Role.   `MemoryNetwork` connects simulated hosts; `HostNetwork` is the `network.Network` of one host.
 Flow.   `simulation.Simulation` makes one network and gives each host its view. Faults are set on the network by
         tests and by the simulated cluster. Connections themselves are in `memory_transport`.
-Rules.  * A host is known by its name; "localhost" and kin mean the host that asks.
-        * A black hole loses nothing for good: the sender repeats until the way is free again or it gives up after
-          `give_up_seconds`, so old bytes may arrive long after new connections were made.
-        * A killed process sends resets; a host without power sends nothing, and refuses old connections only
-          once it is up again.
+Rules.  * A host is known by its name; "localhost" and similar names mean the calling host.
+        * A black hole loses no bytes for good: the sender retransmits until the link works again or `give_up_seconds`
+          have passed, so old bytes may arrive long after new connections were made.
+        * A killed process sends resets; a host without power sends nothing, and resets old connections only after its
+          restart.
         * A connection attempt that is abandoned may still have been accepted by the other end.
 """
 
@@ -32,7 +31,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 _OWN_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::", ""})  # noqa: S104 - names, not a bind
 _FIRST_OWN_PORT: Final = 32768
-_CONNECT_SECONDS_MAX: Final = 127.0  # What Linux's six repetitions of a SYN add up to.
+_CONNECT_SECONDS_MAX: Final = 127.0  # The total of Linux's six SYN retries.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +80,13 @@ class MemoryServer:
 
 
 class MemoryNetwork:
-    """All hosts, all links and what is wrong with them."""
+    """All hosts and links, with their faults."""
 
     def __init__(self, loop: SimulatedLoop, dice: random.Random, *, give_up_seconds: float = 120.0) -> None:
         self.loop = loop
         self.dice = dice
         self.give_up_seconds = give_up_seconds
-        self.context = contextvars.Context()  # Of no process: what flies outlives its sender.
+        self.context = contextvars.Context()  # Of no process: bytes in flight outlive their sender.
         self._hosts: dict[str, _Host] = {}
         self._default_link = Link()
         self._links: dict[tuple[str, str], Link] = {}
@@ -112,7 +111,7 @@ class MemoryNetwork:
     def partition(
         self, one: str, other: str, *, how: Blockade = "black hole", both_ways: bool = True
     ) -> None:
-        """Let nothing pass from `one` to `other`, nor back unless told so."""
+        """Block traffic from `one` to `other`, and by default back as well."""
         self._blockades[one, other] = how
         if both_ways:
             self._blockades[other, one] = how
@@ -120,7 +119,7 @@ class MemoryNetwork:
             self.break_connections(one, other)
 
     def heal(self, one: str | None = None, other: str | None = None) -> None:
-        """Remove the blockades between two hosts, around one, or all of them. What was held arrives, late."""
+        """Remove the partitions between two hosts, around one, or all. Held bytes arrive late."""
         for pair in list(self._blockades):
             if _matches(pair, one, other):
                 del self._blockades[pair]
@@ -157,7 +156,7 @@ class MemoryNetwork:
             end.vanish()
 
     def cut_power(self, host: str) -> None:
-        """`host` is gone, and nobody is told."""
+        """`host` loses power, without a reset to its peers."""
         state = self._hosts[host]
         state.up = False
         state.servers.clear()
@@ -169,7 +168,7 @@ class MemoryNetwork:
         self._hosts[host].up = True
         self._try_held()
 
-    # What connections ask.
+    # Calls of connections.
 
     def link(self, source: str, target: str) -> Link:
         return self._links.get((source, target), self._default_link)
@@ -190,7 +189,7 @@ class MemoryNetwork:
         for pipe in held:
             self.loop.call_later(self.dice.uniform(0.0, 1.0), pipe.deliver_held, context=self.context)
 
-    # What hosts ask.
+    # Calls of hosts.
 
     def resolve(self, asking: str, name: str) -> str:
         if name in _OWN_NAMES:
@@ -215,7 +214,7 @@ class MemoryNetwork:
             del self._hosts[host].servers[port]
 
     def obstacle(self, source: str, target: str) -> Blockade | None:
-        """What keeps `source` and `target` from shaking hands."""
+        """The blockade that prevents a handshake between `source` and `target`, if any."""
         if not self._hosts[target].up:
             return "black hole"
         return self._blockades.get((source, target)) or self._blockades.get((target, source))
@@ -224,7 +223,7 @@ class MemoryNetwork:
         return self._hosts[host].servers.get(port)
 
     def join(self, source: str, server: MemoryServer, context: contextvars.Context) -> MemoryTransport:
-        """Make a connection to `server`: it is told at once. Returns the client's end."""
+        """Connect to `server`, which accepts at once. Returns the client's end."""
         address = server.addresses[0]
         own_address = (source, self._free_port(self._hosts[source]))
         client = self._end(source, own_address, address, context)
@@ -310,14 +309,14 @@ class HostNetwork:
         size: int,
         on_writable: Callable[[], object],
     ) -> int:
-        del on_writable  # Memory takes every write; who sends more than fits is paused by the transport.
+        del on_writable  # Memory accepts every write; the transport pauses a sender above its limit.
         return send_through_memory(transport, file, position, size)
 
     def hung_up(self, transports: Sequence[asyncio.Transport]) -> list[bool]:
         return [isinstance(one, MemoryTransport) and one.has_hung_up for one in transports]
 
     async def _reach(self, target: str) -> None:
-        """Knock, and knock again with growing pauses, until the way is free or it is too late."""
+        """Retry the handshake with growing pauses, until it succeeds or times out."""
         loop, network = self._network.loop, self._network
         deadline, pause = loop.time() + _CONNECT_SECONDS_MAX, 1.0
         while loop.time() < deadline:

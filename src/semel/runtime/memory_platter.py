@@ -1,13 +1,13 @@
-"""One file's bytes on a simulated disk: what readers see, what a power cut leaves.
+"""One file's bytes on a simulated disk: the visible bytes, and the ones a power cut leaves.
 
 Role.   `Inode` keeps the page cache (`visible`), the platter (`durable`) and the writes between them.
-Flow.   `memory_files.MemoryDisk` makes one per file; `MemoryFile` writes and syncs it; `cut_power` decides
-        what survives.
+Flow.   `memory_files.MemoryDisk` makes one per file; `MemoryFile` writes and syncs it; `cut_power` decides which writes
+        survive.
 Rules.  * Only `sync` moves bytes from the page cache to the platter for certain.
-        * A power cut keeps, loses or tears each unsynced write, in any combination: a later write may survive
-          an earlier one. What was lost reads as the old bytes, or as zeros where the file grew.
+        * A power cut keeps, loses or tears each unsynced write, in any combination: a later write may survive an
+          earlier one. A lost write reads as the old bytes, or as zeros where the file grew.
         * A write torn at sectors may miss any sector; a write torn at bytes keeps a prefix.
-        * A truncation that is lost takes with it what was written beyond its cut: file systems journal sizes.
+        * A lost truncation also loses later writes beyond its cut, because file systems journal sizes.
         * After a failed sync the bytes count as clean: a later sync that succeeds does not save them.
 """
 
@@ -55,7 +55,7 @@ class Inode:
         self.visible = bytearray()
         self.durable = bytearray()
         self.pending: list[Write | Truncation] = []
-        self.linked = True  # Whether a visible name leads here: only then do its bytes count as used space.
+        self.linked = True  # Whether it has a visible name: only then do its bytes count as used space.
 
     def write(self, position: int, data: bytes) -> None:
         if data:
@@ -76,7 +76,7 @@ class Inode:
         self.pending.clear()
 
     def fail_sync(self, dice: random.Random) -> None:
-        """A sync that reported an error: some bytes made it, and the rest will never be tried again."""
+        """A sync that reported an error: some bytes are durable, and the others are never written again."""
         self._settle(dice)
 
     def cut_power(self, dice: random.Random) -> None:
@@ -89,7 +89,7 @@ class Inode:
             return
         mood = dice.choice(tuple(Mood))
         kept_count = dice.randint(0, len(pending))  # For KEEP_PREFIX: these are whole, the next one is torn.
-        reach: int | None = None  # Where the first lost truncation cut: nothing written beyond it survives.
+        reach: int | None = None  # Where the first lost truncation cut: no write beyond it survives.
         for index, change in enumerate(pending):
             fate = _fate(dice, mood, index, kept_count)
             match change:
@@ -111,7 +111,7 @@ class Inode:
             if position + len(data) > len(self.durable) and dice.random() < 0.25:
                 _resize(
                     self.durable, position + dice.randint(1, len(data))
-                )  # The size came, the data did not.
+                )  # The size survived without the data.
         elif dice.random() < 0.5:
             _put(self.durable, position, data[: dice.randint(0, len(data))])
         else:
@@ -121,7 +121,7 @@ class Inode:
 
 
 def _fate(dice: random.Random, mood: Mood, index: int, kept_count: int) -> float:
-    """1: the change survives. 0: it does not. Between: it is torn."""
+    """1: the change survives. 0: it does not. In between: it is torn."""
     match mood:
         case Mood.LOSE_ALL:
             return 0.0

@@ -1,14 +1,14 @@
 """One TCP connection in memory: two pipes, and an asyncio transport at each end.
 
-Role.   `Pipe` carries one direction's bytes in order, with delay, a window and faults; `MemoryTransport` is what
-        protocols hold, with the manners of asyncio's socket transports.
+Role.   `Pipe` carries one direction's bytes in order, with delay, a window and faults; protocols hold a
+        `MemoryTransport`, which behaves like asyncio's socket transports.
 Flow.   `memory_network` makes a pair per connection. A write goes through the window into flight, lands at the
         other end after the link's delay, and is handed to the protocol in pieces of any size.
-Rules.  * Bytes of one direction arrive in order and once, or the connection breaks. Nothing orders them against
-          another connection: what a client sent before it gave up may land after its retry.
-        * In flight and unread together never exceed the window; the rest waits in the write buffer, and the
-          protocol is told to pause and resume at the water marks.
-        * A reset reaches the other end behind the bytes in flight. A half-open end hears of it only when it sends.
+Rules.  * Bytes of one direction arrive in order and once, or the connection breaks. Two connections are not ordered:
+          bytes a client sent before it gave up may arrive after its retry.
+        * Bytes in flight and unread never exceed the window. More bytes wait in the write buffer, and the protocol is
+          paused and resumed at the water marks.
+        * A reset reaches the other end behind the bytes in flight. A half-open end notices only when it sends.
         * Protocols are called in the context of the process that made their end, never in the sender's.
 """
 
@@ -30,7 +30,7 @@ _HIGH_WATER_BYTES = 64 * 1024
 
 
 class Signal(Enum):
-    """What travels besides bytes."""
+    """Signals between the ends, besides bytes."""
 
     END = auto()
     RESET = auto()
@@ -41,7 +41,7 @@ class Break(Enum):
 
     LOST = auto()  # The segment is lost; both ends hear of it.
     DELIVERED = auto()  # The segment arrives; its answer will not.
-    HALF_OPEN = auto()  # The segment arrives; the receiver goes on believing in the connection.
+    HALF_OPEN = auto()  # The segment arrives; the receiver keeps the connection open.
 
 
 class Pipe:
@@ -59,7 +59,7 @@ class Pipe:
         self._flying: deque[bytes | Signal] = deque()
         self._held: deque[bytes | Signal] = (
             deque()
-        )  # Arrived at a blocked or dead host: sent again until it heals.
+        )  # Bytes for a blocked or dead host, resent until it heals.
         self._in_flight_bytes = 0
         self._last_arrival = 0.0
         self._line_free_at = 0.0
@@ -128,15 +128,15 @@ class Pipe:
         self._loop.call_at(self._last_arrival, self._arrive, context=network.context)
 
     def _arrive(self) -> None:
-        """The oldest segment arrives: which event this is does not matter, so ties keep the order."""
+        """The oldest segment arrives: the events are interchangeable, so ties keep the order."""
         segment = self._flying.popleft()
-        if not self._given_up or segment is Signal.RESET:  # A refusal is a new segment, not a repeated one.
+        if not self._given_up or segment is Signal.RESET:  # A reset is a new segment, not a retransmission.
             self._held.append(segment)
             if len(self._held) == 1:
                 self.deliver_held()
 
     def deliver_held(self) -> None:
-        """Land what waits, unless the way is blocked; then keep trying until the sender gives up."""
+        """Deliver held bytes, unless the link is blocked; then retry until the sender gives up."""
         while self._held:
             if not self._network.is_passable(self.source.host, self.target.host):
                 self._network.hold(self)
@@ -209,14 +209,14 @@ class MemoryTransport(asyncio.Transport):
     # From the network.
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give the end its protocol; bytes that came early are delivered next."""
+        """Set the end's protocol; early bytes are delivered next."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._schedule_delivery()
 
     def receive(self, data: bytes) -> None:
         if self._lost:
-            self.outgoing.signal(Signal.RESET)  # What comes to a closed connection is refused.
+            self.outgoing.signal(Signal.RESET)  # Bytes to a closed connection are refused.
             return
         self._inbox.append(data)
         self.unread_bytes += len(data)
@@ -226,19 +226,19 @@ class MemoryTransport(asyncio.Transport):
         if self._lost:
             return
         if signal is Signal.RESET and self._network.dice.random() < 0.5:
-            self._drop_inbox()  # Some systems hand out what came before a reset, some do not.
+            self._drop_inbox()  # Systems differ in whether bytes before a reset are delivered.
         self._signals.append(signal)
         if self._closing and signal is Signal.RESET:
-            self.lose(None)  # It wanted to flush and close; there is nobody left to flush to.
+            self.lose(None)  # It was flushing before a close, and the peer is gone.
         self._schedule_delivery()
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether the other end has closed, or its half, also where its last bytes are not read yet."""
+        """Whether the other end has closed or half-closed, even if its last bytes are unread."""
         return self._lost or bool(self._signals)
 
     def lose(self, error: Exception | None) -> None:
-        """The connection is no more; the protocol hears of it once."""
+        """End the connection; the protocol is told once."""
         if self._lost:
             return
         self._lost = self._closing = True
@@ -248,7 +248,7 @@ class MemoryTransport(asyncio.Transport):
         self._loop.call_soon(self._report_loss, error, context=self._context)
 
     def vanish(self) -> None:
-        """The host is gone: its protocol never hears of anything again."""
+        """The host is gone: its protocol gets no more calls."""
         self._lost = self._closing = True
         self._drop_inbox()
         self.outgoing.drop_unsent()
@@ -355,7 +355,7 @@ class MemoryTransport(asyncio.Transport):
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._closing:
             return
-        if Signal.RESET in self._signals:  # Reading may be paused; writing finds out all the same.
+        if Signal.RESET in self._signals:  # Reading may be paused; a write still notices the reset.
             self.lose(BrokenPipeError("the connection was reset by the other end"))
             return
         if data:

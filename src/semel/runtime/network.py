@@ -1,14 +1,13 @@
-"""Connections as `net/` sees them: asyncio transports and protocols, from the system or from memory.
+"""The network interface of `net/`: asyncio transports and protocols, from the system or in memory.
 
-Role.   The only door to the network. `RealNetwork` uses the running loop (asyncio's or uvloop); the same
-        interface in memory is `memory_network.MemoryNetwork`.
+Role.   The only access to the network. `RealNetwork` uses the running loop (asyncio's or uvloop); the same interface in
+        memory is `memory_network.MemoryNetwork`.
 Flow.   `net.listener` listens, `net.connection` connects; both get plain asyncio transports.
-Rules.  * `send_file` puts bytes of a file into the stream behind what was written before. It returns how many it
-          took, and never waits: the caller goes on when the transport has drained, or, where nothing was taken
-          because the socket is full, when it is told.
-        * Bytes go from the page cache to the socket by the kernel where transport, file and socket allow it;
-          through memory, at most `FILE_CHUNK_BYTES` at a time, where they do not. A full socket is waited for: what is
-          copied instead costs twice as much as what the kernel sends.
+Rules.  * `send_file` sends bytes of a file behind earlier writes. It returns the number of bytes taken, and never
+          waits. The caller continues when the transport has drained, or on the callback if the socket was full.
+        * The kernel sends from the page cache if transport, file and socket allow it; otherwise bytes are copied, at
+          most `FILE_CHUNK_BYTES` at a time. For a full socket the caller waits, because copying costs twice as much as
+          sending by the kernel.
 """
 
 import asyncio
@@ -23,9 +22,9 @@ from typing import Final, Protocol, TypeVar
 from semel.runtime.files import File
 
 FILE_CHUNK_BYTES: Final = 256 * 1024
-_SENDFILE_MAX_BYTES: Final = 8 * 1024 * 1024  # One client must not keep the loop from the others.
+_SENDFILE_MAX_BYTES: Final = 8 * 1024 * 1024  # So that one client does not hold up the loop.
 
-_HANG_UP: Final = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere only a connection that broke is noticed.
+_HANG_UP: Final = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere only a broken connection is noticed.
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -35,14 +34,14 @@ class Server(Protocol):
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where it listens: the host and the port, the chosen one if 0 was asked for."""
+        """Its hosts and ports; for port 0 the assigned one."""
 
     def close(self) -> None:
-        """Accept no more. Connections that are open stay open."""
+        """Stop accepting. Open connections stay open."""
 
 
 class Network(Protocol):
-    """A host's way to others."""
+    """The network of one host."""
 
     async def listen(
         self,
@@ -54,18 +53,18 @@ class Network(Protocol):
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
     ) -> Server:
-        """Accept connections, each with a new protocol. Port 0 means any that is free.
+        """Accept connections, each with a new protocol. Port 0 means any free port.
 
-        Buffers of a given size stay so; those of none are the system's to tune.
+        A given buffer size is fixed; without one the system tunes it.
         """
 
     def own_address(self) -> str:
-        """The address under which others probably reach this host."""
+        """The address by which other hosts probably reach this one."""
 
     async def connect(
         self, protocol_factory: Callable[[], P], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        """Open a connection, with TLS if a context is given; raises `OSError` if nobody answers."""
+        """Open a connection, with TLS if a context is given; raises `OSError` without an answer."""
 
     def send_file(
         self,
@@ -75,13 +74,13 @@ class Network(Protocol):
         size: int,
         on_writable: Callable[[], object],
     ) -> "int | FullSocket":
-        """Send up to `size` bytes of a file from `position`; how many were taken, at least one.
+        """Send up to `size` bytes of a file from `position`; returns the number of bytes taken, at least one.
 
-        If the socket is full, none; then `on_writable` is called once, when it no longer is.
+        For a full socket none are taken, and `on_writable` is called once when it has room.
         """
 
     def hung_up(self, transports: Sequence[asyncio.Transport]) -> list[bool]:
-        """Of each connection, whether its other end has closed it, or its half of it: also where nobody reads."""
+        """For each connection, whether the peer has closed or half-closed it, even without a reader."""
 
 
 class RealServer:
@@ -117,7 +116,7 @@ class RealNetwork:
         )
         sizes = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
         for listening in server.sockets:
-            # A copy of the descriptor: loops hand out sockets that do not let their options be set.
+            # A copy of the descriptor: the sockets that loops expose do not allow setting options.
             with socket.socket(fileno=os.dup(listening.fileno())) as copy:
                 for option, size in sizes:
                     if size is not None:
@@ -128,7 +127,7 @@ class RealNetwork:
     def own_address(self) -> str:
         for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
             with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
-                asking.connect((elsewhere, 9))  # Nothing is sent: the system only says which way it would go.
+                asking.connect((elsewhere, 9))  # No packet is sent: the system only selects the route.
                 return str(asking.getsockname()[0])
         return "127.0.0.1"
 
@@ -138,7 +137,7 @@ class RealNetwork:
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_connection(protocol_factory, host, port, ssl=tls)
-        except RuntimeError:  # The interpreter ends, and lends no thread to look up a name.
+        except RuntimeError:  # The interpreter is ending and provides no thread for a name lookup.
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         name = None if tls is None else host
         return await loop.create_connection(protocol_factory, *found[0][4][:2], ssl=tls, server_hostname=name)
@@ -162,7 +161,7 @@ class RealNetwork:
                 sent = os.sendfile(socket.fileno(), file.fileno(), position, min(size, _SENDFILE_MAX_BYTES))
             except BlockingIOError:
                 return FullSocket(socket.fileno(), on_writable)
-            except OSError:  # No descriptor, or broken: writing the bytes works or reports it.
+            except OSError:  # No descriptor, or a broken one: writing the bytes works or raises.
                 sent = 0
             if sent:
                 return sent
@@ -179,10 +178,10 @@ class RealNetwork:
 
 
 class FullSocket:
-    """A wait for a socket that can take more.
+    """A wait until a full socket has room.
 
-    The transport watches its socket for reading alone, and nobody else may watch the same descriptor: so another one
-    of the same socket is watched, and closed with the wait. The socket is not closed while there is one.
+    The transport watches its descriptor for reading only, and a loop allows one watcher per descriptor. So the wait
+    watches a duplicate descriptor, and closes it at its end; the socket stays open until then.
     """
 
     def __init__(self, descriptor: int, on_writable: Callable[[], object]) -> None:
@@ -192,7 +191,7 @@ class FullSocket:
         self._loop.add_writer(self._descriptor, self._writable)
 
     def cancel(self) -> None:
-        """Wait no more; no matter if the wait is over."""
+        """Cancel the wait, if it is not over."""
         if self._descriptor >= 0:
             self._loop.remove_writer(self._descriptor)
             os.close(self._descriptor)

@@ -1,6 +1,6 @@
-"""Where randomness comes from: the operating system, or a seed.
+"""Sources of randomness: the operating system, or a seed.
 
-Role.   Code that needs chance is handed a `random.Random`. This module makes them, and ids from them.
+Role.   Code that needs randomness gets a `random.Random`. This module makes them, and ids from them.
 Rules.  * No code calls the functions of the module `random` itself: they share one hidden state.
         * A simulation gives each part its own dice, derived from the seed and the part's name, so that one part
           drawing more does not change what another one sees.
@@ -16,7 +16,7 @@ def system_dice() -> random.Random:
 
 
 def seeded_dice(seed: int, *names: str) -> random.Random:
-    """The dice of one part of the simulation `seed`; the same for the same names, whatever else happens."""
+    """The dice of one part of the simulation `seed`; the same for the same names, independent of other parts."""
     text = "/".join((str(seed), *names))  # Seeding with text hashes it by SHA-512, not by the salted `hash`.
     return random.Random(text)
 

@@ -3,17 +3,18 @@
 Role.   `SimulatedLoop` runs unmodified asyncio code (tasks, groups, timeouts, events, queues, locks). When
         nothing is ready, the clock jumps to the next timer, so an hour of waiting costs no time.
 Flow.   `simulation.Simulation` makes it; `memory_network`, `simulated_tasks` and product code schedule on it.
-Rules.  * Callbacks run in the order of `call_soon`, as asyncio promises; timers run in order of time. What
-          asyncio leaves open, the order of timers for the same instant, comes from the seed.
-        * Tasks and futures hash by the order of their making, because asyncio keeps them in sets and the order
-          of a set must not depend on addresses.
-        * A turn of the loop with something ready takes a microsecond, so that who waits by yielding gets on, too.
-        * Nothing ready, nothing scheduled and the main coroutine not done is a deadlock, and an error that
-          names who waits where. Very many steps without any time are a livelock, and an error that names who runs.
+Rules.  * Callbacks run in the order of `call_soon`, as asyncio promises; timers run in order of time. The seed decides
+          the order of timers for the same instant, which asyncio leaves open.
+        * Tasks and futures hash by creation order, because asyncio keeps them in sets, whose order must not depend on
+          addresses.
+        * A turn of the loop with ready callbacks takes a microsecond, so that code that waits by yielding makes
+          progress.
+        * If no callback is ready or scheduled and the main coroutine is not done, the loop raises a deadlock error that
+          names the waiting tasks. Too many steps without virtual time raise a livelock error that names the callbacks.
           Virtual time and steps are bounded.
-        * A callback belongs to the process whose context it was scheduled in. Once that process is dead, its
-          callbacks never run again: no `finally`, no handler, as after kill -9. Those of a frozen process wait, in their
-          order, until it goes on; what is sent to it meanwhile waits too, as for a stopped process.
+        * A callback belongs to the process whose context it was scheduled in. Once that process is dead, its callbacks
+          never run again: no `finally`, no handler, as after kill -9. Callbacks of a frozen process wait, in order,
+          until it resumes; bytes sent to it wait too, as for a stopped process.
 """
 
 import asyncio
@@ -50,14 +51,14 @@ _CLOSED: Final = "Event loop is closed"
 
 
 class SimulatedProcess:
-    """Something that can be killed: its callbacks stop at once and for good. Or frozen: they stop for a while."""
+    """A process that can be killed (its callbacks stop for good) or frozen (they stop for a while)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
         self.frozen_until = 0.0
         self.held: list[Scheduled] = []
-        """What it would have done while it was frozen."""
+        """Callbacks that came due while it was frozen."""
 
 
 PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.ContextVar(
@@ -66,7 +67,7 @@ PROCESS: Final[contextvars.ContextVar[SimulatedProcess | None]] = contextvars.Co
 
 
 class Scheduled(asyncio.TimerHandle):
-    """A callback that is to run, now or at its time. As asyncio's own, whose every making asks its loop whether it debugs."""
+    """A scheduled callback. Like asyncio's handle, without its check of the loop's debug mode at every creation."""
 
     __slots__ = ("arguments", "callback", "context", "is_cancelled", "loop", "process", "time")
 
@@ -114,7 +115,7 @@ class Scheduled(asyncio.TimerHandle):
 
 
 _SOON: Final = -1.0
-"""The time of what waits for no time."""
+"""The time of callbacks that are ready at once."""
 
 
 class SimulatedFuture(asyncio.Future[_T]):
@@ -145,7 +146,7 @@ class SimulatedTask(asyncio.Task[_T]):
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """The loop. `seed` decides everything that is left open."""
+    """The loop. `seed` decides every order that asyncio leaves open."""
 
     def __init__(self, seed: int, *, steps_max: int, seconds_max: float, traced: bool) -> None:
         self._dice = seeded_dice(seed, "loop")
@@ -154,14 +155,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._now = 0.0
         self._steps = 0
         self._standstill = Standstill()
-        self._steps_end = 0  # As many as all may make until time moves.
+        self._steps_end = 0  # The step count at which time must have moved.
         self._time_moved()
         self.next_number: Final[Callable[[], int]] = itertools.count(1).__next__
         self._ready: deque[Scheduled] = deque()
         self._timers: list[tuple[float, float, int, Scheduled]] = []
-        self._tasks: dict[int, SimulatedTask[Any]] = {}  # Those that are done go now and then.
+        self._tasks: dict[int, SimulatedTask[Any]] = {}  # Finished tasks are removed periodically.
         self._tasks_max = _TASKS_MIN
-        self._buried: list[SimulatedTask[Any]] = []  # Kept to the end, so that no finalizer runs before it.
+        self._buried: list[SimulatedTask[Any]] = []  # Kept until the end, so that no finalizer runs earlier.
         self._cancelled_timers = 0
         self._generators: weakref.WeakValueDictionary[int, AsyncGenerator[Any, Any]] = (
             weakref.WeakValueDictionary()
@@ -199,7 +200,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._trace.update(f"{self._now!r} {event}\n".encode())
 
     def trace_digest(self) -> str:
-        """One digest of everything that ran and was noted, in order, with its time."""
+        """A digest of all callbacks and noted events, in order, with their times."""
         if self._trace is None:
             raise SimulationError("this loop keeps no trace: make it with traced=True")
         return self._trace.hexdigest()
@@ -220,7 +221,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         return handle
 
-    # One thread: there is no other to come from.
+    # The simulation has one thread.
     call_soon_threadsafe = call_soon
 
     def call_later(
@@ -248,7 +249,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return timer
 
     def timer_cancelled(self) -> None:
-        """A cancelled timer is dropped when its time comes, or when they are the most."""
+        """Count a cancelled timer; it is dropped when due, or when most timers are cancelled."""
         self._cancelled_timers += 1
         if self._cancelled_timers > 100 and self._cancelled_timers * 2 > len(self._timers):
             self._timers = [entry for entry in self._timers if not entry[-1].is_cancelled]
@@ -280,7 +281,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return list(self._tasks.values())
 
     def bury(self, process: SimulatedProcess) -> None:
-        """Stop everything that runs in `process`, at once and for good."""
+        """Stop all callbacks of `process` for good."""
         process.dead = True
         self._forget_done()
         for number, task in list(self._tasks.items()):
@@ -289,7 +290,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 self._buried.append(task)
 
     def freeze(self, process: SimulatedProcess, seconds: float) -> None:
-        """Stop everything that runs in `process` for a while; it goes on with all that came due, as after SIGCONT."""
+        """Stop all callbacks of `process` for a while; then it continues with the ones that came due, as after
+        SIGCONT."""
         process.frozen_until = max(process.frozen_until, self._now + seconds)
         self.call_at(process.frozen_until, self._thaw, process, context=contextvars.Context())
 
@@ -334,7 +336,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.stop()
 
     def _run_turn(self) -> None:
-        """Run what is ready; with nothing ready, jump to the next timer."""
+        """Run the ready callbacks; without any, jump to the next timer."""
         ready, timers = self._ready, self._timers
         while timers and (timers[0][-1].is_cancelled or _is_dead(timers[0][-1].process)):
             heapq.heappop(timers)
@@ -401,11 +403,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         if self._running:
             raise RuntimeError("a running loop cannot be closed")
-        self._forget_done()  # Errors that nobody looked at are told as long as somebody listens.
+        self._forget_done()  # Report unretrieved errors while the handler still works.
         self._closed = True
         self._ready.clear()
         self._timers.clear()
-        for task in (*self._buried, *self._tasks.values()):  # There are tasks left if the run failed.
+        for task in (*self._buried, *self._tasks.values()):  # A failed run leaves tasks.
             coroutine = task.get_coro()
             if coroutine is not None:
                 _discard(coroutine)
@@ -416,14 +418,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if self._closed:
             raise RuntimeError(_CLOSED)
 
-    # What asyncio asks of every loop.
+    # Methods asyncio requires of every loop.
 
     async def shutdown_asyncgens(self) -> None:
         for generator in list(self._generators.values()):
             await generator.aclose()
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002 - asyncio's signature
-        return  # There is none: `Tasks.in_thread` is the only door to threads.
+        return  # Threads come only from `Tasks.in_thread`.
 
     def run_in_executor(self, executor: Any, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:  # noqa: ARG002 - asyncio's signature
         raise SimulationError("threads come from the runtime's Tasks.in_thread, never from the loop")
@@ -453,7 +455,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self._closed:
-            return  # Objects collected after the end of their world have nobody to tell.
+            return  # Ignore objects collected after the end of their world.
         if self._exception_handler is None:
             self.default_exception_handler(context)
         else:
@@ -477,9 +479,9 @@ def new_loop(
 
 
 def _discard(coroutine: Any) -> None:
-    """End a coroutine of a dead process or a failed run without telling anybody what its last words were.
+    """Close a coroutine of a dead process or a failed run, and ignore its errors.
 
-    What it was given to wait for, and had not begun to, goes with it: nobody else ever will.
+    Coroutines it had not started to await are closed too, because no other code will await them.
     """
     waiting = list(_held_by(coroutine))
     try:

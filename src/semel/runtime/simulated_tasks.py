@@ -1,11 +1,11 @@
-"""Threads that are none: blocking calls on virtual time, in an order the seed decides.
+"""Simulated threads: blocking calls on virtual time, in an order the seed decides.
 
 Role.   `SimulatedTasks` is `tasks.Tasks` on a `SimulatedLoop`.
-Flow.   `in_thread` schedules the call a little later; the call runs whole, at one moment; its caller hears of it
-        after the time the call says it took. A slow disk reports that time through `block`.
+Flow.   `in_thread` schedules the call a little later. The call runs at one moment, and its caller resumes after the
+        reported duration. A slow disk reports its duration through `block`.
 Rules.  * At most `threads_max` calls run at a time; the others wait for a thread, as in a real pool.
-        * A call may start, and end, after one that was made later; the order of `in_thread` holds within `order`.
-        * `block` outside of such a call stops the loop itself: virtual time passes and nothing else happens.
+        * A call may start and end after a later one; calls with the same `order` keep the order of `in_thread`.
+        * `block` outside of such a call stops the loop itself: only virtual time passes.
 """
 
 import random
@@ -30,17 +30,17 @@ class SimulatedTasks(OwnedTasks):
         self._dice = dice
         self._threads_free = threads_max
         self._waiting: deque[Call] = deque()
-        self._blocked_seconds: float | None = None  # How long the call that runs now has blocked.
+        self._blocked_seconds: float | None = None  # Time the current call has blocked.
 
     def block(self, seconds: float) -> None:
-        """Let the caller's thread stand still for `seconds`."""
+        """Block the caller's thread for `seconds`."""
         if self._blocked_seconds is None:
             self._loop.block(seconds)
         else:
             self._blocked_seconds += seconds
 
     def remind(self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts) -> None:
-        """Nobody reads a simulation's log, and every timer takes a number from its dice."""
+        """Do nothing: a simulation's log is not read, and a timer would draw from the dice."""
 
     def start_thread(self, call: Call) -> None:
         if self._threads_free == 0:
@@ -57,7 +57,7 @@ class SimulatedTasks(OwnedTasks):
             result = call.run()
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as raised:  # The caller gets it, as from a real thread.
+        except BaseException as raised:  # Passed to the caller, as from a real thread.
             error = raised
         blocked_seconds, self._blocked_seconds = self._blocked_seconds, None
         delay = blocked_seconds + self._dice.uniform(0, END_SECONDS_MAX)

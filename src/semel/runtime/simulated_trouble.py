@@ -1,9 +1,10 @@
-"""What a simulated world says when it cannot go on: the errors, and who was running or waiting.
+"""Errors of a simulated world that cannot continue, with its running or waiting tasks.
 
-Role.   The errors of the simulated runtime, `deadlock_story`, and `Standstill`: the last steps of a world in which no time goes by.
-Flow.   `simulated_loop` counts its steps since time moved, and shows a `Standstill` those that are too many.
-Rules.  * Watching costs nothing while all is well: only when there were too many steps are the next ones written down, and then
-          the error names them.
+Role.   The errors of the simulated runtime, `deadlock_story`, and `Standstill`: the last steps of a world without
+        progress of time.
+Flow.   `simulated_loop` counts its steps since time moved, and passes surplus ones to a `Standstill`.
+Rules.  * Watching is free in normal runs: only after too many steps are the next ones recorded, and the error names
+          them.
         * A task is named with the calls that lead to where it stands, outermost first.
 """
 
@@ -16,9 +17,9 @@ from typing import Any, Final
 from semel.errors import SemelError
 
 STANDSTILL_STEPS_MAX: Final = 20_000
-"""So many steps while time stands still, but for the microsecond of each turn, and nobody waits for anything any more.
+"""Steps without virtual time (but for the microsecond of each turn) after which the run counts as a livelock.
 
-Measured over 184 seeds of all stories with a broker: at most 197 (`client_matrix`). This is a hundred times as much.
+Measured over 184 seeds of all stories with a broker: at most 197 (`client_matrix`). The limit is a hundred times that.
 """
 _STEPS_WRITTEN_DOWN: Final = 500
 _STEPS_SHOWN_MAX: Final = 10
@@ -30,11 +31,11 @@ class SimulationError(SemelError):
 
 
 class SimulationDeadlockError(SimulationError):
-    """Everybody waits and nothing will ever happen."""
+    """All tasks wait, and no event is scheduled."""
 
 
 class SimulationLivelockError(SimulationError):
-    """Everybody is busy and no time goes by."""
+    """Callbacks keep running without virtual time passing."""
 
 
 class SimulationLimitError(SimulationError):
@@ -42,15 +43,15 @@ class SimulationLimitError(SimulationError):
 
 
 class Standstill:
-    """The steps that were too many."""
+    """Recorder of the surplus steps."""
 
     def __init__(self) -> None:
         self._written_down: list[str] = []
 
     def step(self, now: float, too_many: int, process_name: str, callback: object) -> None:
-        """One of them is about to be made: write it down, and raise when enough of them are known."""
+        """Record a step before it runs, and raise when enough are recorded."""
         if too_many == 1:
-            self._written_down.clear()  # What it holds is of another time, at which the world went on after all.
+            self._written_down.clear()  # The recorded steps belong to an earlier time, after which the world made progress.
         name = described(callback)
         self._written_down.append(f"{process_name} {name}" if process_name else name)
         if len(self._written_down) == _STEPS_WRITTEN_DOWN:
@@ -64,7 +65,7 @@ class Standstill:
 
 
 def deadlock_story(now: float, waiting: Iterable[asyncio.Task[Any]]) -> str:
-    """Who waits where."""
+    """The text of a deadlock: the waiting tasks and their positions."""
     described_tasks = [_task_described(task) for task in waiting]
     shown = "\n  ".join(described_tasks[:_WAITING_SHOWN_MAX])
     more = _and_more(len(described_tasks) - _WAITING_SHOWN_MAX)
@@ -80,7 +81,7 @@ def callback_name(callback: object) -> str:
 
 
 def described(callback: object) -> str:
-    """Its name; of a task also where it stands."""
+    """The callback's name; for a task also its position."""
     owner = getattr(callback, "__self__", None)
     return _task_described(owner) if isinstance(owner, asyncio.Task) else callback_name(callback)
 

@@ -1,12 +1,12 @@
 """A simulated world: hosts with clocks, disks and processes on one network, from one integer seed.
 
-Role.   `Simulation` owns the loop and the network; `SimulatedHost` is a machine on which a program runs, is
-        killed, loses power and starts again with what its disk kept.
-Flow.   A test makes a `Simulation(seed)`, asks it for hosts, starts a program on each, and lets `run` drive a
-        coroutine that plays the story from outside. `simulated_runtime` is the short way to one host.
-Rules.  * The same seed and the same program give the same run, to the byte and to the step.
-        * A host's death stops its code at once: nothing of it runs again, its files and connections are dead.
-        * An error that nobody handled fails the run, except the death of a process.
+Role.   `Simulation` owns the loop and the network; `SimulatedHost` is a machine on which a program runs, is killed,
+        loses power and restarts with the surviving data of its disk.
+Flow.   A test makes a `Simulation(seed)`, asks it for hosts, starts a program on each, and lets `run` drive a coroutine
+        that controls the scenario from outside. `simulated_runtime` is the shortcut for one host.
+Rules.  * The same seed and the same program give the same run, byte for byte and step for step.
+        * A host's death stops its code at once: its callbacks never run again, and its files and connections are dead.
+        * An unhandled error fails the run, except the death of a process.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Simulation:
         return self._hosts[name]
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run the world until `main` is done, then end what is left of it."""
+        """Run the world until `main` is done, then end the remaining tasks."""
         try:
             result: T = self.loop.run_until_complete(main)
             self._end_tasks()
@@ -95,21 +95,21 @@ class SimulatedHost:
         self._process: SimulatedProcess | None = None
         self._deaths: asyncio.Future[None] | None = None
         self.last_death: Death | None = None
-        """How its last process ended, if it did not end by itself."""
+        """How its last process died, if it did not end normally."""
 
     @property
     def is_alive(self) -> bool:
         return self._process is not None
 
     def start(self, program: Callable[[Runtime], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """Start a program in a new process, on what the disk holds."""
+        """Start a program in a new process, with the disk's data."""
         context = contextvars.Context()
         runtime = self.boot(context)
         coroutine = program(runtime)
         return self._loop.create_task(coroutine, name=f"{self.name} main", context=context)
 
     def boot(self, context: contextvars.Context | None = None) -> Runtime:
-        """The runtime of a new process; what is scheduled in `context` belongs to it."""
+        """The runtime of a new process; callbacks scheduled in `context` belong to it."""
         if self._process is not None:
             raise SimulationError(f"{self.name} runs a process already: kill it first")
         if not self._has_power:
@@ -128,17 +128,18 @@ class SimulatedHost:
         return Runtime(clock=self.clock, files=self.disk, network=self._network, tasks=tasks, dice=dice)
 
     def kill(self) -> None:
-        """Kill the process: what it wrote stays, its connections are reset."""
+        """Kill the process: its writes stay, its connections are reset."""
         self.disk.kill()
         self._end_process("kill")
 
     def cut_power(self) -> None:
-        """Cut the power: unsynced writes are at the mercy of the seed, and no peer is told."""
+        """Cut the power: the seed decides about unsynced writes, and no peer is told."""
         self.disk.crash()
         self._end_process("power cut")
 
     def freeze(self, seconds: float) -> None:
-        """Stop the process for a while, as SIGSTOP does: connections stay, nothing is answered, then all of it is."""
+        """Stop the process for a while, as SIGSTOP does: connections stay open, and requests are answered after it
+        resumes."""
         if self._process is not None:
             self._loop.freeze(self._process, seconds)
 

@@ -1,14 +1,15 @@
-"""Work that goes on at the same time: owned tasks, timers, and blocking calls on threads.
+"""Concurrency: owned tasks, timers, and blocking calls on threads.
 
-Role.   `Tasks` is the only way to start a task that outlives its caller, and the only door to threads.
-        `RealTasks` has a bounded pool of threads; `simulated_tasks.SimulatedTasks` fakes them on virtual time.
+Role.   `Tasks` is the only way to start a task that outlives its caller, and the only access to threads. `RealTasks`
+        has a bounded pool of threads; `simulated_tasks.SimulatedTasks` fakes them on virtual time.
 Flow.   A broker or client owns one `Tasks` and closes it last. Inside a coroutine, `asyncio.TaskGroup` and
-        `asyncio.timeout` work as they are, on the real loop and on the simulated one.
-Rules.  * A spawned task belongs to its `Tasks` until it is done; `drain` cancels what is left and waits for it.
-        * A task that dies of an unexpected error is reported at once: to `on_failure`, else to the log.
-        * Calls with the same `order` run one after the other, in the order they were made: two syncs of one file
-          cannot overtake each other. Calls without one, or with different ones, may end in any order.
-        * A caller that is cancelled does not stop a call that runs; one that has not begun never begins.
+        `asyncio.timeout` work unchanged, on the real loop and on the simulated one.
+Rules.  * A spawned task belongs to its `Tasks` until it is done; `drain` cancels the remaining tasks and waits for
+          them.
+        * An unexpected error of a task is reported at once: to `on_failure`, else to the log.
+        * Calls with the same `order` run one after the other, in the order they were made: two syncs of one file stay
+          in order. Calls without an `order`, or with different ones, may end in any order.
+        * Cancelling the caller does not stop a running call; a call that has not begun is dropped.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ class Tasks(Protocol):
     def spawn(
         self, coroutine: Coroutine[Any, Any, T], *, name: str, on_failure: Failure | None = None
     ) -> asyncio.Task[T]:
-        """Start a task that this owner keeps. `on_failure(name, error)` hears of an unexpected error."""
+        """Start a task that this owner keeps. `on_failure(name, error)` is called for an unexpected error."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -43,7 +44,8 @@ class Tasks(Protocol):
     def remind(
         self, seconds: float, callback: Callable[[*_Ts], object], *args: *_Ts
     ) -> asyncio.TimerHandle | None:
-        """The same for a callback that only writes to the log. None in a simulation: a timer would change its course."""
+        """The same for a callback that only writes to the log. None in a simulation, where a timer would change the
+        run."""
 
     def call_soon(self, callback: Callable[[*_Ts], object], *args: *_Ts) -> asyncio.Handle:
         """Call back in the next turn of the loop, before it looks at its sockets and timers."""
@@ -52,19 +54,19 @@ class Tasks(Protocol):
         """Run a blocking call on a thread and return what it returns."""
 
     async def drain(self) -> None:
-        """Cancel what is left and wait until it has ended, and every call on a thread with it. New calls may follow."""
+        """Cancel the remaining tasks and wait for them and for every call on a thread. New calls may follow."""
 
     async def close(self) -> None:
-        """The same, and let the threads go."""
+        """The same, and end the threads."""
 
 
 class OwnedTasks(ABC):
-    """What real and simulated tasks share: everything but the threads themselves."""
+    """The common part of real and simulated tasks: everything but the threads."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Any], Failure | None] = {}
         self._lanes: dict[Hashable, deque[Call]] = {}
-        self._calls = 0  # On threads, or waiting for one.
+        self._calls = 0  # Calls on threads, or waiting for one.
         self._no_calls = asyncio.Event()
 
     def spawn(
@@ -113,10 +115,10 @@ class OwnedTasks(ABC):
 
     @abstractmethod
     def start_thread(self, call: "Call") -> None:
-        """Run `call.run` beside the loop, then hand the outcome to `finish`, on the loop."""
+        """Run `call.run` on a thread, then pass the outcome to `finish`, on the loop."""
 
     def finish(self, call: "Call", result: object, error: BaseException | None) -> None:
-        """Hand the outcome to the caller and start the next call of the same order."""
+        """Pass the outcome to the caller and start the next call of the same order."""
         if not call.future.done():
             if error is None:
                 call.future.set_result(result)
@@ -155,7 +157,7 @@ class OwnedTasks(ABC):
 
 
 class Call:
-    """One blocking call, and who waits for it."""
+    """One blocking call and its waiting caller."""
 
     __slots__ = ("function", "future", "order")
 
@@ -167,7 +169,7 @@ class Call:
         self.order = order
 
     def run(self) -> object:
-        """Make the call, on whatever plays the thread, unless nobody waits for it any more."""
+        """Run the call on its real or simulated thread, unless its caller was cancelled."""
         return None if self.future.cancelled() else self.function()
 
 
@@ -203,12 +205,13 @@ class RealTasks(OwnedTasks):
         self._is_closed = True
         try:
             await asyncio.to_thread(self._pool.shutdown)
-        except RuntimeError:  # The interpreter ends, and has told its threads so.
+        except RuntimeError:  # The interpreter is ending and has stopped its thread pools.
             self._pool.shutdown()
 
 
 def _made_here(call: Call) -> Future[object]:
-    """The call, made on this thread: while the interpreter ends no other starts, and `atexit` may close what we serve."""
+    """Run the call on this thread: an ending interpreter starts no other, and `atexit` may still close a broker or
+    client."""
     made: Future[object] = Future()
     try:
         made.set_result(call.run())

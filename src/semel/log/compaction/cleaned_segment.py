@@ -1,15 +1,15 @@
-"""A segment in the making, and the way it takes the place of those it was made of.
+"""Writing a cleaned segment, and swapping it for the segments it replaces.
 
 Role.   `CleanedSegment` is written on a thread under names that end in `.cleaned`; `Swap` puts it into the log.
 Flow.   write -> `finish` (synced) -> `Swap.commit` (`.swap`, synced) -> `Swap.replace` (the log reads the new one, the old ones
         become `.deleted`) -> `Swap.retire` (synced) -> `Swap.settle` (the final names) -> `Swap.finish` (synced).
-Rules.  * Until `commit`, a crash leaves the log as it was. From then on the next start finishes what was begun: the file
-          whose name ends in `.log.swap` stands for all segments within its offsets.
-        * The old names are gone for good before the new ones are given: after a power cut no start may find an old segment
-          beside the one that replaced it.
-        * Only `replace` and `settle` touch what the log reads, so only they run on the loop; they sync nothing. Whoever
-          reads a file of an old segment holds it open and goes on undisturbed.
-        * A thread never renames or removes a segment by its name: the topic may have been deleted, and another made.
+Rules.  * Until `commit`, a crash leaves the log as it was. After `commit`, the next start finishes the swap: the file
+          whose name ends in `.log.swap` replaces all segments within its offsets.
+        * The old names are durably removed before the new ones are given: after a power cut no start may find an old
+          segment beside its replacement.
+        * Only `replace` and `settle` change the segments the log reads, so only they run on the loop; they sync
+          nothing. A reader of an old segment holds its file open and is not disturbed.
+        * A thread never renames or removes a segment by its name: the topic may have been deleted and recreated.
         * Between `commit` and `finish` the log is `swapping`: retention and truncation leave it alone.
 """
 
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CleanedSegment:
-    """Batches on their way into a new segment. Everything here blocks."""
+    """A new segment being written. All methods block."""
 
     def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig) -> None:
         self._files = files
@@ -64,7 +64,7 @@ class CleanedSegment:
         self._txn_index.entries.append(entry)
 
     def finish(self, keys: KeyOffsets) -> None:
-        """Everything is written: make it durable."""
+        """Make the complete segment durable."""
         self._time_index.append(*keys.largest_timestamp)
         self._offset_index.file.seal()
         self._time_index.file.seal()
@@ -82,14 +82,14 @@ class CleanedSegment:
         self._files.sync_directory(self.directory)
 
     def rename(self, before: str, after: str) -> None:
-        """From one suffix to another, the log first: it decides what a start does with the others."""
+        """Change the files' suffix, the log first: a start decides by it how to treat the others."""
         for kind in names.SEGMENT_KINDS:
             path = self.path(kind, before)
             if self._files.exists(path):
                 self._files.rename(path, self.path(kind, after))
 
     def open(self, suffix: str, now_ms: int) -> Segment:
-        """The segment as the log takes it."""
+        """Open the files as a segment for the log."""
         file = self._files.open(self.path(names.LOG, suffix))
         offset_index = OffsetIndex.open(
             self._files, self.path(names.OFFSET_INDEX, suffix), self.base_offset, self.size_bytes
@@ -107,7 +107,7 @@ class CleanedSegment:
         )
 
     def discard(self) -> None:
-        """Remove it for good: nothing was made of it."""
+        """Durably remove the unused files."""
         self._file.close()
         for suffix in (names.CLEANED, names.SWAP):
             for kind in names.SEGMENT_KINDS:
@@ -116,7 +116,7 @@ class CleanedSegment:
 
 
 class Swap:
-    """One cleaned segment takes the place of the segments it was made of."""
+    """The exchange of one cleaned segment for the segments it replaces."""
 
     def __init__(
         self, files: Files, log: PartitionLog, cleaned: CleanedSegment, old: Sequence[Segment], now_ms: int
@@ -130,7 +130,7 @@ class Swap:
         self._deleted: list[str] = []
 
     def begin(self) -> bool:
-        """On the loop. Whether the log still has the segments; from now on it keeps them until `finish`."""
+        """On the loop. Whether the log still has the segments; if so, it keeps them until `finish`."""
         log = self._log
         first = log.segment_index(self._cleaned.base_offset)
         if (
@@ -143,17 +143,17 @@ class Swap:
         return True
 
     def commit(self) -> None:
-        """On a thread. Once it returns, the new segment is what the next start will find."""
+        """On a thread. After it returns, the next start uses the new segment."""
         self._segment = self._cleaned.open(names.CLEANED, self._now_ms)
         after = [s for s in self._log.segments if s not in self._old]
-        # A count that is too low asks for nothing, one that is too high for a rebuild: lower it first.
+        # A count that is too low is harmless, one that is too high causes a rebuild: lower it first.
         write_aborted_counts(self._files, self._cleaned.directory, [*after, self._segment])
         self._cleaned.rename(names.CLEANED, names.SWAP)
         self._files.sync_directory(self._cleaned.directory)
         self._segment = self._cleaned.open(names.SWAP, self._now_ms)
 
     def replace(self) -> None:
-        """On the loop. The log reads the new segment from now on, and the old ones lose their names."""
+        """On the loop. Switch the log to the new segment and rename the old ones."""
         log = self._log
         if self._segment is None:
             raise LogError(f"{log.topic_partition}: a cleaned segment was not committed before it was used")
@@ -169,15 +169,15 @@ class Swap:
             self._files.remove(path)
 
     def retire(self) -> None:
-        """On a thread. The old files have lost their names for good."""
+        """On a thread. Make the removal of the old names durable."""
         self._files.sync_directory(self._cleaned.directory)
 
     def settle(self, now_ms: int) -> None:
-        """On the loop. The new segment gets the names of the first old one."""
+        """On the loop. Give the new segment the names of the first old one."""
         segment, path = self._segment, self._cleaned.path
         if segment is None:
             raise LogError(f"{self._log.topic_partition}: a cleaned segment was settled before it was used")
-        # The log is renamed last: while it is called `.swap`, a start rebuilds whatever indexes it finds.
+        # The log is renamed last: while it is called `.swap`, a start rebuilds its indexes.
         segment.offset_index.file.rename(path(names.OFFSET_INDEX))
         segment.time_index.file.rename(path(names.TIME_INDEX))
         if self._files.exists(segment.txn_index.path):
@@ -188,13 +188,13 @@ class Swap:
         self._log.remove_later(self._deleted, now_ms)
 
     def finish(self) -> None:
-        """On a thread. What was done survives a power cut."""
+        """On a thread. Make the new names durable."""
         self._files.sync_directory(self._cleaned.directory)
 
     def end(self) -> None:
-        """On the loop, after `finish`."""
+        """On the loop, after `finish`: end the swap."""
         self._log.swapping = False
 
     def undo(self) -> None:
-        """On a thread, if `commit` failed: nothing was replaced yet, and nothing will be."""
+        """On a thread, if `commit` failed: remove the new files; no segment was replaced."""
         self._cleaned.discard()

@@ -1,17 +1,18 @@
-"""One cleaning of one log: note the latest offset of every key, then write the segments anew without the rest.
+"""One cleaning of one log: note the latest offset of every key, then rewrite the segments without superseded records.
 
-Role.   What a cleaner does with a log, as a row of small steps that run on a thread.
-Flow.   `Cleaning.begin` takes from the log, on the loop, what it needs to know. Every `next` of `steps` then does one
-        slice of work, on a thread, and says how much was read and written; a `CleanedGroup` wants to be swapped
-        in (`cleaned_segment.Swap`) before the next slice. At the end, `end_offset` is how far the log is clean.
-Rules.  * As Kafka's `Cleaner`, record for record. Beyond it, the last batch of every new segment keeps its header, so that
-          the next segment begins where it ends: compaction never leaves a gap between segments, and a gap is a loss.
-        * The last batch of every producer the log knows keeps its header: it carries the sequence to go on from.
-        * A batch whose checksum does not hold, or whose records are not what its header says, ends the cleaning with an
-          error: nothing is written anew that was not proven.
-        * Memory is bounded: the keys by `dedupe_bytes`, what is read by `io_bytes` or the largest batch. If not all keys
-          fit, the part that was noted is cleaned, and the rest is dirty still.
-Elsewhere. Which log and when: `broker.cleaner` and `plan`. Records: `core.records.key_offsets`.
+Role.   A cleaning as a sequence of small steps that run on a thread.
+Flow.   `Cleaning.begin` copies the needed facts from the log, on the loop. Every `next` of `steps` then does one slice
+        of work, on a thread, and reports the bytes read and written. A `CleanedGroup` must be swapped in
+        (`cleaned_segment.Swap`) before the next slice. At the end the log is clean up to `end_offset`.
+Rules.  * As Kafka's `Cleaner`, record for record. Beyond it, the last batch of every new segment keeps its header, so
+          that the next segment begins where it ends: compaction never leaves a gap between segments, and a gap
+          therefore shows a loss.
+        * The last batch of every known producer keeps its header, which carries the producer's last sequence.
+        * A batch with a wrong checksum, or with records that do not match its header, ends the cleaning with an error:
+          only validated bytes are rewritten.
+        * Memory is bounded: the keys by `dedupe_bytes`, the read buffer by `io_bytes` or the largest batch. If not all
+          keys fit, only the noted part is cleaned, and the other part stays dirty.
+Elsewhere. Choosing a log: `broker.cleaner` and `plan`. Records: `core.records.key_offsets`.
 """
 
 from collections.abc import Iterator
@@ -46,25 +47,25 @@ IO_BYTES_MIN: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CleanerLimits:
-    """What one cleaner thread may use."""
+    """Memory limits of the cleaner threads."""
 
     dedupe_bytes: int = 128 * 1024 * 1024
     """`log.cleaner.dedupe.buffer.size`, shared by the threads: the latest offsets by key."""
     load_factor: float = 0.9
-    """`log.cleaner.io.buffer.load.factor`: how full that may become."""
+    """`log.cleaner.io.buffer.load.factor`: the maximum load of the key map."""
     io_bytes: int = 512 * 1024
-    """`log.cleaner.io.buffer.size`, shared by the threads: what is read and written at a time."""
+    """`log.cleaner.io.buffer.size`, shared by the threads: bytes read and written at a time."""
 
 
 class Worked(NamedTuple):
-    """A slice of work is done."""
+    """The work of one slice."""
 
     bytes_read: int
     bytes_written: int
 
 
 class CleanedGroup(NamedTuple):
-    """A new segment is written and synced; it wants to take the place of these."""
+    """A written and synced segment, ready to replace these."""
 
     old: list[Segment]
     cleaned: CleanedSegment
@@ -72,7 +73,7 @@ class CleanedGroup(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a cleaning has done so far."""
+    """Totals of a cleaning so far."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -83,7 +84,7 @@ class CleaningStats:
 
 @dataclass(slots=True)
 class Cleaning:
-    """A cleaning under way. `begin` on the loop, `steps` on a thread."""
+    """A cleaning in progress. `begin` on the loop, `steps` on a thread."""
 
     files: Files
     directory: str
@@ -91,16 +92,16 @@ class Cleaning:
     limits: CleanerLimits
     dirt: Dirtiness
     segments: list[Segment]
-    """Those that may be cleaned, oldest first."""
+    """The cleanable segments, oldest first."""
     aborted: list[AbortedTxn]
     last_offsets: frozenset[int]
-    """Of the last batch of every producer the log knows."""
+    """Last offsets of the last batch of every known producer."""
     marker_epochs: dict[int, int]
-    """The epochs of producers of whom the log knows nothing but a marker."""
+    """Epochs of producers of which only a marker is known."""
     secret: bytes
     now_ms: int
     end_offset: int = 0
-    """How far the log is clean once all groups are swapped in."""
+    """The log is clean up to this offset once all groups are swapped in."""
     stats: CleaningStats = field(default_factory=CleaningStats)
     _cleaned: CleanedSegment | None = None
 
@@ -115,7 +116,7 @@ class Cleaning:
         secret: bytes,
         now_ms: int,
     ) -> "Cleaning":
-        """What is to be done, as the log is now. `secret` is 16 bytes nobody outside of the process knows."""
+        """Plan a cleaning from the log's current state. `secret`: 16 bytes known only to this process."""
         end = dirt.first_uncleanable_offset
         segments = [segment for segment in log.segments[:-1] if segment.base_offset < end]
         last_offsets: set[int] = set()
@@ -141,7 +142,7 @@ class Cleaning:
         )
 
     def steps(self) -> Iterator[Worked | CleanedGroup]:
-        """All the work, slice by slice. Blocks; raises `CorruptBatchError` or `OSError`."""
+        """The work, slice by slice. Blocks; raises `CorruptBatchError` or `OSError`."""
         dirt = self.dirt
         dirty_offsets = dirt.first_uncleanable_offset - dirt.first_dirty_offset
         keys = key_offsets(
@@ -153,7 +154,7 @@ class Cleaning:
         yield from self._note_keys(keys)
         self.stats.keys = keys.keys
         if keys.latest_offset < dirt.first_dirty_offset:
-            return  # Nothing is dirty: nothing is written anew.
+            return  # No dirty records: no rewrite.
         self.end_offset = keys.latest_offset + 1
         walk = TransactionWalk(self.aborted)
         segments = [segment for segment in self.segments if segment.base_offset < self.end_offset]
@@ -167,7 +168,7 @@ class Cleaning:
             yield from self._clean(group, keys, walk)
 
     def discard(self) -> None:
-        """Remove what was written of a group that is not finished. Blocks."""
+        """Remove the files of an unfinished group. Blocks."""
         if self._cleaned is not None:
             self._cleaned.discard()
             self._cleaned = None
@@ -193,7 +194,7 @@ class Cleaning:
         return max(0, before - 1)
 
     def _note_piece(self, piece: "_Piece", keys: KeyOffsets, walk: TransactionWalk, start: int) -> bool:
-        """Note the keys of whole batches; whether there is room for no more."""
+        """Note the keys of whole batches; whether the map is full."""
         while True:
             progress = keys.note(piece.data, piece.position, len(piece.data), start)
             piece.position = progress.position
@@ -240,7 +241,7 @@ class Cleaning:
         yield CleanedGroup(group, cleaned)
 
     def _pieces(self, segment: Segment, position: int) -> Iterator["_Piece"]:
-        """The segment from `position` on, in pieces of whole batches and what is cut off behind them."""
+        """The segment from `position` on, in pieces of whole batches with a cut-off batch behind them."""
         size = max(IO_BYTES_MIN, self.limits.io_bytes // 2)
         end = segment.size_bytes
         while position < end:
@@ -258,7 +259,7 @@ class Cleaning:
             self.stats.bytes_read += piece.position
 
     def _stopped(self, stop: Stop, piece: "_Piece") -> Stop:
-        """The reason a run ended; raises if it is damage."""
+        """The reason a run stopped; raises for damage."""
         if stop is Stop.DAMAGED:
             header, data = piece.next_batch()
             batch.check_shape(header)
@@ -269,7 +270,7 @@ class Cleaning:
 
 
 class _Piece:
-    """A part of a segment's file, and how far it is dealt with."""
+    """A part of a segment's file, and the position reached in it."""
 
     __slots__ = ("data", "file_position", "position", "segment")
 
@@ -280,7 +281,7 @@ class _Piece:
         self.position = 0
 
     def first_size(self) -> int:
-        """The size of the batch it begins with."""
+        """The size of its first batch."""
         return batch.read_header(self.data).size_bytes
 
     def next_batch(self) -> tuple[BatchHeader, memoryview]:
@@ -289,7 +290,7 @@ class _Piece:
 
 
 class _Sieve:
-    """Puts what stays of one group into its new segment."""
+    """Writes the kept records of one group to its new segment."""
 
     def __init__(
         self,
@@ -307,7 +308,7 @@ class _Sieve:
         self._out = bytearray()
 
     def run(self, piece: _Piece) -> None:
-        """Deal with the whole batches of a piece."""
+        """Process the whole batches of a piece."""
         keys, stats = self._keys, self._cleaning.stats
         self._fit(2 * len(piece.data))
         while True:
@@ -337,7 +338,7 @@ class _Sieve:
             self._out = bytearray(size)
 
     def _control(self, header: BatchHeader, data: memoryview) -> memoryview | bytearray | None:
-        """What stays of a control batch."""
+        """The control batch to keep, or None."""
         settled, aborted = self._walk.on_control(header, data)
         if aborted is not None:
             self._cleaned.list_aborted(aborted)
@@ -356,7 +357,7 @@ class _Sieve:
         return data
 
     def _data(self, header: BatchHeader, data: memoryview, piece: _Piece) -> memoryview | bytearray | None:
-        """What stays of a batch that is compressed or belongs to a transaction."""
+        """The kept part of a compressed or transactional batch, or None."""
         stats = self._cleaning.stats
         stats.records_read += header.records_count
         if header.is_transactional and self._walk.on_data(header):
@@ -382,7 +383,7 @@ class _Sieve:
 
 
 def _last_offset(segment: Segment) -> int:
-    """The last offset of the last batch of a segment that has one."""
+    """The last offset of a non-empty segment."""
     position = segment.offset_index.position_before(segment.base_offset + RELATIVE_OFFSET_MAX)
     last = -1
     for _position, header in segment.walk(position):
@@ -391,7 +392,7 @@ def _last_offset(segment: Segment) -> int:
 
 
 def _plain(header: BatchHeader, data: memoryview) -> memoryview | bytearray:
-    """The batch as it would be without compression; its checksum is left as it is."""
+    """The batch without compression; its checksum is left unchanged."""
     if header.compression == 0:
         return data
     section = build.records_section(data, 0, header)
@@ -402,7 +403,7 @@ def _plain(header: BatchHeader, data: memoryview) -> memoryview | bytearray:
 
 
 def _packed(header: BatchHeader, plain: memoryview, codec: int) -> bytearray:
-    """A copy of a batch, compressed, with the checksum it has then. One without records is left plain."""
+    """A compressed copy of a batch with a new checksum. A batch without records stays uncompressed."""
     section = plain[HEADER_SIZE:]
     codec = codec if header.records_count else 0
     out = bytearray(HEADER_SIZE)
@@ -417,7 +418,7 @@ def _packed(header: BatchHeader, plain: memoryview, codec: int) -> bytearray:
 
 
 def _with_horizon(header: BatchHeader, data: memoryview, horizon_ms: int) -> bytearray:
-    """A control batch whose marker may go at `horizon_ms`."""
+    """The control batch with a delete horizon for its marker."""
     records = list(build.iter_records(data, 0, header))
     if len(records) != 1:
         raise LogError(

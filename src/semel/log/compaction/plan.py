@@ -1,10 +1,10 @@
-"""How dirty a log is, and which segments are cleaned together: decisions, nothing is changed.
+"""Pure decisions: how dirty a log is, and which segments are cleaned together.
 
-Role.   `dirtiness` tells the cleaner what a cleaning of a log would go over; `grouped` which segments become one.
+Role.   `dirtiness` measures the part a cleaning would process; `grouped` says which segments are merged into one.
 Flow.   `broker.cleaner` compares all logs and picks the dirtiest; `cleaning` follows the plan.
-Rules.  Never cleaned are, as in Kafka: the active segment, the segment the last stable offset lies in, and segments with
-        records younger than `min.compaction.lag.ms`. And beyond Kafka: what is not synced yet, because the record that
-        supersedes an older one must not be lost to a power cut that the older one would have survived.
+Rules.  As in Kafka, three kinds of segments are never cleaned: the active one, the one with the last stable offset, and
+        those with records younger than `min.compaction.lag.ms`. Beyond Kafka, unsynced segments are not cleaned either:
+        a power cut must not lose a newer record after compaction has removed the older one.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ _LONG_MAX: Final = 2**63 - 1
 
 
 class Dirtiness(NamedTuple):
-    """What a cleaning of one log would go over."""
+    """The part of a log that a cleaning would process."""
 
     first_dirty_offset: int
-    """Everything below it has been cleaned."""
+    """Offsets below it are clean."""
     first_uncleanable_offset: int
-    """Where a segment begins that may not be cleaned yet."""
+    """Base offset of the first segment that may not be cleaned yet."""
     clean_bytes: int
     cleanable_bytes: int
     overdue: bool
@@ -41,7 +41,9 @@ def dirtiness(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Dir
     """How dirty a log is that was cleaned up to `cleaned_offset` (None: never)."""
     first_dirty = log.log_start_offset if cleaned_offset is None else cleaned_offset
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
-        first_dirty = log.log_start_offset  # The log was cut back, or its beginning is gone: clean all of it.
+        first_dirty = (
+            log.log_start_offset
+        )  # The log was truncated, or its start was deleted: clean all of it.
     bound = min(log.last_stable_offset, log.recovery_point, log.active.base_offset)
     dirty = log.segments[log.segment_index(first_dirty) : -1]
     if (lag_ms := log.config.min_compaction_lag_ms) > 0:
@@ -58,7 +60,7 @@ def dirtiness(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Dir
 
 
 def is_due(log: PartitionLog, dirt: Dirtiness) -> bool:
-    """Whether a log is to be cleaned now."""
+    """Whether to clean a log now."""
     if dirt.cleanable_bytes == 0:
         return False
     return dirt.overdue or dirt.ratio > log.config.min_cleanable_dirty_ratio
@@ -83,7 +85,7 @@ def _is_overdue(log: PartitionLog, dirty: Sequence[Segment], now_ms: int) -> boo
 def grouped(
     segments: Sequence[Segment], *, segment_bytes: int, index_bytes: int, end_offset: int
 ) -> list[list[Segment]]:
-    """Neighbours that fit one segment even if nothing of them goes; `end_offset` is where the last one ends."""
+    """Groups of neighbours that fit one segment even without removals; `end_offset` is the end of the last one."""
     groups: list[list[Segment]] = []
     size = entries = stamps = 0
     for number, segment in enumerate(segments):

@@ -1,10 +1,10 @@
-"""Transactions as a cleaning meets them: whose records are void, and which markers nobody needs any more.
+"""Transactions during a cleaning: aborted batches, and markers that are no longer needed.
 
-Role.   Walks beside the batches of a log, oldest first, and answers for each: may it go?
-Rules.  * Records of an aborted transaction go, whatever their keys.
-        * A marker may go once no batch of its transaction is left in the log; the cleaner waits for its delete horizon on
-          top of that. While one batch is left, if only for its header, the marker and the entry of the abort stay.
-        * A walk begins where the log begins: a transaction is known by its first batch.
+Role.   Follows the batches of a log, oldest first, and says for each whether it may be removed.
+Rules.  * Records of an aborted transaction are removed, with any key.
+        * A marker may be removed once no batch of its transaction is left in the log, and its delete horizon has
+          passed. While one batch is left, even an empty one, the marker and the abort's index entry stay.
+        * A walk begins at the start of the log, because a transaction is known by its first batch.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ class TransactionWalk:
     def __init__(self, aborted: Sequence[AbortedTxn]) -> None:
         self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         self._aborting: dict[int, AbortedTxn] = {}
-        self._seen: set[int] = set()  # Producers with a batch of the transaction that is open here.
+        self._seen: set[int] = set()  # Producers with a kept batch of the transaction open at this point.
 
     def on_data(self, header: BatchHeader) -> bool:
-        """A batch of a transaction is met; whether it was aborted."""
+        """Pass a transactional batch; whether its transaction was aborted."""
         self._reach(header.last_offset)
         self._seen.add(header.producer_id)
         return header.producer_id in self._aborting
 
     def on_control(self, header: BatchHeader, data: BytesLike) -> tuple[bool, AbortedTxn | None]:
-        """A control batch is met: whether nothing is left of its transaction, and the abort that is still to be listed."""
+        """Pass a control batch: whether no batch of its transaction is left, and the abort that must stay listed."""
         self._reach(header.last_offset)
         if header.records_count == 0:
             return True, None
