@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from semel.broker.app import Broker as BrokerApp
 from semel.broker.config import BrokerConfig
-from semel.broker.metrics_listener import address_of
+from semel.broker.metrics.listener import address_of
 from semel.errors import ConfigError, SemelError
 from semel.runtime.at_exit import Stage, at_exit
 from semel.runtime.bundle import real_runtime
@@ -62,7 +62,7 @@ class Broker:
             "listeners": f"PLAINTEXT://{address}:{port}",
             **settings,
         }
-        BrokerConfig.of(self._settings)  # What is wrong is said here, not at the start.
+        BrokerConfig.of(self._settings)  # A wrong setting raises here, not at the start.
         self._running: _Running | None = None
 
     @property

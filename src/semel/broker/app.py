@@ -1,7 +1,7 @@
 """A broker: its parts built, started, kept going and stopped. Read this first.
 
 Role.   `Broker(config, runtime)` is everything behind one port.
-Flow.   start: lock the directory -> replay the metadata -> open every log -> listen.
+Flow.   start: lock the directory -> read the metadata -> open every log -> do what the metadata says -> listen.
         then, from time to time: retention, compaction, expiry, checkpoints, syncs of closed segments.
         stop: take no more requests -> finish those under way -> close every log -> mark the stop as clean.
 Rules.  * Nothing is served before every log is open.
@@ -12,20 +12,24 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig, is_wildcard, listener_config
-from semel.broker.context import BrokerContext
 from semel.broker.coordinators.groups import GroupCoordinator
 from semel.broker.coordinators.transactions import TransactionCoordinator
 from semel.broker.dispatch import Dispatch
 from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.metadata_applier import MetadataApplier, as_changed
+from semel.broker.metrics.counts import Metrics
 from semel.broker.partitions import Partitions
+from semel.broker.parts import Administration, Coordinators, LiveConfig, Parts, ProducePath, ReadPath
 from semel.broker.producer_ids import ProducerIds
-from semel.broker.reconfiguration import as_changed
+from semel.broker.turns import Turn
 from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
 from semel.core.metadata.broker_configs import without_effect
+from semel.core.metadata.brokers import Endpoint, RegisteredBroker
 from semel.core.metadata.rows import ClusterRow, LeaderEpochRow
 from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.errors import ConfigError, LogError
@@ -39,7 +43,7 @@ from semel.runtime.randomness import random_uuid
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
-    from semel.broker.metrics_listener import MetricsListener
+    from semel.broker.metrics.listener import MetricsListener
 
 _logger = logging.getLogger(__name__)
 _METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
@@ -68,18 +72,36 @@ class Broker:
         """Where they are, once it has started."""
         self._listener: Listener | None = None
         self._directory: LogDirectory | None = None
-        self._context: BrokerContext | None = None
+        self._applier: MetadataApplier | None = None
+        self._parts: Parts | None = None
+        self._address: tuple[str, int] | None = None
 
     @property
-    def context(self) -> BrokerContext:
-        if self._context is None:
+    def parts(self) -> Parts:
+        """Everything inside, once it has started."""
+        if self._parts is None:
             raise LogError("the broker has not been started")
-        return self._context
+        return self._parts
+
+    @property
+    def applier(self) -> MetadataApplier:
+        """The applier of metadata changes."""
+        if self._applier is None:
+            raise LogError("the broker has not been started")
+        return self._applier
 
     @property
     def bootstrap(self) -> str:
         """host:port for clients."""
-        return f"{self.context.host}:{self.context.port}"
+        host, port = self.address
+        return f"{host}:{port}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients reach the broker, once it listens."""
+        if self._address is None:
+            raise LogError("the broker has not been started: it does not listen")
+        return self._address
 
     async def start(self) -> None:
         """Load everything and listen; raises if the directory or the port cannot be had."""
@@ -93,30 +115,30 @@ class Broker:
         )
         self._directory = directory
         try:
-            self._context = await self._load(directory)
+            self._parts = await self._load(directory)
         except BaseException:
             directory.release()
             raise
         try:
-            await self._listen(self._context)
+            await self._listen(self._parts)
             if self._metrics_address is not None:
-                await self._show_metrics(self._context, *self._metrics_address)
+                await self._show_metrics(self._parts, *self._metrics_address)
         except BaseException:
             await self.leave()
             directory.close(
                 runtime.clock.now_ms()
             )  # All logs are open and as they were: the next start may trust them.
             raise
-        self._context.groups.start()
-        self._context.transactions.start()
-        self._context.cleaner.start()
+        self._parts.groups.start()
+        self._parts.transactions.start()
+        self._parts.cleaner.start()
         self._keep_going()
 
-    async def _load(self, directory: LogDirectory) -> BrokerContext:
+    async def _load(self, directory: LogDirectory) -> Parts:
         runtime, config = self.runtime, self.config
         log = directory.load(_METADATA, METADATA_CONFIG, runtime.clock.now_ms())
         log.advance_high_watermark(log.log_end_offset)
-        store = StandaloneStore(log, runtime.tasks, runtime.clock)
+        store = StandaloneStore(log, runtime.tasks, runtime.clock, broker_id=config.node_id)
         cluster_id = store.image.cluster_id
         is_old = cluster_id is not None
         if cluster_id is None:
@@ -133,55 +155,82 @@ class Broker:
             _logger.warning("set, kept, and without effect here: %s", ", ".join(idle))
         partitions = Partitions(directory, store.image, config, runtime)
         await partitions.load()
-        if is_old and not directory.was_clean:
-            epoch = 1 + max(store.image.leader_epoch_min, partitions.highest_leader_epoch())
-            await store.commit([LeaderEpochRow(epoch)])
-        partitions.lead()
+        await self._raise_leader_epochs(store, partitions, unclean=is_old and not directory.was_clean)
         producer_ids = ProducerIds(store)
         groups = GroupCoordinator(config, runtime, store, partitions)
-        return BrokerContext(
-            config=config,
-            runtime=runtime,
-            store=store,
+        transactions = TransactionCoordinator(config, runtime, store, partitions, producer_ids, groups)
+        settings = LiveConfig(config)
+        cleaner = Cleaner(directory, runtime, lambda: settings.current)
+        applier = self._applier = MetadataApplier(
+            config,
+            store.image,
             partitions=partitions,
-            producer_ids=producer_ids,
-            cluster_id=cluster_id,
-            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.dice),
-            cleaner=Cleaner(directory, runtime, lambda: self.context.config),
+            cleaner=cleaner,
             groups=groups,
-            transactions=TransactionCoordinator(config, runtime, store, partitions, producer_ids, groups),
+            transactions=transactions,
+        )
+        applier.on_reconfigured.append(settings.use)
+        for topic, error in (await store.feed(applier)).items():
+            _logger.error("topic %s is not complete, which is tried again: %s", topic, error)
+        return Parts(
+            produce=ProducePath(settings, runtime, partitions, transactions, Metrics()),
+            read=ReadPath(
+                settings,
+                runtime,
+                store.image,
+                partitions,
+                FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.dice),
+            ),
+            coordinators=Coordinators(
+                config.node_id, runtime, store.image, groups, transactions, producer_ids
+            ),
+            administration=Administration(config.node_id, cluster_id, settings, runtime, store, partitions),
+            cleaner=cleaner,
         )
 
-    async def _listen(self, context: BrokerContext) -> None:
+    async def _raise_leader_epochs(
+        self, store: StandaloneStore, partitions: Partitions, *, unclean: bool
+    ) -> None:
+        """Lead in no epoch a lost record may have had, and in none that lies behind a log: it may be from another broker."""
+        epoch = partitions.leader_epoch_ahead()
+        if unclean:
+            epoch = 1 + max(store.image.leader_epoch_max, partitions.highest_leader_epoch())
+        if epoch > 0:
+            await store.commit([LeaderEpochRow(epoch)])
+
+    async def _listen(self, parts: Parts) -> None:
         config = self.config
-        listener = self._listener = Listener(self.runtime, Dispatch(context), listener_config(context.config))
+        listener = self._listener = Listener(self.runtime, Dispatch(parts), listener_config(parts.config))
         host, port = await listener.start(config.host, config.port)
-        context.host = config.advertised_host or host
-        context.port = config.advertised_port or port
+        host, port = config.advertised_host or host, config.advertised_port or port
         if config.advertised_host is None and is_wildcard(config.host):
-            context.host = self.runtime.network.own_address()
+            host = self.runtime.network.own_address()
             _logger.warning(
                 "listening on every address; clients are told to come to %s:%d, and where they cannot, set "
                 "advertised.listeners=PLAINTEXT://HOST:PORT",
-                context.host,
-                context.port,
+                host,
+                port,
             )
 
         def reconfigure(changed: BrokerConfig) -> None:
             listener.config = listener_config(changed)
 
-        context.on_reconfigured.append(reconfigure)
+        self.applier.on_reconfigured.append(reconfigure)
+        self._address = host, port
+        await parts.store.register(
+            RegisteredBroker(config.node_id, {config.listener.name: Endpoint(host, port)})
+        )
 
-    async def _show_metrics(self, context: BrokerContext, host: str, port: int) -> None:
-        from semel.broker.metrics import RequestRate
-        from semel.broker.metrics_listener import PATH, MetricsListener
-        from semel.broker.metrics_page import MetricsPage
-        from semel.broker.metrics_process import process_values
+    async def _show_metrics(self, parts: Parts, host: str, port: int) -> None:
+        from semel.broker.metrics.counts import RequestRate
+        from semel.broker.metrics.listener import PATH, MetricsListener
+        from semel.broker.metrics.page import MetricsPage
+        from semel.broker.metrics.process import process_values
 
         if self._listener is None:
             raise LogError("metrics are of a broker that listens")
-        rate = RequestRate(lambda: context.metrics.requests["Produce"], self.runtime.clock.monotonic)
-        page = MetricsPage(context, self._listener, rate, process_values if self._owns_process else None)
+        rate = RequestRate(lambda: parts.metrics.requests["Produce"], self.runtime.clock.monotonic)
+        page = MetricsPage(parts, self._listener, rate, process_values if self._owns_process else None)
         self._metrics_listener = MetricsListener(self.runtime, page.text)
         host, port = await self._metrics_listener.start(host, port)
         self.metrics_url = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
@@ -193,15 +242,15 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is under way, close every log, leave the mark of a clean stop."""
-        if self._context is not None:
-            self._context.groups.stop()  # First: members that wait for a rebalance would hold up the rest.
-            self._context.transactions.stop()
+        if self._parts is not None:
+            self._parts.groups.stop()  # First: members that wait for a rebalance would hold up the rest.
+            self._parts.transactions.stop()
         if self._listener is not None:
             await self._listener.close()
         if self._metrics_listener is not None:
             self._metrics_listener.close()
         try:
-            await self.runtime.tasks.drain()  # Whatever works on a log is done with it.
+            await self.runtime.tasks.drain()  # No work on a log is left.
             if self._directory is not None:
                 await self._close_logs(self._directory)
         finally:
@@ -234,7 +283,7 @@ class Broker:
         self._every(config.log_retention_check_interval_ms, self._retain, "retention")
         self._every(config.producer_id_expiration_check_interval_ms, self._expire, "expiry")
         self._every(
-            config.log_flush_offset_checkpoint_interval_ms, self.context.partitions.checkpoint, "checkpoints"
+            config.log_flush_offset_checkpoint_interval_ms, self.parts.partitions.checkpoint, "checkpoints"
         )
 
     def _every(self, interval_ms: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
@@ -250,18 +299,31 @@ class Broker:
 
     async def _complete_topics(self) -> None:
         """Make what could not be made, and open what could not be opened when the broker started."""
-        context = self.context
-        await context.partitions.complete()
-        if reopened := await context.partitions.reopen():
+        parts = self.parts
+        await self.applier.complete()
+        if reopened := await parts.partitions.reopen():
             known = max(log.leader_epochs.latest for log in reopened)
-            epoch = 1 + max(context.store.image.leader_epoch_min, known)
-            await context.store.commit([LeaderEpochRow(epoch)])
-            context.partitions.lead()
+            epoch = 1 + max(parts.store.image.leader_epoch_max, known)
+            indexes: dict[str, set[int]] = {}
+            for topic, index in (log.topic_partition for log in reopened):
+                indexes.setdefault(topic, set()).add(index)
+            rows = [
+                replace(
+                    row,
+                    states=tuple(
+                        state.led_from(epoch) if index in indexes[row.name] else state
+                        for index, state in enumerate(row.states)
+                    ),
+                )
+                for topic in indexes
+                if (row := parts.store.image.topic(topic)) is not None
+            ]
+            await parts.store.commit(rows)
             _logger.info("online again: %s", ", ".join(str(log.topic_partition) for log in reopened))
 
     async def _sync_closed_segments(self) -> None:
         now_ms = self.runtime.clock.now_ms()
-        for partition in list(self.context.partitions):
+        for partition in list(self.parts.partitions):
             if partition.rolled() or partition.log.flush_due(now_ms):
                 with contextlib.suppress(LogError):  # The log is offline and has said so.
                     await partition.commits.flush()
@@ -269,7 +331,11 @@ class Broker:
     async def _retain(self) -> None:
         if self._directory is None:
             return
-        for partition in list(self.context.partitions):
+        turn = Turn(self.runtime.clock)
+        for partition in list(self.parts.partitions):
+            if turn.is_over:
+                await self.runtime.tasks.sleep(0)
+                turn.begin()
             if await self._retire(self._directory, partition.log):
                 _logger.info(
                     "%s: the log begins at %d", partition.log.topic_partition, partition.log.log_start_offset
@@ -298,7 +364,7 @@ class Broker:
 
     async def _expire(self) -> None:
         now_ms = self.runtime.clock.now_ms()
-        for partition in list(self.context.partitions):
+        for partition in list(self.parts.partitions):
             partition.counts.expired += partition.log.expire_producers(now_ms)
 
 

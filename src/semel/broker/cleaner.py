@@ -6,7 +6,7 @@ Flow.   `start` begins a task that looks at every compacted log; a due one is cl
         `paused` is for whoever deletes a partition or cuts its log back.
 Rules.  * At most `log.cleaner.threads` logs are cleaned at a time, and never one log twice.
         * A slice is small, and its kernels hold no lock of the interpreter: requests go on being answered.
-        * What is read and written stays below `log.cleaner.io.max.bytes.per.second`, all threads together.
+        * All threads together read and write fewer bytes than `log.cleaner.io.max.bytes.per.second`.
         * A log that cannot be cleaned is left alone until the broker starts again, with a line in the log that says why; every
           other log is cleaned. A log that changed under the cleaning is tried again later.
         * The settings are asked for anew each time: they change while the broker runs.
@@ -32,7 +32,7 @@ from semel.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 _SLICE_BYTES: Final = 1024 * 1024
-"""What a thread goes through before the loop is asked whether to go on."""
+"""The bytes a thread handles before it asks the loop whether to go on."""
 _SECONDS_MIN: Final = 0.01
 
 
@@ -48,7 +48,7 @@ class _Picked(NamedTuple):
 
 @dataclass(slots=True)
 class CleanerMetrics:
-    """What was cleaned since the start."""
+    """Counts of cleanings since the start."""
 
     cleanings: int = 0
     abandoned: int = 0
@@ -278,7 +278,7 @@ class Cleaner:
 
 
 class _Slice(NamedTuple):
-    """What a thread did at a time."""
+    """The outcome of one step on a thread."""
 
     moved_bytes: int
     group: CleanedGroup | None

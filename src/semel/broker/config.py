@@ -4,18 +4,18 @@ Role.   `BrokerConfig.of` takes what a user gave (command line, file, keywords) 
         on top of them become the `LogConfig` of its partitions.
 Flow.   The CLI and `semel.Broker` build one; the broker holds it and replaces it by `with_dynamic` when settings are
         changed while it runs.
-Rules.  * Every key of Kafka 4.3 (and of 3.9's ZooKeeper) is known, typed and bounded; what Semel does not act on yet is
+Rules.  * Every key of Kafka 4.3 (and of 3.9's ZooKeeper) is known, typed and bounded; keys without effect yet are
           found under `value`. An unknown key is refused with the one that was probably meant.
         * A topic's key stands for the broker's default of it: `retention.ms` is `log.retention.ms`.
         * Underscores may stand for dots: `num_partitions` is `num.partitions`.
-        * What would silently promise something Semel does not keep (TLS, an authorizer, a second listener or directory)
+        * A setting that would silently promise something Semel does not keep (TLS, an authorizer, a second listener or directory)
           is refused.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from semel.core.metadata.broker_configs import (
     BROKER_CONFIGS,
@@ -28,7 +28,8 @@ from semel.core.metadata.config_types import ConfigKey, Value, invalid, text
 from semel.core.metadata.configs import check_together, nearest, topic_defaults, topic_values
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.core.records.batch import TimestampType
-from semel.core.records.compression import Compression
+from semel.core.records.codecs import NAMES, Compression
+from semel.core.security.identity import ListenerName
 from semel.errors import ConfigError
 from semel.log.config import LogConfig
 from semel.net.listener import ListenerConfig
@@ -39,18 +40,17 @@ _LONG_MAX: Final = 2**63 - 1
 _CODECS: Final[Mapping[str, int | None]] = {
     "producer": None,
     "uncompressed": Compression.NONE,
-    "gzip": Compression.GZIP,
-    "snappy": Compression.SNAPPY,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
+    **dict(zip(NAMES[1:], tuple(Compression)[1:], strict=True)),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a broker runs with. Attributes are Kafka's keys with underscores for dots."""
+    """The settings a broker runs with. Attributes are Kafka's keys with underscores for dots."""
 
     node_id: int
+    listener: ListenerName
+    """From `listeners`: the name under which this broker listens."""
     host: str
     """From `listeners`: where to listen; empty means on every interface."""
     port: int
@@ -86,9 +86,9 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     request_timeout_ms: int
     static: Mapping[str, str] = field(repr=False)
-    """What the broker was started with, under Kafka's names."""
+    """The settings given at the start, under Kafka's names."""
     dynamic: Mapping[str, str] = field(repr=False)
-    """What was changed while it runs."""
+    """The settings changed since then."""
     values: Mapping[str, Value] = field(repr=False)
     """The value of every key of Kafka's, and of older ones that were set."""
     _topic_defaults: Mapping[str, Value] = field(repr=False)
@@ -109,7 +109,7 @@ class BrokerConfig:
 
     @classmethod
     def _build(cls, static: Mapping[str, str], dynamic: Mapping[str, str]) -> "BrokerConfig":
-        # What is set while running replaces its synonyms too: minutes given at the start yield to milliseconds.
+        # A setting changed while running replaces its synonyms too: minutes given at the start yield to milliseconds.
         replaced = {synonym for name in dynamic for synonym in broker_synonyms(name) if synonym != name}
         given = {**{name: static[name] for name in static if name not in replaced}, **dynamic}
         values = {**_defaults(), **{name: _known(name).parse(content) for name, content in given.items()}}
@@ -119,10 +119,11 @@ class BrokerConfig:
             for one in fields(cls)
             if (dotted := one.name.replace("_", ".")) in values
         }
-        host, port = _listener(values)
+        listener, host, port = _listener(values)
         advertised_host, advertised_port = _advertised(values)
         return cls(
             **attributes,
+            listener=ListenerName(listener),
             host=host,
             port=port,
             advertised_host=advertised_host,
@@ -154,7 +155,7 @@ class BrokerConfig:
         return values
 
     def log_config(self, overrides: Mapping[str, str] = _NO_OVERRIDES, *, checked: bool = False) -> LogConfig:
-        """What governs the logs of a topic with these settings of its own; raises as `topic_values` does."""
+        """The rules for logs of a topic with these own settings; raises as `topic_values` does."""
         values: Mapping[str, Any] = self.topic_values(overrides, checked=checked)
         policy = values["cleanup.policy"]
         return LogConfig(
@@ -170,6 +171,7 @@ class BrokerConfig:
             retention_bytes=values["retention.bytes"],
             flush_messages=values["flush.messages"],
             flush_ms=values["flush.ms"],
+            min_insync_replicas=values["min.insync.replicas"],
             file_delete_delay_ms=values["file.delete.delay.ms"],
             max_message_bytes=values["max.message.bytes"],
             message_timestamp_type=(
@@ -283,6 +285,7 @@ def listener_config(config: BrokerConfig) -> ListenerConfig:
         return size if name in config.static and isinstance(size, int) and size > 0 else None
 
     return ListenerConfig(
+        name=config.listener,
         request_max_bytes=config.socket_request_max_bytes,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
@@ -314,7 +317,7 @@ def _data_dir(values: Mapping[str, Value]) -> str:
     return directories[0]
 
 
-def _listener(values: Mapping[str, Value]) -> tuple[str, int]:
+def _listener(values: Mapping[str, Value]) -> "_Endpoint":
     """The one listener of the broker; a controller's, as in Kafka's own files, is passed over."""
     controllers = _items(values, "controller.listener.names")
     listeners = [
@@ -337,7 +340,7 @@ def _advertised(values: Mapping[str, Value]) -> tuple[str | None, int | None]:
         return None, None
     if len(advertised) > 1:
         raise ConfigError(f"advertised.listeners={','.join(advertised)}: one listener is served; name one")
-    host, port = _endpoint("advertised.listeners", advertised[0], values)
+    _name, host, port = _endpoint("advertised.listeners", advertised[0], values)
     if is_wildcard(host):
         raise ConfigError(
             f"advertised.listeners={advertised[0]}: clients cannot connect to that; name a host"
@@ -357,8 +360,16 @@ def is_wildcard(host: str) -> bool:
         return False  # A name.
 
 
-def _endpoint(name: str, content: str, values: Mapping[str, Value]) -> tuple[str, int]:
-    """Host and port of NAME://HOST:PORT; IPv6 hosts stand in brackets."""
+class _Endpoint(NamedTuple):
+    """One entry of `listeners` or `advertised.listeners`."""
+
+    listener: str
+    host: str
+    port: int
+
+
+def _endpoint(name: str, content: str, values: Mapping[str, Value]) -> _Endpoint:
+    """The parts of NAME://HOST:PORT; IPv6 hosts stand in brackets."""
     listener, _, address = content.partition("://")
     host, _, port = address.rpartition(":")
     if (
@@ -378,4 +389,4 @@ def _endpoint(name: str, content: str, values: Mapping[str, Value]) -> tuple[str
         missing = "it has no security protocol in listener.security.protocol.map"
         known = f"its protocol {protocol} is not served" if protocol else missing
         raise ConfigError(invalid(name, content, f"{known}; use PLAINTEXT://"))
-    return host.strip("[]"), int(port)
+    return _Endpoint(listener.upper(), host.strip("[]"), int(port))

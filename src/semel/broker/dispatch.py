@@ -2,6 +2,7 @@
 
 Role.   Reads the header, checks that the API and version are served, decodes, calls the handler, frames the answer.
 Flow.   `net.inbound` calls `Dispatch.__call__` for every frame, in order; what it returns is sent in that order.
+        `apis` has a row for every API.
 Rules.  * A handler is imported, and its messages compiled, when its API is first asked for.
         * ApiVersions of a version nobody knows is answered in version 0; any other API or version that is not served
           closes the connection, as Kafka does: there is no answer a client could read.
@@ -14,13 +15,15 @@ import importlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.metrics import Metrics, RequestCounts
-from semel.broker.metrics_errors import error_counter
-from semel.broker.produce_shortcut import ProduceShortcut
+from semel.broker import apis
+from semel.broker.context import RequestContext
+from semel.broker.metrics.counts import RequestCounts
+from semel.broker.metrics.errors import error_counter
+from semel.broker.parts import Parts
+from semel.broker.produce.shortcut import ProduceShortcut
 from semel.broker.turns import Turns
 from semel.core.wire import framing, portions
-from semel.core.wire.api_versions import ServedApi, advertised, api_versions_response
+from semel.core.wire.api_versions import ServedApi, api_versions_response
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.produce import ProduceResponse
 from semel.core.wire.registry import BY_KEY, Api, ApiKey
@@ -28,62 +31,8 @@ from semel.errors import TooManyRowsError, WireError
 from semel.net.inbound import InboundConnection
 from semel.net.reply import Exclusive, Reply
 
-_HANDLERS: Final = "semel.broker.handlers."
 _SHARDS: Final = ("semel.core.groups.shard", "semel.core.transactions.coordinator.shard")
-"""What the coordinators import with their first shard."""
-SERVED: Final[dict[ApiKey, str]] = {
-    ApiKey.PRODUCE: "produce",
-    ApiKey.FETCH: "fetch",
-    ApiKey.LIST_OFFSETS: "list_offsets",
-    ApiKey.METADATA: "metadata",
-    ApiKey.OFFSET_COMMIT: "offset_commit",
-    ApiKey.OFFSET_FETCH: "offset_fetch",
-    ApiKey.FIND_COORDINATOR: "find_coordinator",
-    ApiKey.JOIN_GROUP: "join_group",
-    ApiKey.HEARTBEAT: "heartbeat",
-    ApiKey.LEAVE_GROUP: "leave_group",
-    ApiKey.SYNC_GROUP: "sync_group",
-    ApiKey.DESCRIBE_GROUPS: "describe_groups",
-    ApiKey.LIST_GROUPS: "list_groups",
-    ApiKey.API_VERSIONS: "api_versions",
-    ApiKey.CREATE_TOPICS: "create_topics",
-    ApiKey.DELETE_TOPICS: "delete_topics",
-    ApiKey.DELETE_RECORDS: "delete_records",
-    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
-    ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions_to_txn",
-    ApiKey.ADD_OFFSETS_TO_TXN: "add_offsets_to_txn",
-    ApiKey.END_TXN: "end_txn",
-    ApiKey.WRITE_TXN_MARKERS: "write_txn_markers",
-    ApiKey.TXN_OFFSET_COMMIT: "txn_offset_commit",
-    ApiKey.DESCRIBE_ACLS: "describe_acls",
-    ApiKey.CREATE_ACLS: "create_acls",
-    ApiKey.DELETE_ACLS: "delete_acls",
-    ApiKey.DESCRIBE_CONFIGS: "describe_configs",
-    ApiKey.ALTER_CONFIGS: "alter_configs",
-    ApiKey.ALTER_REPLICA_LOG_DIRS: "alter_replica_log_dirs",
-    ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
-    ApiKey.CREATE_PARTITIONS: "create_partitions",
-    ApiKey.DELETE_GROUPS: "delete_groups",
-    ApiKey.ELECT_LEADERS: "elect_leaders",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "alter_partition_reassignments",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "list_partition_reassignments",
-    ApiKey.OFFSET_DELETE: "offset_delete",
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: "describe_client_quotas",
-    ApiKey.ALTER_CLIENT_QUOTAS: "alter_client_quotas",
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "describe_user_scram_credentials",
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "alter_user_scram_credentials",
-    ApiKey.UPDATE_FEATURES: "update_features",
-    ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
-    ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
-    ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
-    ApiKey.LIST_TRANSACTIONS: "list_transactions",
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
-    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
-    ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
-}
+"""Modules that coordinators import with their first shard."""
 ROWS_AT_ONCE: Final = 250
 """Elements of arrays that a request may have and still be handled within a turn: a few milliseconds of work."""
 ROWS_MAX: Final = 50_000
@@ -92,15 +41,13 @@ ROWS_WHOLE_MAX: Final = 10_000
 """The same for APIs that decide about all rows together, and so in one turn."""
 BYTES_AT_ONCE: Final = 1 << 20
 """Bytes of a request without records that are decoded on the loop."""
-_WITH_TURNS: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
-"""APIs whose handlers pause by themselves."""
 _Answer: TypeAlias = Response | Awaitable[Response | None] | Exclusive[Response | None] | None
 _Handle = Callable[..., _Answer]
 
 
 def import_handlers() -> None:
     """Import every handler and what they lead to now, for processes where a late import on another thread would be trouble."""
-    for module in (*(_HANDLERS + module for module in SERVED.values()), *_SHARDS):
+    for module in (*(row.module for row in apis.SERVED), *_SHARDS):
         importlib.import_module(module)
 
 
@@ -108,40 +55,46 @@ class _Route(RequestCounts):
     """A version of an API that is served: how to read its requests, who answers them, and how many there were."""
 
     __slots__ = (
+        "broker",
+        "bytes_max",
         "count_codes",
         "handle",
         "has_records",
-        "has_turns",
         "is_api_versions",
         "is_produce",
         "request",
         "rows",
+        "rows_max",
     )
 
-    def __init__(self, api: Api, version: int, module: str, metrics: Metrics) -> None:
-        super().__init__(api.name, version, metrics)
+    def __init__(self, row: apis.Row, version: int, parts: Parts) -> None:
+        api = row.api
+        super().__init__(api.name, version, parts.metrics)
+        self.broker = getattr(parts, row.view)
         self.count_codes = error_counter(api.response, version)
         self.request: type[Request[Any]] = api.request
-        self.handle: _Handle = importlib.import_module(_HANDLERS + module).handle
+        self.handle: _Handle = row.handler()
         self.has_records = api.key is ApiKey.FETCH
         self.is_api_versions = api.key is ApiKey.API_VERSIONS
         self.is_produce = api.key is ApiKey.PRODUCE
         self.rows = portions.rows_of(api.key, version)
-        self.has_turns = api.key in _WITH_TURNS
+        whole = self.rows is None and not row.pauses
+        self.rows_max = row.rows_max or (ROWS_WHOLE_MAX if whole else ROWS_MAX)
+        self.bytes_max = row.bytes_max
 
 
 class Dispatch:
-    """The handler of every frame."""
+    """The handler of every frame that comes through one listener."""
 
-    def __init__(self, broker: BrokerContext) -> None:
-        self._broker = broker
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._runtime = parts.administration.runtime
+        self._metrics = parts.metrics
+        self._listener = parts.config.listener
         self._routes: dict[tuple[int, int], _Route] = {}
         self._read_header = framing.RequestHeaders().read
-        self._shortcut = ProduceShortcut(broker.partitions, broker.metrics)
-        two_phase_commit = broker.transactions.settings.two_phase_commit
-        self.served: tuple[ServedApi, ...] = advertised(
-            (BY_KEY[key] for key in SERVED), unstable=[ApiKey.INIT_PRODUCER_ID] if two_phase_commit else []
-        )
+        self._shortcut = ProduceShortcut(parts.partitions, parts.metrics)
+        self.served: tuple[ServedApi, ...] = apis.advertised(self._listener, parts.config.values)
 
     def __call__(
         self, frame: bytearray, connection: InboundConnection
@@ -152,24 +105,28 @@ class Dispatch:
             return self._unserved(BY_KEY[ApiKey(key)], version, correlation_id)
         route.requests += 1
         if route.is_produce:
-            known = self._shortcut.answer(frame, version, correlation_id, position)
+            known = self._shortcut.answer(connection.identity, frame, version, correlation_id, position)
             if known is not None:
                 return known
         route.taken_apart += 1
-        context = RequestContext(version, client_id, connection)
+        context = RequestContext(version, client_id, connection, connection.identity)
         if len(frame) > BYTES_AT_ONCE and not route.is_produce:
+            if route.bytes_max is not None and len(frame) > route.bytes_max:
+                raise WireError(
+                    f"{route.name} of {len(frame)} bytes, the most a broker takes is {route.bytes_max}: ask in several requests"
+                )
             return Exclusive(self._in_turns(frame, route, context, correlation_id, position))
         try:
             request = route.request.decode(frame, version, position, rows_max=ROWS_AT_ONCE)
         except TooManyRowsError:
             return Exclusive(self._in_turns(frame, route, context, correlation_id, position))
         if route.is_api_versions:
-            answer = route.handle(self._broker, request, context, self.served)
+            answer = route.handle(route.broker, request, context, self.served)
         else:
-            answer = route.handle(self._broker, request, context)
+            answer = route.handle(route.broker, request, context)
         if answer is None or isinstance(answer, Response):
             if route.is_produce and isinstance(answer, ProduceResponse):
-                self._shortcut.learn(frame, version, position, answer)
+                self._shortcut.learn(context.identity, frame, version, position, answer)
             return _framed(answer, route, correlation_id)
         if isinstance(answer, Exclusive):
             if route.is_produce:
@@ -186,10 +143,10 @@ class Dispatch:
         position: int,
     ) -> Reply:
         """The reply to a request of many rows."""
-        turns = Turns(self._broker.runtime, context.connection.peer)
+        turns = Turns(self._runtime, context.connection.peer)
         request = await turns.heavy(_decoded, frame, route, position)
         if route.rows is None:
-            answer = await _awaited(route.handle(self._broker, request, context))
+            answer = await _awaited(route.handle(route.broker, request, context))
         else:
             answer = await self._in_portions(request, route, route.rows, context, turns)
         if answer is not None and route.count_codes is not None:
@@ -207,7 +164,7 @@ class Dispatch:
         made = await answer
         if made is not None and route.count_codes is not None:
             route.count_codes(made, route.codes)
-        turns = Turns(self._broker.runtime, context.connection.peer)
+        turns = Turns(self._runtime, context.connection.peer)
         return await turns.heavy(_frame_of, made, route, correlation_id)
 
     async def _in_portions(
@@ -221,7 +178,7 @@ class Dispatch:
         whole: Response | None = None
         for portion in portions.portions(request, rows):
             await turns.breathe()
-            answer = await _awaited(route.handle(self._broker, portion.request, context))
+            answer = await _awaited(route.handle(route.broker, portion.request, context))
             if whole is None:
                 whole = answer
             elif answer is not None:
@@ -230,27 +187,25 @@ class Dispatch:
 
     def _route(self, key: int, version: int) -> _Route | None:
         """The way of an API's version, or None if this version is not served."""
-        module = SERVED.get(ApiKey(key)) if key in BY_KEY else None
-        if module is None:
+        row = apis.row_of(key)
+        if row is None or not row.is_on(self._listener):
             raise WireError(f"API {key} is not served")
-        api = BY_KEY[ApiKey(key)]
-        if not api.serves(version):
+        if not row.serves(version, self._listener):
             return None
-        route = self._routes[key, version] = _Route(api, version, module, self._broker.metrics)
+        route = self._routes[key, version] = _Route(row, version, self._parts)
         return route
 
     def _unserved(self, api: Api, version: int, correlation_id: int) -> Reply:
         if api.key is not ApiKey.API_VERSIONS:
             raise WireError(f"{api.name} version {version} is not served, {api.first} to {api.last} are")
         response, answered = api_versions_response(version, self.served)
-        self._broker.metrics.codes_of(api.name)[response.error_code] += 1
+        self._metrics.codes_of(api.name)[response.error_code] += 1
         return framing.response_frame(correlation_id, response, answered)
 
 
 def _decoded(frame: bytearray, route: _Route, position: int) -> Request[Any]:
-    rows_max = ROWS_WHOLE_MAX if route.rows is None and not route.has_turns else ROWS_MAX
     try:
-        return route.request.decode(frame, route.version, position, rows_max=rows_max)
+        return route.request.decode(frame, route.version, position, rows_max=route.rows_max)
     except TooManyRowsError as error:
         raise WireError(f"{error}, the most a broker takes: ask in several requests") from None
 

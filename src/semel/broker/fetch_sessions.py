@@ -37,12 +37,14 @@ class PartitionKey(NamedTuple):
 
 @dataclass(slots=True)
 class Fetched:
-    """What a client wants of one partition, and what it was last told."""
+    """A client's wish for one partition, and the last answer to it."""
 
     fetch_offset: int
     max_bytes: int
     leader_epoch: int
     last_fetched_epoch: int
+    replica_start_offset: int = -1
+    """Where the log of a replica that fetches begins."""
     high_watermark: int = -1
     log_start_offset: int = -1
 
@@ -115,7 +117,7 @@ class FetchSessions:
         now_ms: int,
         partitions: dict[PartitionKey, Fetched] | None = None,
     ) -> Plan:
-        """What a request fetches. `partitions` are those it names, if they have been listed already (`asked`)."""
+        """The partitions a request fetches. `partitions` are those it names, if they have been listed already (`asked`)."""
         if partitions is None:
             partitions = asked(request)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -180,7 +182,11 @@ def asked(request: FetchRequest) -> dict[PartitionKey, Fetched]:
     """The partitions that a request names; of one that is named twice, what is said last."""
     return {
         PartitionKey(topic.topic, topic.topic_id, one.partition): Fetched(
-            one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch, one.last_fetched_epoch
+            one.fetch_offset,
+            one.partition_max_bytes,
+            one.current_leader_epoch,
+            one.last_fetched_epoch,
+            one.log_start_offset,
         )
         for topic in request.topics
         for one in topic.partitions

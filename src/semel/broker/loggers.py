@@ -1,6 +1,6 @@
 """The levels of this broker's log, read and set while it runs: Kafka's broker loggers.
 
-Role.   What DescribeConfigs and IncrementalAlterConfigs do for broker loggers. The loggers are Python's, below `semel`.
+Role.   Levels of broker loggers, for DescribeConfigs and IncrementalAlterConfigs. The loggers are Python's, below `semel`.
 Rules.  * Levels have Kafka's names: TRACE is as much as DEBUG, FATAL is CRITICAL.
         * They hold until the broker stops, as in Kafka.
         * A logger that was never used does not exist, and cannot be set.

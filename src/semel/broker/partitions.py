@@ -1,160 +1,54 @@
-"""The partitions this broker leads: their logs, who waits for them, how far they are visible.
+"""The partitions this broker leads: which there are.
 
 Role.   From a topic's name or id to a partition, and the life of partitions: made, grown, reconfigured, deleted.
-Flow.   Handlers ask for a `Partition` and append to it or read its log. The metadata image says which there are.
-Rules.  * Records become visible (high watermark) when they are as durable as the topic asks: in the page cache, or, with
-          `flush.messages`, on disk.
-        * After an unclean stop the leader epoch is higher, and no lost record ever had it: a consumer that read what
-          was lost can tell. The metadata remembers it, because the log that was cut back may not.
+Flow.   Handlers ask for a `LedPartition` and append to it or read its log. The metadata image says which there are, and which
+        of them are led here, in which epoch; `metadata_applier` says when that has changed.
+Rules.  * A partition is led in the epoch the metadata says. After an unclean stop it is higher, and no lost record ever had it: a
+          consumer that read what was lost can tell. The log that was cut back may not remember it.
         * Directories without a topic in the metadata are left-overs of a deletion or creation a crash interrupted: they go.
         * A partition that cannot be opened has no leader and answers KAFKA_STORAGE_ERROR; every other one is served.
         * A partition the disk refused to make is made later: `complete` tries again.
+        * A removed topic is not led any more at once. Its files go when no cleaning is under way, and before a topic of the same
+          name is made.
         * New partitions are made on threads, a few at a time, and their names synced together: a topic may have thousands.
+          They are led, and taken out, `_AT_ONCE` at a time: other clients have their turns between.
+Elsewhere. The work for one partition: `replicas.replica`, and `replicas.led_partition` while it is led here.
 """
 
 import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias, TypeVar
 
 from semel.broker.config import BrokerConfig
-from semel.broker.metrics import PartitionCounts
-from semel.broker.waiting import Waiters
+from semel.broker.replicas.led_partition import LedPartition
+from semel.broker.replicas.replica import Replica
+from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.partition_state import PartitionState
 from semel.core.metadata.rows import TopicRow
 from semel.core.metadata.topic_names import INTERNAL, METADATA_TOPIC
-from semel.core.records.validation import Inspection
-from semel.errors import CorruptBatchError, ErrorCode, LogError, RecoveryHaltedError, Refuse
+from semel.errors import CorruptBatchError, ErrorCode, LogError, RecoveryHaltedError
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
-from semel.log.group_commit import GroupCommit
 from semel.log.halt import Halt
-from semel.log.leader_epochs import EpochEnd
-from semel.log.partition_log import Appended, AppendResult, PartitionLog
+from semel.log.partition_log import PartitionLog
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
+T = TypeVar("T")
+U = TypeVar("U")
 _logger = logging.getLogger(__name__)
-NO_LEADER: Final = -1
-"""Who leads a partition that is offline, or not made yet."""
 _OPENERS: Final = 8  # Threads that open logs after an unclean stop.
 _MAKERS: Final = 8  # Threads that make partitions: as many syncs as a disk takes together.
+_AT_ONCE: Final = 250
+"""Partitions led, or taken out, in one turn of the loop: some milliseconds of work."""
 
 
-class Partition:
-    """One partition, led here."""
-
-    __slots__ = ("_now_ms", "_segments", "commits", "counts", "leader_epoch", "log", "topic_id", "waiters")
-
-    def __init__(self, log: PartitionLog, topic_id: uuid.UUID, leader_epoch: int, runtime: Runtime) -> None:
-        self.log = log
-        self.topic_id = topic_id
-        self.leader_epoch = leader_epoch
-        self.commits = GroupCommit(log, runtime.tasks, runtime.clock)
-        self.waiters = Waiters()
-        self.counts = PartitionCounts(log.log_end_offset)
-        self._now_ms = runtime.clock.now_ms
-        self._segments = log.active.base_offset
-        log.advance_high_watermark(log.log_end_offset)
-
-    def append(
-        self,
-        data: bytearray | memoryview,
-        *,
-        transactions_v2: bool = False,
-        from_client: bool = True,
-        verification_token: int | None = None,
-        inspection: Inspection | None = None,
-    ) -> AppendResult:
-        """Take a client's batch, or a coordinator's. Where `settled` says so, `settle` must follow before the answer."""
-        log = self.log
-        now_ms = self._now_ms()
-        result = log.append(
-            data,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            from_client=from_client,
-            transactions_v2=transactions_v2,
-            verification_token=verification_token,
-            inspection=inspection,
-        )
-        if type(result) is Appended:
-            counts = self.counts
-            counts.batches_in += 1
-            counts.bytes_in += len(data)
-            if not log.flush_due(now_ms):
-                self._show(log.log_end_offset)
-        return result
-
-    def append_marker(
-        self,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        commit: bool,
-        transaction_version: int = 0,
-    ) -> Appended | Refuse:
-        """End a producer's transaction here. As after `append`, `settle` may have to follow."""
-        log = self.log
-        now_ms = self._now_ms()
-        result = log.append_marker(
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-            commit=commit,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            transaction_version=transaction_version,
-        )
-        if type(result) is Appended and not log.flush_due(now_ms):
-            self._show(log.log_end_offset)
-        return result
-
-    @property
-    def is_settled_at_once(self) -> bool:
-        """Whether an append is visible when it returns, as long as the settings stay what they are."""
-        return not self.log.config.flushes
-
-    @property
-    def settled(self) -> bool:
-        """Whether everything appended is visible, so that answers need not wait."""
-        return self.log.high_watermark == self.log.log_end_offset
-
-    async def settle(self, end_offset: int) -> None:
-        """Wait until what was appended is durable, then show it; raises `LogError` if it never will be."""
-        await self.commits.durable(end_offset)
-        self._show(end_offset)
-
-    def _show(self, end_offset: int) -> None:
-        if self.log.advance_high_watermark(end_offset) and self.waiters:
-            self.waiters.wake()
-
-    def rolled(self) -> bool:
-        """Whether segments were closed since this was last asked: they want a sync in the background."""
-        before, self._segments = self._segments, self.log.active.base_offset
-        return self._segments > before
-
-    def epoch_for(self, offset: int) -> int:
-        """The leader epoch that wrote `offset`, or will."""
-        if offset >= self.log.log_end_offset:
-            return self.leader_epoch
-        return self.log.leader_epochs.epoch_for(offset)
-
-    def epoch_end(self, epoch: int) -> EpochEnd:
-        """Where a leader epoch ended. This leader's own begins with it, though it is noted at its first append."""
-        log = self.log
-        latest = log.leader_epochs.latest
-        if not latest < epoch <= self.leader_epoch:
-            return log.leader_epochs.end_offset(epoch, log.log_end_offset)
-        return EpochEnd(epoch if epoch == self.leader_epoch or latest < 0 else latest, log.log_end_offset)
-
-    def check_leader_epoch(self, epoch: int) -> ErrorCode:
-        """What to answer a client that believes in this leader epoch (-1: in none)."""
-        if epoch < 0 or epoch == self.leader_epoch:
-            return ErrorCode.NONE
-        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+Quiet: TypeAlias = Callable[[Sequence[TopicPartition]], AbstractAsyncContextManager[None]]
+"""While it lasts nobody else works on the files of these partitions."""
 
 
 class Partitions:
@@ -167,11 +61,12 @@ class Partitions:
         self._image = image
         self._config = config
         self._runtime = runtime
-        self._by_topic: dict[str, list[Partition | None]] = {}
+        self._by_topic: dict[str, list[Replica | None]] = {}
         self._making = asyncio.Lock()
+        self._removing = asyncio.Lock()
         self._incomplete: dict[str, None] = {}
         self.changes = 0
-        """Counts what makes a partition another one: made, deleted, with other settings."""
+        """Counts what makes a partition another one: made, deleted, led or not, with other settings."""
 
     async def load(self) -> None:
         """Open the logs of all topics, and remove directories no topic owns.
@@ -207,13 +102,14 @@ class Partitions:
         """The highest epoch any log knows of, whether its topic is made yet or not."""
         return max((log.leader_epochs.latest for log in self._directory.logs.values()), default=-1)
 
-    def lead(self) -> None:
-        """Lead the partitions of every topic there is; what the disk refuses to make is made later."""
-        for row in self._image:
-            try:
-                self.ensure(row)
-            except OSError as error:
-                _logger.error("topic %s is not complete, which is tried again: %s", row.name, error)
+    def leader_epoch_ahead(self) -> int:
+        """The highest epoch of a log that knows of a later one than the metadata does; -1 if none does."""
+        ahead = -1
+        for topic_partition, log in self._directory.logs.items():
+            state = self._image.partition(topic_partition)
+            if state is not None and state.leader_epoch < log.leader_epochs.latest:
+                ahead = max(ahead, log.leader_epochs.latest)
+        return ahead
 
     def _is_owned(self, topic_partition: TopicPartition) -> bool:
         """Whether a directory belongs to a topic there is: same name, same id, and a partition it has."""
@@ -229,16 +125,33 @@ class Partitions:
         row = self._image.topic(topic_partition.topic)
         return self._config.log_config(row.configs if row else {}, checked=True)
 
-    def get(self, topic: str, index: int) -> Partition | None:
-        partitions = self._by_topic.get(topic)
-        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+    def get(self, topic: str, index: int) -> LedPartition | None:
+        """The partition, if it is led here; else `missing` says what to answer."""
+        replica = self.replica(topic, index)
+        return None if replica is None else replica.leader
 
-    def get_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
+    def replica(self, topic: str, index: int) -> Replica | None:
+        """The replica that is here, led or not."""
+        replicas = self._by_topic.get(topic)
+        return replicas[index] if replicas is not None and 0 <= index < len(replicas) else None
+
+    def get_by_id(self, topic_id: bytes, index: int) -> LedPartition | ErrorCode:
         """The partition, or what to answer: a topic created again has another id."""
         row = self._image.topic_by_id(topic_id)
         if row is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return self.get(row.name, index) or self.missing(row.name, index)
+
+    def where(self, topic_partition: TopicPartition) -> LedPartition | RegisteredBroker | ErrorCode:
+        """Where a partition is led: here, by another broker, or nowhere: then the code to answer."""
+        partition = self.get(*topic_partition)
+        if partition is not None:
+            return partition
+        state = self._image.partition(topic_partition)
+        leader = None if state is None else self._image.brokers.get(state.leader)
+        if leader is not None and leader.broker_id != self._config.node_id:
+            return leader
+        return self.missing(*topic_partition)
 
     @property
     def offline(self) -> list[TopicPartition]:
@@ -246,16 +159,24 @@ class Partitions:
         return list(self._directory.damaged)
 
     def missing(self, topic: str, index: int) -> ErrorCode:
-        """What to answer for a partition `get` does not find: it is offline, or there is none."""
-        damaged = TopicPartition(topic, index) in self._directory.damaged and topic in self._by_topic
-        return ErrorCode.KAFKA_STORAGE_ERROR if damaged else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """The answer for a partition `get` does not find: it is offline, led elsewhere, or missing."""
+        topic_partition = TopicPartition(topic, index)
+        if topic_partition in self._directory.damaged and topic in self._by_topic:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        state = self._image.partition(topic_partition)
+        if state is not None and state.leader != self._config.node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def of_topic(self, topic: str) -> list[Partition]:
+    def of_topic(self, topic: str) -> list[LedPartition]:
         """The partitions of a topic that are led here."""
-        return [partition for partition in self._by_topic.get(topic, ()) if partition is not None]
+        return [replica.leader for replica in self._here(topic) if replica.leader is not None]
 
-    def places(self, topic: str) -> Sequence[Partition | None]:
-        """The partitions of a topic by their index; None where one is offline or not made yet."""
+    def _here(self, topic: str) -> list[Replica]:
+        return [replica for replica in self._by_topic.get(topic, ()) if replica is not None]
+
+    def places(self, topic: str) -> Sequence[Replica | None]:
+        """The replicas of a topic by partition; None where one is offline, elsewhere or not made yet."""
         return self._by_topic.get(topic, ())
 
     @property
@@ -263,31 +184,34 @@ class Partitions:
         """Their names, in order."""
         return sorted(self._by_topic)
 
-    def __iter__(self) -> Iterator[Partition]:
-        return (partition for topic in sorted(self._by_topic) for partition in self.of_topic(topic))
+    def __iter__(self) -> Iterator[Replica]:
+        return (replica for topic in sorted(self._by_topic) for replica in self._here(topic))
 
-    def ensure(self, row: TopicRow) -> None:
-        """Make the partitions of a topic that are not there yet. Blocks: for the start, where nobody waits."""
-        now_ms = self._runtime.clock.now_ms()
-        made: list[PartitionLog] = []
-        try:
-            for topic_partition in self._to_make(row):
-                config = self._log_config(topic_partition)
-                made.append(self._directory.prepare(topic_partition, row.topic_id, config, now_ms))
-        finally:
-            if made:
-                self._directory.sync_names()
-                self._admit(row, made)
+    def follow_leaders(self, row: TopicRow) -> None:
+        """Lead the replicas that are here as the metadata says now, or no more."""
+        self.changes += 1
+        for state, replica in zip(row.states, self._by_topic.get(row.name, ()), strict=False):
+            if replica is None or replica.topic_id != row.topic_id:
+                continue
+            if state.leader != self._config.node_id:
+                replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                continue
+            if replica.leader is None:
+                replica.log.producers.doubt_all()  # Their coordinator may have decided anything meanwhile.
+            self._lead(replica, state)
 
     async def make(self, rows: Sequence[TopicRow]) -> dict[str, OSError]:
-        """Make the partitions of topics that are not there yet; which topics are not complete now, and why.
+        """Lead the partitions of these topics that are led here, and make those that are not there yet; which topics are not
+        complete now, and why.
 
         One call at a time: a topic that was deleted while it was made, and created again, gets directories of its own.
         """
         failed: dict[str, OSError] = {}
         async with self._making:
-            # What was deleted is forgotten on disk first: else a log of the same name would inherit its start.
-            await self._on_disk(lambda: None)
+            if any(self._lacks(row) for row in rows):
+                # Deleted logs are forgotten on disk first: else a log of the same name would inherit their start.
+                async with self._removing:
+                    await self._on_disk(lambda: None)
             for row in rows:
                 current = self._image.topic(row.name)
                 if current is None or current.topic_id != row.topic_id:
@@ -298,8 +222,23 @@ class Partitions:
                     failed[row.name] = error
         return failed
 
+    def _lacks(self, row: TopicRow) -> bool:
+        """Whether a partition that is to be led here has to be made."""
+        directory, here = self._directory, self._config.node_id
+        for index, state in enumerate(row.states):
+            if state.leader == here:
+                topic_partition = TopicPartition(row.name, index)
+                if topic_partition not in directory.logs and topic_partition not in directory.damaged:
+                    return True
+                if directory.topic_ids.get(topic_partition, row.topic_id) != row.topic_id:
+                    return True
+        return False
+
     async def reopen(self) -> list[PartitionLog]:
-        """Try again to open what the disk refused to; the logs that are there now, to be led in a new epoch."""
+        """Try again to open what the disk refused to; the logs that are there now.
+
+        They may be led once the metadata has a new epoch for them, which must come in one step with the return.
+        """
         refused = [tp for tp, error in self._directory.damaged.items() if isinstance(error, OSError)]
         reopened: list[PartitionLog] = []
         halt = Halt()
@@ -309,9 +248,7 @@ class Partitions:
                 log = await self._runtime.tasks.in_thread(
                     self._read_again, topic_partition, config, now_ms, halt
                 )
-                # Else its topic was deleted meanwhile.
-                if log is not None and topic_partition in self._directory.damaged:
-                    self._directory.take(log)
+                if log is not None:
                     reopened.append(log)
             except asyncio.CancelledError:
                 halt.ask()  # The broker stops, and waits for its threads.
@@ -321,6 +258,10 @@ class Partitions:
             except (LogError, CorruptBatchError) as error:
                 self._directory.damaged[topic_partition] = error
                 _logger.error("%s stays offline: %s", topic_partition, error)
+        # Else its topic was deleted meanwhile.
+        reopened = [log for log in reopened if log.topic_partition in self._directory.damaged]
+        for log in reopened:
+            self._directory.take(log)
         return reopened
 
     def _read_again(
@@ -341,16 +282,22 @@ class Partitions:
 
     async def _make(self, row: TopicRow) -> None:
         now_ms = self._runtime.clock.now_ms()
-        wanted = [(one, self._log_config(one)) for one in self._to_make(row)]
-        if not wanted:
+        missing = self._to_make(row)
+        if not missing:
             return
+        config = self._log_config(missing[0])  # One for all: they are of one topic.
+        wanted = [(one, config) for one in missing]
         parts = [wanted[first::_MAKERS] for first in range(min(_MAKERS, len(wanted)))]
         tasks = self._runtime.tasks
         outcomes = await asyncio.gather(
             *(tasks.in_thread(self._prepare, part, row.topic_id, now_ms) for part in parts)
         )
         await tasks.in_thread(self._directory.sync_names)
-        self._admit(row, [log for logs, _error in outcomes for log in logs])
+        made = [log for logs, _error in outcomes for log in logs]
+        homeless = await self._in_turns(made, lambda some: self._admit(row, some))
+        if homeless:
+            async with self._removing:
+                await self._remove(homeless)
         for _logs, error in outcomes:
             if error is not None:
                 raise error
@@ -368,17 +315,17 @@ class Partitions:
         return made, None
 
     def _to_make(self, row: TopicRow) -> list[TopicPartition]:
-        """Lead what is there of a topic; what is not, and can be made."""
-        directory = self._directory
+        """Lead what is there of a topic and led here; what is not there, and can be made."""
+        directory, here = self._directory, self._config.node_id
         places = self._by_topic.setdefault(row.name, [])
         places.extend([None] * (row.partitions - len(places)))
         self._incomplete[row.name] = None
         self.changes += 1
         wanted: list[TopicPartition] = []
-        for index in range(row.partitions):
-            topic_partition = TopicPartition(row.name, index)
-            if places[index] is not None:
+        for index, state in enumerate(row.states):
+            if state.leader != here or places[index] is not None:
                 continue
+            topic_partition = TopicPartition(row.name, index)
             if directory.topic_ids.get(topic_partition, row.topic_id) != row.topic_id:
                 # The disk failed when the topic of that name before was deleted.
                 self._delete_logs([topic_partition])
@@ -386,8 +333,8 @@ class Partitions:
             if log is not None:
                 if topic_partition not in directory.topic_ids:
                     directory.adopt(topic_partition, row.topic_id)
-                leader_epoch = max(log.leader_epochs.latest, self._image.leader_epoch_min)
-                places[index] = Partition(log, row.topic_id, leader_epoch, self._runtime)
+                places[index] = replica = Replica(log, row.topic_id, self._runtime)
+                self._lead(replica, state)
                 self._guard(log)
                 log.producers.doubt_all()
             elif topic_partition not in directory.damaged:
@@ -396,25 +343,50 @@ class Partitions:
             self._incomplete.pop(row.name, None)
         return wanted
 
-    def _admit(self, row: TopicRow, made: Sequence[PartitionLog]) -> None:
-        """Lead what was made; what belongs to a topic that is gone by now goes too."""
+    def _admit(self, row: TopicRow, made: Sequence[PartitionLog]) -> list[TopicPartition]:
+        """Lead what was made; what belongs to a topic that is gone by now, and has to go too."""
         self.changes += 1
         for log in made:
             self._directory.admit(log, row.topic_id)
         current = self._image.topic(row.name)
         if current is None or current.topic_id != row.topic_id:
-            self._delete_logs([log.topic_partition for log in made])
-            return
+            return [log.topic_partition for log in made]
         places = self._by_topic[row.name]
         for log in made:
-            places[log.topic_partition.partition] = Partition(log, row.topic_id, 0, self._runtime)
-            self._guard(log)
-        damaged = self._directory.damaged
-        if all(
-            place is not None or TopicPartition(row.name, index) in damaged
-            for index, place in enumerate(places)
-        ):
+            index = log.topic_partition.partition
+            state = current.states[index]
+            if state.leader == self._config.node_id:
+                places[index] = replica = Replica(log, row.topic_id, self._runtime)
+                self._lead(replica, state)
+                self._guard(log)
+        if not self._lacks(current):
             self._incomplete.pop(row.name, None)
+        return []
+
+    async def _in_turns(
+        self, all_of_them: Sequence[T], step: Callable[[Sequence[T]], Sequence[U] | None]
+    ) -> list[U]:
+        """The results of a step for some after the other; there is no pause where one turn is enough."""
+        results: list[U] = []
+        for first in range(0, len(all_of_them), _AT_ONCE):
+            if first:
+                await self._runtime.tasks.sleep(0)
+            results += step(all_of_them[first : first + _AT_ONCE]) or ()
+        return results
+
+    def _lead(self, replica: Replica, state: PartitionState) -> None:
+        lag_max_ms = self._config.value("replica.lag.time.max.ms")
+        if not isinstance(lag_max_ms, int):
+            raise TypeError(f"{lag_max_ms!r} is no time")
+        replica.lead(
+            node_id=self._config.node_id,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            lag_max_ms=lag_max_ms,
+            alive=self._image.brokers,
+        )
 
     def _guard(self, log: PartitionLog) -> None:
         """Let no transaction be opened that its coordinator does not know. Coordinators see to their own topics.
@@ -427,20 +399,40 @@ class Partitions:
         )
         log.producers.verification_required = wanted and log.topic_partition.topic not in INTERNAL
 
-    async def delete(self, topics: Sequence[str]) -> None:
-        """Take topics' partitions out, now; done when that survives a power cut. Their files follow."""
+    def take_out(self, rows: Sequence[TopicRow]) -> list[TopicPartition]:
+        """Lead nothing of these topics any more; their partitions, for `remove`, which must follow at once."""
         self.changes += 1
         doomed: list[TopicPartition] = []
         known = self._directory.logs.keys() | self._directory.damaged.keys()
-        for topic in topics:
-            places = self._by_topic.pop(topic, [])
-            self._incomplete.pop(topic, None)
-            doomed += [tp for index in range(len(places)) if (tp := TopicPartition(topic, index)) in known]
-            for partition in places:
-                if partition is not None:
-                    partition.waiters.wake()
+        for row in rows:
+            places = self._by_topic.get(row.name, [])
+            if any(place is not None and place.topic_id != row.topic_id for place in places):
+                continue  # There is a later topic of that name already, which took care of it.
+            self._by_topic.pop(row.name, None)
+            self._incomplete.pop(row.name, None)
+            doomed += [tp for index in range(len(places)) if (tp := TopicPartition(row.name, index)) in known]
+            for place in places:
+                if place is not None:
+                    place.unlead(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return doomed
+
+    async def remove(self, doomed: Sequence[TopicPartition], quiet: Quiet) -> None:
+        """Take partitions out of the directory; done when that survives a power cut. Their files follow."""
         if doomed:
-            await self._on_disk(self._directory.begin_delete(doomed, self._unique()))
+            async with self._removing, quiet(doomed):
+                await self._remove(doomed)
+
+    async def _remove(self, doomed: Sequence[TopicPartition]) -> None:
+        """The same, under the lock that keeps a topic of the same name from being made before that is done."""
+        directory, unique = self._directory, self._unique()
+        logs = {topic_partition: directory.logs.get(topic_partition) for topic_partition in doomed}
+
+        def take_out(some: Sequence[TopicPartition]) -> None:
+            # Let go of one by one: the last to hold a log closes its file.
+            directory.take_out([tp for tp in some if directory.logs.get(tp) is logs.pop(tp)], unique)
+
+        await self._in_turns(doomed, take_out)
+        await self._on_disk(directory.begin_forget(doomed))
 
     def _delete_logs(self, topic_partitions: list[TopicPartition]) -> None:
         if topic_partitions:
@@ -449,12 +441,12 @@ class Partitions:
     def _unique(self) -> str:
         return f"{self._runtime.dice.getrandbits(128):032x}"
 
-    async def delete_records(self, partition: Partition, offset: int) -> bool:
-        """Move the log start, which is on disk then; False if the partition was deleted meanwhile.
+    async def delete_records(self, log: PartitionLog, offset: int) -> bool:
+        """Move a log's start, which is on disk then; False if the partition was deleted meanwhile.
 
-        What lies below `offset` must be synced.
+        Everything below `offset` must be synced.
         """
-        directory, log = self._directory, partition.log
+        directory = self._directory
         write = directory.begin_delete_records(log, offset)
         try:
             await self._on_disk(write)
@@ -477,9 +469,9 @@ class Partitions:
     def reconfigure(self, topic: str) -> None:
         """Let a topic's changed settings take effect."""
         self.changes += 1
-        for partition in self.of_topic(topic):
-            partition.log.reconfigure(self._log_config(partition.log.topic_partition))
-            self._guard(partition.log)
+        for replica in self._here(topic):
+            replica.log.reconfigure(self._log_config(replica.log.topic_partition))
+            self._guard(replica.log)
 
     def use(self, config: BrokerConfig) -> None:
         """Let the broker's changed settings take effect on every topic."""

@@ -1,8 +1,8 @@
 """Producer ids, each given once: taken from blocks that are set aside durably before the first is used.
 
 Role.   InitProducerId asks for the next id; the transaction coordinator takes what is at hand.
-Rules.  A block belongs to one run of one broker. What is left of it when the broker stops is never given away, so no
-        id is given twice, whatever happens.
+Rules.  A block belongs to one run of one broker. Its rest is never given away after the broker stops, so no
+        id is given twice.
 """
 
 import asyncio

@@ -1,26 +1,26 @@
 """Settings change while the broker runs: decided, written to the metadata, then in effect.
 
-Role.   What AlterConfigs and IncrementalAlterConfigs share, and what the broker runs with once its metadata is read.
-Flow.   handler -> `alter` -> rows in the metadata -> partitions take the new settings over -> answer.
-Rules.  * Every resource is decided by itself: one that is refused stops no other. Those that are not are written as one.
+Role.   The common part of AlterConfigs and IncrementalAlterConfigs.
+Flow.   handler -> `alter` -> rows in the metadata -> `metadata_applier` lets them take effect -> answer.
+Rules.  * Every resource is decided by itself: one that is refused stops no other. Accepted ones are written as one change.
         * Nothing is decided on settings that change before they are written: there is no waiting in between.
         * A change is checked as a whole, with everything it meets, before it is written; what is written takes effect.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
 from semel.broker import loggers
-from semel.broker.config import BrokerConfig
-from semel.broker.context import BrokerContext
+from semel.broker.parts import Administration
 from semel.core.metadata import config_changes, group_configs, topic_names
 from semel.core.metadata.broker_configs import broker_key
 from semel.core.metadata.config_changes import Change
 from semel.core.metadata.config_entries import Layers
 from semel.core.metadata.config_types import ResourceType
 from semel.core.metadata.group_configs import GROUP_CONFIGS
-from semel.core.metadata.image import DEFAULT_BROKER, MetadataImage
+from semel.core.metadata.image import DEFAULT_BROKER
 from semel.core.metadata.rows import BrokerConfigRow, GroupConfigRow, TopicRow
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.errors import ConfigError, ErrorCode, LogError, Refuse
@@ -40,7 +40,7 @@ _Row: TypeAlias = TopicRow | BrokerConfigRow | GroupConfigRow
 
 
 class Resource(NamedTuple):
-    """What is to be changed, and how."""
+    """A resource, and the changes asked of it."""
 
     type: int
     name: str
@@ -49,7 +49,7 @@ class Resource(NamedTuple):
     """Whether the changes are all that will be set, instead of what they say beside the rest."""
 
 
-def layers(broker: BrokerContext) -> Layers:
+def layers(broker: Administration) -> Layers:
     """Where this broker's settings come from."""
     image = broker.store.image
     return Layers(
@@ -57,12 +57,6 @@ def layers(broker: BrokerContext) -> Layers:
         every=image.broker_configs(DEFAULT_BROKER),
         static=broker.config.static,
     )
-
-
-def as_changed(config: BrokerConfig, image: MetadataImage) -> BrokerConfig:
-    """What the broker runs with: its configuration under what the metadata says was changed."""
-    changed = {**image.broker_configs(DEFAULT_BROKER), **image.broker_configs(str(config.node_id))}
-    return config.with_dynamic(changed) if changed or config.dynamic else config
 
 
 def unserved(resource_type: int) -> Refuse:
@@ -74,7 +68,7 @@ def unserved(resource_type: int) -> Refuse:
 
 
 async def alter(
-    broker: BrokerContext, resources: Sequence[Resource], *, validate_only: bool
+    broker: Administration, resources: Sequence[Resource], *, validate_only: bool
 ) -> list[Refuse | None]:
     """Change what can be changed; for every resource None or why not."""
     times = Counter((resource.type, resource.name) for resource in resources)
@@ -106,11 +100,10 @@ async def alter(
     except LogError as error:
         failed = Refuse(error.code, str(error))
         return [failed if outcome is None else outcome for outcome in outcomes]
-    _take_effect(broker, rows)
     return outcomes
 
 
-def _decide(broker: BrokerContext, resource: Resource, before: Sequence[_Row]) -> _Row | _Levels | Refuse:
+def _decide(broker: Administration, resource: Resource, before: Sequence[_Row]) -> _Row | _Levels | Refuse:
     """The row to write, given those that will be written before it."""
     if (flaw := config_changes.flaw(resource.changes)) is not None:
         return flaw
@@ -125,7 +118,7 @@ def _decide(broker: BrokerContext, resource: Resource, before: Sequence[_Row]) -
     return unserved(resource.type)
 
 
-def _decide_topic(broker: BrokerContext, resource: Resource) -> TopicRow | Refuse:
+def _decide_topic(broker: Administration, resource: Resource) -> TopicRow | Refuse:
     if not resource.name:
         return Refuse(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if (flaw := topic_names.flaw(resource.name)) is not None:
@@ -141,10 +134,10 @@ def _decide_topic(broker: BrokerContext, resource: Resource) -> TopicRow | Refus
         return Refuse(ErrorCode.INVALID_CONFIG, str(error))
     if row is None:
         return Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
-    return TopicRow(row.name, row.topic_id, row.partitions, configs)
+    return replace(row, configs=configs)
 
 
-def _decide_group(broker: BrokerContext, resource: Resource) -> GroupConfigRow | Refuse:
+def _decide_group(broker: Administration, resource: Resource) -> GroupConfigRow | Refuse:
     if not resource.name:
         return Refuse(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     own = {} if resource.replace else broker.store.image.group_configs.get(resource.name, {})
@@ -158,7 +151,7 @@ def _decide_group(broker: BrokerContext, resource: Resource) -> GroupConfigRow |
     return GroupConfigRow(resource.name, configs)
 
 
-def _decide_loggers(broker: BrokerContext, resource: Resource) -> _Levels | Refuse:
+def _decide_loggers(broker: Administration, resource: Resource) -> _Levels | Refuse:
     if (number := _number(resource.name)) is None:
         return Refuse(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}")
     if number != broker.node_id:
@@ -170,7 +163,7 @@ def _decide_loggers(broker: BrokerContext, resource: Resource) -> _Levels | Refu
 
 
 def _decide_broker(
-    broker: BrokerContext, resource: Resource, before: Sequence[_Row]
+    broker: Administration, resource: Resource, before: Sequence[_Row]
 ) -> BrokerConfigRow | Refuse:
     every = resource.name == DEFAULT_BROKER
     if not every:
@@ -205,16 +198,3 @@ def _number(name: str) -> int | None:
         return int(name)
     except ValueError:
         return None
-
-
-def _take_effect(broker: BrokerContext, rows: Sequence[_Row]) -> None:
-    if any(isinstance(row, BrokerConfigRow) for row in rows):
-        broker.config = as_changed(broker.config, broker.store.image)
-        broker.partitions.use(broker.config)
-        for notify in broker.on_reconfigured:
-            notify(broker.config)
-        broker.groups.use(broker.config)
-        broker.transactions.use(broker.config)
-    for row in rows:
-        if isinstance(row, TopicRow):
-            broker.partitions.reconfigure(row.name)

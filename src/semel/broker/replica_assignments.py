@@ -1,11 +1,13 @@
-"""Where a client wants a partition's replicas: on a single broker there is one right answer.
+"""Where the replicas of a new partition are: as the client names them, or spread over the brokers there are.
 
-Role.   What CreateTopics and CreatePartitions share when assignments are given by hand, and how much one request may make.
+Role.   CreateTopics and CreatePartitions share it: assignments given by hand or not, and the bound on one request.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.partition_state import PartitionState, new_state
 from semel.errors import ErrorCode, Refuse
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -15,19 +17,32 @@ TOO_MANY_PARTITIONS: Final = Refuse(
 )
 
 
+def spread(
+    image: MetadataImage, partitions: int, *, replicas: int = 1, first: int = 0
+) -> tuple[PartitionState, ...]:
+    """New partitions, in turn over the brokers; `first` is how many their topic has."""
+    brokers = sorted(image.brokers)
+    rounds = [
+        new_state(tuple(brokers[(leader + place) % len(brokers)] for place in range(replicas)))
+        for leader in range(len(brokers))
+    ]
+    return tuple(rounds[index % len(rounds)] for index in range(first, first + partitions))
+
+
 def assignment_flaw(
-    broker_ids: Sequence[int], node_id: int, *, replication_factor: int | None
+    broker_ids: Sequence[int], image: MetadataImage, *, replication_factor: int | None
 ) -> Refuse | None:
     """Why a partition cannot be on these brokers; None if it can. `replication_factor` is that of its topic so far."""
     if not broker_ids:
         return _refused("The manual partition assignment includes an empty replica list.")
     for broker_id in sorted(broker_ids):
-        if broker_id != node_id:
+        if broker_id not in image.brokers:
             return _refused(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
             )
-    if len(broker_ids) > 1:
-        return _refused(f"The manual partition assignment includes the broker {node_id} more than once.")
+    twice = [broker_id for broker_id in broker_ids if broker_ids.count(broker_id) > 1]
+    if twice:
+        return _refused(f"The manual partition assignment includes the broker {twice[0]} more than once.")
     if replication_factor not in (None, len(broker_ids)):
         return _refused(
             f"The manual partition assignment includes a partition with {len(broker_ids)} replica(s), but this is not "

@@ -54,7 +54,7 @@ class Turn:
 
 
 def in_turns(steps: Steps[T], runtime: Runtime, peer: str) -> T | Exclusive[T]:
-    """What the steps return: now, or after their pauses."""
+    """The result of the steps: now, or after their pauses."""
     try:
         pause = next(steps)
     except StopIteration as done:
@@ -100,7 +100,7 @@ class Turns:
         self._until = self._monotonic() + TURN_SECONDS_MAX
 
     async def heavy(self, step: Callable[[*_Ts], T], *args: *_Ts) -> T:
-        """What a pure step returns that is too long for the loop."""
+        """The result of a pure step that is too long for the loop."""
         found = await self._tasks.in_thread(step, *args, order=self._lane)
         self._until = self._monotonic() + TURN_SECONDS_MAX
         return found

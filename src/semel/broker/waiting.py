@@ -19,7 +19,7 @@ WOKEN_AT_ONCE: Final = 200
 
 
 class Waiters:
-    """Who waits at one partition."""
+    """The long polls that wait at one partition."""
 
     __slots__ = ("_futures",)
 

@@ -1,18 +1,25 @@
 """A single broker's metadata: rows in one partition of its own log, replayed at start.
 
 Role.   `StandaloneStore` is the `MetadataStore` of a broker without a cluster.
-Flow.   decide (a handler) -> append the rows as one batch -> apply them -> answer once they are synced.
+Flow.   decide (a handler) -> append the rows as one batch -> the image gives deltas -> once the rows are synced the deltas
+        are carried out -> answer.
 Rules.  * A batch is one change: after a crash all of its rows are there or none.
-        * The image is changed before the sync ends, so that the next decision sees it; the answer waits.
+        * The image is changed before the sync ends, so that the next decision sees it. The consequences and the answer wait.
+        * A start reads the last row of every key, as compaction would leave it.
+        * The only broker is the controller.
         * If a sync fails, the log is offline and no later change is answered: the broker must start again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
+from semel.cluster.store import Applier
 from semel.core.metadata import rows as metadata_rows
+from semel.core.metadata.brokers import RegisteredBroker
+from semel.core.metadata.deltas import Delta
 from semel.core.metadata.image import MetadataImage
-from semel.core.metadata.rows import Row
-from semel.core.records.build import build_batch, iter_records
+from semel.core.metadata.rows import BrokerRow, ControllerRow, Row
+from semel.core.records.build import Record, build_batch, iter_records
 from semel.errors import LogError
 from semel.log.config import NO_LIMIT, LogConfig
 from semel.log.group_commit import GroupCommit
@@ -34,23 +41,38 @@ METADATA_CONFIG = LogConfig(
 class StandaloneStore:
     """Metadata in a log."""
 
-    def __init__(self, log: PartitionLog, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, log: PartitionLog, tasks: Tasks, clock: Clock, *, broker_id: int) -> None:
         self._log = log
         self._clock = clock
         self._commits = GroupCommit(log, tasks, clock)
-        self.image = MetadataImage()
+        self._applier: Applier | None = None
+        self.image: Final = MetadataImage()
+        last: dict[bytes | None, Record] = {}
         for segment in log.segments:
             for _position, header, data in segment.scan():
-                for record in iter_records(data, 0, header):
-                    self.image.apply(metadata_rows.decode(record))
+                last.update((record.key, record) for record in iter_records(data, 0, header))
+        for record in last.values():
+            self.image.apply(metadata_rows.decode(record, broker_id))
 
-    async def commit(self, rows: Sequence[Row]) -> None:
+    async def feed(self, applier: Applier) -> Mapping[str, OSError]:
+        self._applier = applier
+        return await applier.apply(self.image.snapshot())
+
+    async def register(self, broker: RegisteredBroker) -> None:
+        await self._follow(
+            [*self.image.apply(BrokerRow(broker)), *self.image.apply(ControllerRow(broker.broker_id))]
+        )
+
+    async def commit(self, rows: Sequence[Row]) -> Mapping[str, OSError]:
         now_ms = self._clock.now_ms()
         data = build_batch([metadata_rows.encode(row, now_ms) for row in rows])
         appended = self._log.append(data, leader_epoch=0, now_ms=now_ms)
         if not isinstance(appended, Appended):
             raise LogError(f"the metadata log took no change: {appended}")
         self._log.advance_high_watermark(self._log.log_end_offset)
-        for row in rows:
-            self.image.apply(row)
+        deltas = [delta for row in rows for delta in self.image.apply(row)]
         await self._commits.durable(appended.last_offset + 1)
+        return await self._follow(deltas)
+
+    async def _follow(self, deltas: Sequence[Delta]) -> Mapping[str, OSError]:
+        return {} if self._applier is None else await self._applier.apply(deltas)

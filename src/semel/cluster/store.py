@@ -1,14 +1,26 @@
 """The interface behind which metadata lives: standalone in a log, in a cluster in ZooKeeper.
 
-Role.   Handlers read `image` and ask for changes; they do not know where the metadata is kept.
-Rules.  A change is in the image, and survives a power cut, when `commit` returns.
+Role.   Handlers read `image` and ask for changes; they do not know where the metadata is kept. The store's
+        `Applier` carries the consequences out.
+Rules.  * A change is in the image, survives a power cut, and is carried out here, when `commit` returns.
+        * The applier is given every delta, in the order of the changes, and everything at first: it cannot tell whether a
+          change was decided here, by a controller elsewhere, or read at a start.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from semel.core.metadata.brokers import RegisteredBroker
+from semel.core.metadata.deltas import Delta
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import Row
+
+
+class Applier(Protocol):
+    """The part of a broker that follows the metadata."""
+
+    async def apply(self, deltas: Sequence[Delta]) -> dict[str, OSError]:
+        """Carry out the consequences; returns the topics that the disk refused, and why."""
 
 
 class MetadataStore(Protocol):
@@ -17,5 +29,14 @@ class MetadataStore(Protocol):
     @property
     def image(self) -> MetadataImage: ...
 
-    async def commit(self, rows: Sequence[Row]) -> None:
-        """Make the changes, all or none, durably; raises `LogError` if that cannot be."""
+    async def feed(self, applier: Applier) -> Mapping[str, OSError]:
+        """Give the applier a snapshot now, and every later change; returns the topics that the disk refused."""
+
+    async def register(self, broker: RegisteredBroker) -> None:
+        """This broker is there, and can be reached."""
+
+    async def commit(self, rows: Sequence[Row]) -> Mapping[str, OSError]:
+        """Make the changes, all or none, durably; raises `LogError` if that cannot be.
+
+        Returns the topics that the disk refused here, and why.
+        """

@@ -1,4 +1,4 @@
-"""What a group remembers of who asked, out of a request's context.
+"""The client behind a request, as a group remembers it.
 
 Rules.  * Addresses are written as Java writes them, because tools show them: `/127.0.0.1`, `/0:0:0:0:0:0:0:1`.
 """
@@ -14,9 +14,8 @@ _ADDRESSES_REMEMBERED: Final = 1024
 
 
 def caller_of(context: RequestContext) -> Caller:
-    """Who sent this request."""
-    host, _, _port = context.connection.peer.rpartition(":")
-    return Caller(context.client_id or "", java_address(host), context.version)
+    """The client that sent this request."""
+    return Caller(context.client_id or "", java_address(context.identity.host), context.version)
 
 
 @lru_cache(maxsize=_ADDRESSES_REMEMBERED)

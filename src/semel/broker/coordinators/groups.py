@@ -4,7 +4,7 @@ Role.   Handlers of every group API call `ask` with the group's id and an operat
 Flow.   handler -> ask -> host -> shard; the answer comes back at once or is awaited.
 Rules.  * Settings that change while the broker runs reach every shard.
         * Offsets of topics that were deleted follow them.
-        * What a shard is made of is imported with the first one: a broker without groups starts without it.
+        * The code of shards is imported with the first shard: a broker without groups starts without it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from semel.core.coordination.outcome import Ticket
 from semel.core.groups.consumer.assignor_names import assignor_names
 from semel.core.groups.group import GroupOutcome, Groups, GroupSettings
 from semel.core.groups.rows import GROUP_ROW_TIMES, GROUP_ROWS, OFFSETS_TOPIC
-from semel.core.records.compression import Compression
+from semel.core.records.codecs import Compression
 from semel.core.wire.message import Response
 from semel.errors import ConfigError, ErrorCode
 from semel.runtime.bundle import Runtime
@@ -71,7 +71,7 @@ class GroupCoordinator:
 
     @property
     def settings(self) -> GroupSettings:
-        """What governs groups now."""
+        """The settings of groups now."""
         return self._settings
 
     def _make_shard(self, _index: int) -> "GroupShard":
@@ -85,7 +85,7 @@ class GroupCoordinator:
         self.host.start()
 
     def stop(self) -> None:
-        """Answer whoever waits."""
+        """Answer every waiting caller."""
         self.host.stop()
 
     def use(self, config: BrokerConfig) -> None:
@@ -96,7 +96,7 @@ class GroupCoordinator:
 
     def topics_gone(self) -> None:
         """Topics were deleted: their offsets go too. Shards that are loaded later look for themselves."""
-        for index in range(self.host.partitions_count):
+        for index in self.host.led:
             self.host.tell(index, _topics_gone)
 
     def ask(
@@ -116,7 +116,7 @@ def _topics_gone(shard: "GroupShard", now_ms: int) -> GroupOutcome:
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
-    """What governs groups, out of the broker's settings."""
+    """The settings of groups, out of the broker's."""
     value: Callable[[str], Any] = config.value
     return GroupSettings(
         offset_metadata_max_bytes=value("offset.metadata.max.bytes"),

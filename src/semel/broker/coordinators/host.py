@@ -2,17 +2,22 @@
 
 Role.   `CoordinatorHost` is the same for groups and transactions: it knows partitions, time and waiting requests, and
         nothing of what a shard decides.
-Flow.   ask: find the shard -> its operation -> append the rows as one batch -> apply them -> answer. All of it is one
-        step without waiting where the log shows what it takes at once; else the answers wait, in order, until it does.
-Rules.  * An answer never tells of what may still be lost: it waits until everything before it is visible.
+Flow.   `metadata_applier` calls `lead` and `resign` as the leadership of partitions comes and goes.
+        ask: find the shard -> its operation -> append the rows as one batch -> apply them -> answer. Where the
+        log shows rows at once, all of it is one step without waiting; else the answers wait, in order, for the log.
+Rules.  * An answer waits until its rows, and all rows before them, are visible: it never tells of rows that may be lost.
+        * A partition that is not led here has no shard here: a request for it is answered NOT_COORDINATOR. So are the waiting
+          callers of a partition that is resigned. Rows that were appended and not answered are no success: the next
+          coordinator answers for them.
+        * Leadership has an epoch. A call with an older epoch than the known one changes nothing.
         * A shard is asked only after its whole log was replayed. A small log is replayed when it is first asked for,
           a large one in slices beside other work; meanwhile the answer is COORDINATOR_LOAD_IN_PROGRESS.
-        * If the log refuses rows, the shard may have changed by itself: it is dropped and, after a pause, loaded again, and
-          everyone who waits for it is told. What is merely too large, or fenced, is refused alone if nothing has changed.
-        * Time in a shard does not jump: it starts as the wall clock's and goes on with the monotonic one. What is written
-          down (`row_times`) is the wall clock's all the same.
-        * Effects begin when the answers have left, and before the loop looks for the next request: nobody waits for them, and
-          whoever was answered finds them done where nothing had to be waited for.
+        * If the log refuses rows, the shard may have changed by itself: it is dropped and, after a pause, loaded again.
+          Its waiting callers are told. Rows that are too large, or fenced, are refused alone if nothing has changed.
+        * Time in a shard does not jump: it starts as the wall clock's and goes on with the monotonic one. Times in
+          rows (`row_times`) are the wall clock's all the same.
+        * Effects begin when the answers have left, and before the loop looks for the next request. No caller waits for them; where
+          no partition has to be waited for, they are done when the client's next request comes.
         * One timer for all shards, set to the earliest deadline; a deadline that has moved later costs nothing.
 """
 
@@ -26,7 +31,8 @@ from typing import Any, Final, Generic, TypeVar
 from semel.broker.coordinators.java_hash import partition_for
 from semel.broker.coordinators.loading import SLICE_BYTES, Loading
 from semel.broker.coordinators.tickets import Answer, WaitingRequest
-from semel.broker.partitions import Partition, Partitions
+from semel.broker.partitions import Partitions
+from semel.broker.replicas.led_partition import LedPartition
 from semel.core.coordination.outcome import Origin, Outcome, Shard, Ticket
 from semel.core.coordination.row_format import RowFormat
 from semel.core.coordination.row_times import RowTimes, moved
@@ -51,10 +57,11 @@ T = TypeVar("T")
 Operation = Callable[[S, Ticket, int], Outcome[E]]
 _logger: Final = logging.getLogger(__name__)
 _RETRY_MS: Final = 5000
-"""After a log could not be replayed: when it is tried again."""
+"""The pause before a log that could not be replayed is tried again."""
 _REFUSED_PAUSE_MS: Final = 500
-"""How long time stands still for shards, and none is loaded by itself, after a log took no rows and a shard was dropped: what
-is overdue, and what a loaded shard carries out, would be refused at once again."""
+"""The pause after a log took no rows and a shard was dropped: no shard is loaded by itself, and no deadline is met.
+
+Without it, overdue work and the effects of a loaded shard would be refused at once again."""
 _CLOCKS_DIFFER_MS: Final = 1000
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -62,12 +69,13 @@ _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARG
 class _Hosted(Generic[S, E]):
     """One partition of the topic, and the shard replayed from it."""
 
-    __slots__ = ("index", "loading", "partition", "retry_at_ms", "shard", "unsettled", "waiting")
+    __slots__ = ("index", "loading", "partition", "resigned", "retry_at_ms", "shard", "unsettled", "waiting")
 
-    def __init__(self, index: int, partition: Partition) -> None:
+    def __init__(self, index: int, partition: LedPartition) -> None:
         self.index = index
         self.partition = partition
-        partition.log.producers.verification_required = False  # What a coordinator writes it has checked.
+        partition.log.producers.verification_required = False  # Coordinators check their rows themselves.
+        self.resigned = False
         self.shard: S | None = None
         self.loading: Loading[S] | None = None
         self.retry_at_ms = 0
@@ -100,6 +108,9 @@ class CoordinatorHost(Generic[S, E]):
         self._runtime = runtime
         self._run_effect = run_effect
         self._compression = compression
+        self._led: dict[int, LedPartition] = {}
+        self._epochs: dict[int, int] = {}
+        """The latest leader epoch that is known of a partition, led here or not."""
         self._hosted: dict[int, _Hosted[S, E]] = {}
         self._creation: asyncio.Task[ErrorCode] | None = None
         self._to_load: deque[int] = deque()
@@ -107,6 +118,7 @@ class CoordinatorHost(Generic[S, E]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._timers_from_ms = 0
+        self._started = False
         self._stopped = False
         clock = runtime.clock
         self._monotonic_ms = clock.monotonic_ms
@@ -116,7 +128,8 @@ class CoordinatorHost(Generic[S, E]):
 
     def start(self) -> None:
         """Begin to load what is there."""
-        for index in range(self.partitions_count):
+        self._started = True
+        for index in self._led:
             self._load_soon(index)
 
     def stop(self) -> None:
@@ -126,6 +139,50 @@ class CoordinatorHost(Generic[S, E]):
             self._timer.cancel()
         for hosted in list(self._hosted.values()):
             self._drop(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def lead(self, index: int, epoch: int) -> None:
+        """This broker leads the partition from this epoch on, and coordinates its keys."""
+        partition = self._partitions.get(self.topic, index)
+        if partition is None or epoch < self._epochs.get(index, -1):
+            return
+        self._epochs[index] = epoch
+        if self._led.get(index) is partition:
+            return  # The same leader in a later epoch: the shard stays.
+        self._resign(index)
+        self._led[index] = partition
+        log = partition.log
+        if self._started and log.log_end_offset > log.log_start_offset:
+            self._load_soon(
+                index
+            )  # It may have to be carried on with before anybody asks. An empty log can wait.
+
+    def resign(self, index: int, epoch: int) -> None:
+        """From this epoch on another broker leads the partition, or none."""
+        if epoch >= self._epochs.get(index, -1):
+            self._epochs[index] = epoch
+            self._resign(index)
+
+    def forget(self) -> None:
+        """The topic is gone. One of its name that is made later begins with epochs of its own."""
+        for index in list(self._led):
+            self._resign(index)
+        self._epochs.clear()
+
+    def _resign(self, index: int) -> None:
+        self._led.pop(index, None)
+        hosted = self._hosted.pop(index, None)
+        if hosted is not None:
+            hosted.resigned = True
+            self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+
+    @property
+    def led(self) -> list[int]:
+        """The partitions that are led here."""
+        return sorted(self._led)
+
+    def epoch_of(self, index: int) -> int | None:
+        """The leader epoch of a partition; None if it is not led here."""
+        return self._epochs[index] if index in self._led else None
 
     @property
     def partitions_count(self) -> int:
@@ -210,15 +267,21 @@ class CoordinatorHost(Generic[S, E]):
         self._run(hosted, lambda: operation(shard, self.now_ms()))
         return ErrorCode.NONE
 
+    def refuse(self, index: int, ticket: Ticket, code: ErrorCode) -> None:
+        """Answer a waiting caller whose request cannot be carried out."""
+        hosted = self._hosted.get(index)
+        if hosted is not None:
+            self._give(hosted, ticket, code)
+
     @property
     def shards(self) -> list[S]:
-        """Those that are loaded."""
+        """The shards that are loaded."""
         return [hosted.shard for hosted in self._hosted.values() if hosted.shard is not None]
 
     def look(self, question: Callable[[S], T]) -> list[T] | ErrorCode:
-        """What every shard says to a question that changes nothing; a code if one cannot be asked now.
+        """Every shard's answer to a question that changes nothing; a code if one cannot be asked now.
 
-        Partitions that are not led here, or not made yet, have no say.
+        Partitions that are not led here have no say.
         """
         answers: list[T] = []
         for answer in self.looks(question):
@@ -229,9 +292,9 @@ class CoordinatorHost(Generic[S, E]):
 
     def looks(self, question: Callable[[S], T]) -> Iterator[T | ErrorCode]:
         """The same, one shard after the other: there may be pauses between. A code is the last answer."""
-        for index, partition in enumerate(self._partitions.places(self.topic)):
-            if partition is None:
-                continue
+        for index in self.led:
+            if index not in self._led:
+                continue  # It was resigned in a pause.
             hosted = self._ready(index)
             if isinstance(hosted, ErrorCode):
                 yield hosted
@@ -282,12 +345,12 @@ class CoordinatorHost(Generic[S, E]):
         except LogError as error:
             self._failed(hosted, error)
             return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE
+        return ErrorCode.NOT_COORDINATOR if hosted.resigned else ErrorCode.NONE
 
     # Outcomes
 
     def _run(self, hosted: _Hosted[S, E], operation: Callable[[], Outcome[E]]) -> None:
-        """Let a shard decide. One that breaks a rule of its own is not asked again before it was loaded anew."""
+        """Let a shard decide. A shard that breaks a rule of its own is not asked again before it is loaded anew."""
         try:
             self._take(hosted, operation())
         except Exception:
@@ -323,8 +386,17 @@ class CoordinatorHost(Generic[S, E]):
             rows = [moved(row, self._row_times, ahead_ms) for row in rows]
         in_transaction = outcome.producer_id != NO_PRODUCER_ID
         try:
+            records = [encode(row, now_ms) for row in rows]
+            if not self._compression:
+                # Before the rows are copied into a batch: for fifty megabytes that takes a fifth of a second.
+                size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+                if size > (most := hosted.partition.log.config.max_message_bytes):
+                    return Refuse(
+                        ErrorCode.MESSAGE_TOO_LARGE,
+                        f"the rows have {size} bytes and the topic takes {most} (max.message.bytes)",
+                    )
             data = build_batch(
-                [encode(row, now_ms) for row in rows],
+                records,
                 compression=self._compression,
                 producer_id=outcome.producer_id,
                 producer_epoch=outcome.producer_epoch,
@@ -395,6 +467,8 @@ class CoordinatorHost(Generic[S, E]):
 
     def _failed(self, hosted: _Hosted[S, E], error: LogError) -> None:
         """Whether rows are durable will never be known: say nothing about them but that we do not know."""
+        if hosted.resigned:
+            return  # Its callers were told then.
         _logger.error("%s-%d cannot go on: %s", self.topic, hosted.index, error)
         self._drop(hosted, ErrorCode.NOT_COORDINATOR)
 
@@ -402,11 +476,7 @@ class CoordinatorHost(Generic[S, E]):
         """Forget a shard; whoever asks next has it loaded again."""
         if self._hosted.get(hosted.index) is hosted:
             del self._hosted[hosted.index]
-        hosted.shard = hosted.loading = None
-        hosted.unsettled.clear()
-        waiting, hosted.waiting = hosted.waiting, {}
-        for request in waiting:
-            request.give(code)
+        self._let_go(hosted, code)
         pause_ms = self._timers_from_ms - self.now_ms()
         if (
             pause_ms > 0
@@ -415,21 +485,29 @@ class CoordinatorHost(Generic[S, E]):
         else:
             self._load_soon(hosted.index)
 
+    @staticmethod
+    def _let_go(hosted: _Hosted[S, E], code: ErrorCode) -> None:
+        """Ask a shard no more, and tell its waiting callers."""
+        hosted.shard = hosted.loading = None
+        hosted.unsettled.clear()
+        waiting, hosted.waiting = hosted.waiting, {}
+        for request in waiting:
+            request.give(code)
+
     # Loading
 
     def _ready(self, index: int) -> _Hosted[S, E] | ErrorCode:
         """The partition with its shard loaded, or why it cannot be had now."""
         hosted = self._hosted.get(index)
-        partition = self._partitions.get(self.topic, index)
-        if hosted is not None and hosted.partition is partition and hosted.shard is not None:
+        if hosted is not None and hosted.shard is not None:
             return hosted
-        if partition is None or self._stopped:
-            if hosted is not None:
-                self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+        if self._stopped:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if hosted is None or hosted.partition is not partition:
-            if hosted is not None:
-                self._drop(hosted, ErrorCode.NOT_COORDINATOR)  # The topic was deleted and made again.
+        partition = self._led.get(index)
+        if partition is None:
+            elsewhere = self._partitions.missing(self.topic, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.NOT_COORDINATOR if elsewhere else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if hosted is None:
             hosted = self._hosted[index] = _Hosted(index, partition)
         if partition.log.offline is not None:
             return ErrorCode.NOT_COORDINATOR
@@ -454,13 +532,15 @@ class CoordinatorHost(Generic[S, E]):
         try:
             while self._to_load and not self._stopped:
                 index = self._to_load[0]
-                partition = self._partitions.get(self.topic, index)
+                partition = self._led.get(index)
                 if partition is not None and partition.log.offline is None:
                     hosted = self._hosted.get(index)
-                    if hosted is None or hosted.partition is not partition:
+                    if hosted is None:
                         hosted = self._hosted[index] = _Hosted(index, partition)
                     while not self._load_step(hosted):
                         await self._runtime.tasks.sleep(0)
+                    if self._hosted.get(index) is not hosted:
+                        continue  # It was resigned meanwhile, and may be led again: that is a load of its own.
                 self._to_load.popleft()
                 await self._runtime.tasks.sleep(0)
         finally:

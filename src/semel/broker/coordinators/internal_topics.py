@@ -1,12 +1,12 @@
 """The topics coordinators keep their rows in, made when they are first needed.
 
-Rules.  * Compacted, with as many partitions as the settings say, on this broker: without a cluster there is one replica,
-          whatever the replication factor asks for.
+Rules.  * Compacted, with as many partitions as the settings say, and one replica each, whatever the replication factor asks for.
 """
 
 from collections.abc import Mapping
 
 from semel.broker.partitions import Partitions
+from semel.broker.replica_assignments import spread
 from semel.cluster.store import MetadataStore
 from semel.core.metadata.rows import TopicRow
 from semel.runtime.bundle import Runtime
@@ -25,8 +25,10 @@ async def create_internal_topic(
     """Have the topic there; raises `LogError` or OSError if it cannot be."""
     row = store.image.topic(name)
     if row is None:
-        row = TopicRow(name, random_uuid(runtime.dice), partitions_count, dict(configs))
-        await store.commit([row])
-    failed = await partitions.make([row])
+        states = spread(store.image, partitions_count)
+        row = TopicRow(name, random_uuid(runtime.dice), states, dict(configs))
+        failed = await store.commit([row])
+    else:
+        failed = await partitions.make([row])
     if name in failed:
         raise failed[name]

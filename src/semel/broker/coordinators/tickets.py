@@ -3,18 +3,22 @@
 Role.   A handler gets the answer at once, or something to await; the shard keeps only the ticket.
 Rules.  * A ticket is answered once; what comes later for it is dropped.
         * It costs no task and no future where the answer is there at once.
+        * Many questions of one request are asked in turns: one may be answered by a group of ten thousand members.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from semel.broker.turns import Turn
 from semel.core.wire.message import Response
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
+from semel.runtime.bundle import Runtime
 from semel.words import a
 
 Answer: TypeAlias = Response | ErrorCode
-"""What a shard says; or, as a code, that it could not."""
+"""A shard's answer, or the code that says why there is none."""
 R = TypeVar("R", bound=Response)
 
 
@@ -46,7 +50,7 @@ class WaitingRequest:
 def answered(
     answer: Answer | Awaitable[Answer], expected: type[R], refused: Callable[[ErrorCode], R]
 ) -> R | Awaitable[R]:
-    """What a handler returns: a code in the place of an answer becomes the response that says so."""
+    """A handler's response: a code in the place of an answer becomes the response that carries it."""
     if isinstance(answer, ErrorCode):
         return refused(answer)
     if isinstance(answer, expected):
@@ -65,11 +69,35 @@ async def _later(answer: Awaitable[Answer], expected: type[R], refused: Callable
     return found
 
 
-def merged(answers: Sequence[R | Awaitable[R]], merge: Callable[[list[R]], R]) -> R | Awaitable[R]:
-    """One answer out of many: at once if all are there."""
-    ready: list[Any] = [answer for answer in answers if isinstance(answer, Response)]
-    return merge(ready) if len(ready) == len(answers) else _merged_later(answers, merge)
+def merged(
+    answers: Iterable[R | Awaitable[R]], merge: Callable[[list[R]], R], runtime: Runtime
+) -> R | Awaitable[R] | Exclusive[R]:
+    """One answer out of many: at once if all are there. Each is asked for in its turn: the shard may have much to say."""
+    turn, left = Turn(runtime.clock), iter(answers)
+    given: list[R | Awaitable[R]] = []
+    for answer in left:
+        given.append(answer)
+        if turn.is_over:
+            return Exclusive(_merged_in_turns(given, left, merge, runtime))
+    ready: list[Any] = [answer for answer in given if isinstance(answer, Response)]
+    return merge(ready) if len(ready) == len(given) else _merged_later(given, merge)
 
 
 async def _merged_later(answers: Sequence[R | Awaitable[R]], merge: Callable[[list[R]], R]) -> R:
     return merge([answer if isinstance(answer, Response) else await answer for answer in answers])
+
+
+async def _merged_in_turns(
+    given: list[R | Awaitable[R]],
+    left: Iterator[R | Awaitable[R]],
+    merge: Callable[[list[R]], R],
+    runtime: Runtime,
+) -> R:
+    await runtime.tasks.sleep(0)
+    turn = Turn(runtime.clock)
+    for answer in left:
+        given.append(answer)
+        if turn.is_over:
+            await runtime.tasks.sleep(0)
+            turn.begin()
+    return await _merged_later(given, merge)

@@ -8,7 +8,7 @@ Flow.   handler -> ask -> host -> shard; once a transaction's end is committed, 
 Rules.  * FindCoordinator makes the topic. Without it nobody's coordinator is here: NOT_COORDINATOR.
         * Producer ids are fetched before they run out; the shard never waits for one.
         * Settings that change while the broker runs reach every shard.
-        * What a shard is made of is imported with the first one: a broker without transactions starts without it.
+        * The code of shards is imported with the first shard: a broker without transactions starts without it.
 """
 
 import logging
@@ -24,8 +24,10 @@ from semel.broker.coordinators.tickets import Answer, answered
 from semel.broker.markers import Markers
 from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import ProducerIds
+from semel.broker.replicas.led_partition import LedPartition
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Outcome, Ticket
+from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.transactions.coordinator.decision import (
     Decision,
     FencePredecessor,
@@ -111,7 +113,7 @@ class TransactionCoordinator:
         self.host.start()
 
     def stop(self) -> None:
-        """Answer whoever waits."""
+        """Answer every waiting caller."""
         self.host.stop()
 
     def use(self, config: BrokerConfig) -> None:
@@ -206,7 +208,7 @@ class TransactionCoordinator:
         refused = self.host.tell(self.host.partition_of(transactional_id), look)
         return refused or found[0]
 
-    # What follows from decisions
+    # Effects of decisions
 
     def _run_effect(self, index: int, effect: TransactionEffect) -> None:
         match effect:
@@ -218,21 +220,26 @@ class TransactionCoordinator:
     def _fence(self, index: int, fence: FencePredecessor) -> None:
         """Have every leader ask the coordinator again before the predecessor goes on; then its successor is answered.
 
-        Every leader is here. A partition that is not led now is doubted as a whole when it is led again.
+        A partition without a leader is doubted as a whole when it is led again. A leader on another broker cannot be told:
+        the successor then gets an error, and asks again.
         """
         for topic_partition in fence.partitions:
-            partition = self._partitions.get(*topic_partition)
-            if partition is not None:
+            partition = self._partitions.where(topic_partition)
+            if isinstance(partition, LedPartition):
                 partition.log.producers.doubt(fence.producer_id)
+            elif isinstance(partition, RegisteredBroker):
+                self.host.refuse(index, fence.ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return
         self.host.tell(index, lambda shard, _now_ms: shard.fenced(fence))
 
     def _send_markers(self, index: int, markers: SendMarkers) -> None:
-        partition = self._partitions.get(TOPIC, index)
-        if partition is None:
-            return  # The topic is gone, and everything in it.
+        epoch = self.host.epoch_of(index)
+        if epoch is None:
+            return  # The topic is gone, or another broker coordinates it.
         self.markers.send(
             markers,
-            coordinator_epoch=partition.leader_epoch,
+            coordinator_epoch=epoch,
+            is_wanted=lambda: self.host.epoch_of(index) is not None,
             on_written=lambda: self.host.tell(index, lambda shard, now_ms: shard.complete(markers, now_ms)),
         )
 
@@ -245,7 +252,7 @@ async def _codes_later(
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    """What governs transactions, out of the broker's settings."""
+    """The settings of transactions, out of the broker's."""
     value: Callable[[str], Any] = config.value
     return TransactionSettings(
         timeout_max_ms=value("transaction.max.timeout.ms"),

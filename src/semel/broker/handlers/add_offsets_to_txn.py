@@ -2,13 +2,14 @@
 
     2+   a producer that is no longer the owner hears PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
 
-What joins is the partition of __consumer_offsets that holds the group's offsets: it gets a marker like any other. Clients
+The partition of __consumer_offsets that holds the group's offsets joins the transaction: it gets a marker like any other. Clients
 of transactions v2 do without: TxnOffsetCommit 5 does it for them.
 """
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.core.groups.rows import OFFSETS_TOPIC
 from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from semel.errors import ErrorCode
@@ -16,7 +17,7 @@ from semel.types import TopicPartition
 
 
 def handle(
-    broker: BrokerContext, request: AddOffsetsToTxnRequest, context: RequestContext
+    broker: Coordinators, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     """Let the coordinator decide, once the topic of offsets is there."""
     ready = broker.groups.host.ensure_topic()
@@ -26,14 +27,14 @@ def handle(
 
 
 async def _later(
-    broker: BrokerContext, request: AddOffsetsToTxnRequest, version: int, ready: Awaitable[ErrorCode]
+    broker: Coordinators, request: AddOffsetsToTxnRequest, version: int, ready: Awaitable[ErrorCode]
 ) -> AddOffsetsToTxnResponse:
     answer = _add(broker, request, version, await ready)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _add(
-    broker: BrokerContext, request: AddOffsetsToTxnRequest, version: int, ready: ErrorCode
+    broker: Coordinators, request: AddOffsetsToTxnRequest, version: int, ready: ErrorCode
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     if ready is not ErrorCode.NONE:
         return AddOffsetsToTxnResponse(error_code=ready)

@@ -10,8 +10,9 @@ A partition that does not exist keeps the others of its transaction from joining
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.tickets import merged
+from semel.broker.parts import Coordinators
 from semel.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -21,17 +22,21 @@ from semel.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
+from semel.types import TopicPartition
 
 _BY_BROKERS_SINCE: Final = 4
 
 
 def handle(
-    broker: BrokerContext, request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    broker: Coordinators, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> (
+    AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse] | Exclusive[AddPartitionsToTxnResponse]
+):
     """Each transaction by itself."""
     version = context.version
     if version >= _BY_BROKERS_SINCE:
-        return merged([_add(broker, one, version) for one in request.transactions], _merge)
+        return merged((_add(broker, one, version) for one in request.transactions), _merge, broker.runtime)
     one = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -42,7 +47,7 @@ def handle(
 
 
 def _add(
-    broker: BrokerContext, one: AddPartitionsToTxnTransaction, version: int
+    broker: Coordinators, one: AddPartitionsToTxnTransaction, version: int
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     if any(not _exists(broker, topic.name, index) for topic in one.topics for index in topic.partitions):
         return _answer(
@@ -62,9 +67,8 @@ def _add(
     )
 
 
-def _exists(broker: BrokerContext, topic: str, index: int) -> bool:
-    row = broker.store.image.topic(topic)
-    return row is not None and 0 <= index < row.partitions
+def _exists(broker: Coordinators, topic: str, index: int) -> bool:
+    return broker.image.partition(TopicPartition(topic, index)) is not None
 
 
 def _answer(

@@ -3,7 +3,8 @@
 They are kept and described; nobody is held to them yet. Every entity is decided by itself, and one named twice is refused.
 """
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.metadata.client_quotas import Entity, after, entity_of
 from semel.core.metadata.rows import ClientQuotaRow
 from semel.core.wire.messages.alter_client_quotas import (
@@ -16,7 +17,7 @@ from semel.errors import ErrorCode, LogError, Refuse
 
 
 async def handle(
-    broker: BrokerContext, request: AlterClientQuotasRequest, context: RequestContext
+    broker: Administration, request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
     """Decide every entity, then write what was decided as one change."""
     rows: dict[Entity, ClientQuotaRow] = {}
@@ -41,7 +42,7 @@ async def handle(
 
 
 def _decide(
-    broker: BrokerContext, entry: EntryData, before: dict[Entity, ClientQuotaRow]
+    broker: Administration, entry: EntryData, before: dict[Entity, ClientQuotaRow]
 ) -> ClientQuotaRow | Refuse:
     entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
     if isinstance(entity, Refuse):

@@ -1,9 +1,10 @@
 """AlterConfigs (33), versions 0-2: replace all settings of a topic or a broker.
 
-What is not named goes back to its default, which is why clients use IncrementalAlterConfigs now.
+A setting that is not named goes back to its default: clients use IncrementalAlterConfigs instead.
 """
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.broker.reconfiguration import Resource, alter
 from semel.core.metadata.config_changes import Change
 from semel.core.wire.messages.alter_configs import (
@@ -15,7 +16,7 @@ from semel.errors import ErrorCode
 
 
 async def handle(
-    broker: BrokerContext, request: AlterConfigsRequest, context: RequestContext
+    broker: Administration, request: AlterConfigsRequest, context: RequestContext
 ) -> AlterConfigsResponse:
     """Replace the settings of every resource that may have the new ones."""
     resources = [

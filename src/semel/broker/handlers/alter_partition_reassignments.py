@@ -6,7 +6,8 @@ A single broker is where every partition is: to move it there is done at once, a
 anything under way to be stopped.
 """
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.broker.replica_assignments import assignment_flaw
 from semel.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -16,10 +17,11 @@ from semel.core.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from semel.errors import ErrorCode, Refuse
+from semel.types import TopicPartition
 
 
 def handle(
-    broker: BrokerContext, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    broker: Administration, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Judge every partition by itself."""
     return AlterPartitionReassignmentsResponse(
@@ -39,18 +41,19 @@ def handle(
 
 
 def _flaw(
-    broker: BrokerContext, topic: str, asked: ReassignablePartition, may_change_factor: bool
+    broker: Administration, topic: str, asked: ReassignablePartition, may_change_factor: bool
 ) -> Refuse | None:
-    row = broker.store.image.topic(topic)
-    if row is None or not 0 <= asked.partition_index < row.partitions:
+    image = broker.store.image
+    state = image.partition(TopicPartition(topic, asked.partition_index))
+    if state is None:
         return Refuse(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Unable to find partition {asked.partition_index} of a topic named {topic}.",
         )
     if asked.replicas is None:
         return Refuse(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    flaw = assignment_flaw(asked.replicas, broker.node_id, replication_factor=None)
-    if flaw is None and not may_change_factor and len(asked.replicas) != 1:
+    flaw = assignment_flaw(asked.replicas, image, replication_factor=None)
+    if flaw is None and not may_change_factor and len(asked.replicas) != len(state.replicas):
         flaw = Refuse(ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor may not be changed.")
     return flaw
 

@@ -6,7 +6,8 @@ REPLICA_NOT_AVAILABLE, one that is offline KAFKA_STORAGE_ERROR.
 
 import posixpath
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -17,7 +18,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: AlterReplicaLogDirsRequest, context: RequestContext
+    broker: Administration, request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Say of every partition whether it is where it should be."""
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
@@ -33,7 +34,7 @@ def handle(
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _code(broker: BrokerContext, path: str, topic: str, index: int) -> ErrorCode:
+def _code(broker: Administration, path: str, topic: str, index: int) -> ErrorCode:
     if not posixpath.isabs(path) or posixpath.normpath(path) != posixpath.normpath(broker.config.data_dir):
         return ErrorCode.LOG_DIR_NOT_FOUND
     if broker.partitions.get(topic, index) is not None:

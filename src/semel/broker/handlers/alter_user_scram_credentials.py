@@ -7,9 +7,10 @@ mechanisms, is refused.
 from collections import Counter
 from collections.abc import Iterator
 
-from semel.broker.context import BrokerContext, RequestContext
-from semel.core.metadata import scram
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.metadata.rows import ScramRow
+from semel.core.security import scram_credentials as scram
 from semel.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -19,7 +20,7 @@ from semel.errors import ErrorCode, LogError, Refuse
 
 
 async def handle(
-    broker: BrokerContext, request: AlterUserScramCredentialsRequest, context: RequestContext
+    broker: Administration, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Decide every user, then write what was decided as one change."""
     named = [(one.name, one.mechanism) for one in request.deletions]
@@ -52,7 +53,7 @@ async def handle(
 
 
 def _decided(
-    broker: BrokerContext, request: AlterUserScramCredentialsRequest
+    broker: Administration, request: AlterUserScramCredentialsRequest
 ) -> Iterator[tuple[str, ScramRow | Refuse]]:
     for deletion in request.deletions:
         flaw = scram.flaw(deletion.name, deletion.mechanism)

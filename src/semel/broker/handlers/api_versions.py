@@ -4,14 +4,18 @@ Features: `group.version` 1 tells clients that they may use KIP-848 groups (`gro
 `transaction.version` 2 that they may use transactions v2 (KIP-890).
 """
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.features import features
+from semel.broker.parts import Administration
 from semel.core.wire.api_versions import ServedApi, api_versions_response
 from semel.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 def handle(
-    broker: BrokerContext, request: ApiVersionsRequest, context: RequestContext, served: tuple[ServedApi, ...]
+    broker: Administration,
+    request: ApiVersionsRequest,
+    context: RequestContext,
+    served: tuple[ServedApi, ...],
 ) -> ApiVersionsResponse:
     """Answer in the version that was asked in; the dispatch answers versions nobody knows."""
     agreed = features(broker.store.image)

@@ -6,20 +6,26 @@
 from collections.abc import Awaitable
 
 from semel.broker import features
-from semel.broker.authorized_operations import GROUP_OPERATIONS
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.tickets import merged
+from semel.broker.parts import Coordinators
+from semel.core.security.operations import GROUP_OPERATIONS
 from semel.core.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 
 def handle(
-    broker: BrokerContext, request: ConsumerGroupDescribeRequest, context: RequestContext
-) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
+    broker: Coordinators, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> (
+    ConsumerGroupDescribeResponse
+    | Awaitable[ConsumerGroupDescribeResponse]
+    | Exclusive[ConsumerGroupDescribeResponse]
+):
     """Describe each of them."""
 
     def merge(answers: list[ConsumerGroupDescribeResponse]) -> ConsumerGroupDescribeResponse:
@@ -30,13 +36,15 @@ def handle(
                     group.authorized_operations = GROUP_OPERATIONS
         return ConsumerGroupDescribeResponse(groups=groups)
 
-    return merged([_describe(broker, group_id) for group_id in request.group_ids], merge)
+    return merged(
+        (_describe(broker, group_id) for group_id in dict.fromkeys(request.group_ids)), merge, broker.runtime
+    )
 
 
 def _describe(
-    broker: BrokerContext, group_id: str
+    broker: Coordinators, group_id: str
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
-    if not features.level(broker.store.image, features.GROUP_VERSION):
+    if not features.level(broker.image, features.GROUP_VERSION):
         return _refused(group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)

@@ -8,8 +8,9 @@ import base64
 from collections.abc import Awaitable
 
 from semel.broker import features
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.caller import caller_of
+from semel.broker.parts import Coordinators
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.consumer.checks import request_flaw
 from semel.core.groups.group import GroupOutcome
@@ -23,10 +24,10 @@ from semel.runtime.randomness import random_uuid
 
 
 def handle(
-    broker: BrokerContext, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    broker: Coordinators, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Refuse what cannot be meant, and let the group's coordinator decide the rest."""
-    if not features.level(broker.store.image, features.GROUP_VERSION):
+    if not features.level(broker.image, features.GROUP_VERSION):
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
     flaw = request_flaw(request, context.version, broker.groups.settings.group_consumer_assignors)
     if flaw is not None:
@@ -40,7 +41,7 @@ def handle(
     return broker.groups.ask(request.group_id, heartbeat, ConsumerGroupHeartbeatResponse, _refused)
 
 
-def _member_id(broker: BrokerContext) -> str:
+def _member_id(broker: Coordinators) -> str:
     """An id as Kafka writes them."""
     return base64.urlsafe_b64encode(random_uuid(broker.runtime.dice).bytes).rstrip(b"=").decode()
 

@@ -12,8 +12,15 @@ from dataclasses import replace
 from typing import Final
 
 from semel.broker import topics
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.replica_assignments import PARTITIONS_PER_REQUEST_MAX, TOO_MANY_PARTITIONS, assignment_flaw
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
+from semel.broker.replica_assignments import (
+    PARTITIONS_PER_REQUEST_MAX,
+    TOO_MANY_PARTITIONS,
+    assignment_flaw,
+    spread,
+)
+from semel.core.metadata.partition_state import new_state
 from semel.core.metadata.rows import TopicRow
 from semel.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -30,7 +37,7 @@ _TWICE: Final = Refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 
 
 async def handle(
-    broker: BrokerContext, request: CreatePartitionsRequest, context: RequestContext
+    broker: Administration, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     """Decide every topic, then grow those that may, together."""
     named = Counter(topic.name for topic in request.topics)
@@ -55,10 +62,12 @@ async def handle(
     return CreatePartitionsResponse(results=results + [result for _row, result in grown.values()])
 
 
-def _decide(broker: BrokerContext, topic: CreatePartitionsTopic) -> TopicRow | Refuse:
-    row = broker.store.image.topic(topic.name)
+def _decide(broker: Administration, topic: CreatePartitionsTopic) -> TopicRow | Refuse:
+    image = broker.store.image
+    row = image.topic(topic.name)
     if row is None:
         return _UNKNOWN
+    replicas = len(row.states[0].replicas)
     if topic.count == row.partitions:
         return Refuse(ErrorCode.INVALID_PARTITIONS, f"Topic already has {row.partitions} partition(s).")
     if topic.count < row.partitions:
@@ -77,10 +86,13 @@ def _decide(broker: BrokerContext, topic: CreatePartitionsTopic) -> TopicRow | R
                 f"but only {len(topic.assignments)} assignment(s) were specified.",
             )
         for assignment in topic.assignments:
-            flaw = assignment_flaw(assignment.broker_ids, broker.node_id, replication_factor=1)
+            flaw = assignment_flaw(assignment.broker_ids, image, replication_factor=replicas)
             if flaw is not None:
                 return flaw
-    return replace(row, partitions=topic.count)
+        added = tuple(new_state(tuple(assignment.broker_ids)) for assignment in topic.assignments)
+    else:
+        added = spread(image, additional, replicas=replicas, first=row.partitions)
+    return replace(row, states=row.states + added)
 
 
 def _result(name: str, refused: Refuse | None) -> CreatePartitionsTopicResult:

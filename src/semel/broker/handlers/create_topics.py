@@ -15,11 +15,18 @@ from typing import Final
 
 from semel.broker import topics
 from semel.broker.config import BrokerConfig
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.replica_assignments import PARTITIONS_PER_REQUEST_MAX, TOO_MANY_PARTITIONS, assignment_flaw
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
+from semel.broker.replica_assignments import (
+    PARTITIONS_PER_REQUEST_MAX,
+    TOO_MANY_PARTITIONS,
+    assignment_flaw,
+    spread,
+)
 from semel.broker.turns import Turns
 from semel.core.metadata import topic_names
 from semel.core.metadata.config_types import ConfigKey, ConfigSource
+from semel.core.metadata.partition_state import PartitionState, new_state
 from semel.core.metadata.rows import TopicRow
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.core.wire.messages.create_topics import (
@@ -33,7 +40,6 @@ from semel.errors import ConfigError, ErrorCode, LogError, Refuse
 from semel.runtime.randomness import random_uuid
 
 _DEFAULT: Final = -1
-_REPLICAS: Final = 1
 _TWICE: Final = Refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 _RESERVED: Final = Refuse(
     ErrorCode.INVALID_REQUEST, "Creation of the cluster's own metadata topic is prohibited."
@@ -41,7 +47,7 @@ _RESERVED: Final = Refuse(
 
 
 async def handle(
-    broker: BrokerContext, request: CreateTopicsRequest, context: RequestContext
+    broker: Administration, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
     """Decide every topic, then make those that can be, together."""
     named = Counter(topic.name for topic in request.topics)
@@ -61,7 +67,7 @@ async def handle(
 
 
 async def _create(
-    broker: BrokerContext, asked: Sequence[CreatableTopic], *, validate_only: bool
+    broker: Administration, asked: Sequence[CreatableTopic], *, validate_only: bool
 ) -> list[CreatableTopicResult]:
     """Decide some topics, and make those that can be in one change."""
     results: list[CreatableTopicResult] = []
@@ -85,14 +91,14 @@ async def _create(
     return results
 
 
-def _partitions(broker: BrokerContext, topic: CreatableTopic) -> int:
+def _partitions(broker: Administration, topic: CreatableTopic) -> int:
     """How many partitions a topic asks for; nonsense is refused later."""
     if topic.assignments:
         return len(topic.assignments)
     return broker.config.num_partitions if topic.num_partitions == _DEFAULT else max(0, topic.num_partitions)
 
 
-def _decide(broker: BrokerContext, topic: CreatableTopic) -> TopicRow | Refuse:
+def _decide(broker: Administration, topic: CreatableTopic) -> TopicRow | Refuse:
     """The topic as it will be, or why it cannot be."""
     configs = {config.name: config.value for config in topic.configs}
     refused = (
@@ -101,10 +107,24 @@ def _decide(broker: BrokerContext, topic: CreatableTopic) -> TopicRow | Refuse:
     if refused is not None:
         return refused
     own = {name: value for name, value in configs.items() if value is not None}
-    return TopicRow(topic.name, random_uuid(broker.runtime.dice), _partitions(broker, topic), own)
+    return TopicRow(topic.name, random_uuid(broker.runtime.dice), _states(broker, topic), own)
 
 
-def _unfit_name(broker: BrokerContext, name: str) -> Refuse | None:
+def _states(broker: Administration, topic: CreatableTopic) -> tuple[PartitionState, ...]:
+    """Its partitions: where the client wants them, or spread."""
+    if topic.assignments:
+        wanted = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
+        return tuple(new_state(tuple(assignment.broker_ids)) for assignment in wanted)
+    replicas = _replicas(broker, topic)
+    return spread(broker.store.image, _partitions(broker, topic), replicas=replicas)
+
+
+def _replicas(broker: Administration, topic: CreatableTopic) -> int:
+    factor = topic.replication_factor
+    return broker.config.default_replication_factor if factor == _DEFAULT else factor
+
+
+def _unfit_name(broker: Administration, name: str) -> Refuse | None:
     if name in topic_names.RESERVED:
         return _RESERVED
     flaw = topic_names.flaw(name)
@@ -121,7 +141,7 @@ def _unfit_name(broker: BrokerContext, name: str) -> Refuse | None:
     return None
 
 
-def _unfit_configs(broker: BrokerContext, configs: Mapping[str, str | None]) -> Refuse | None:
+def _unfit_configs(broker: Administration, configs: Mapping[str, str | None]) -> Refuse | None:
     missing = [name for name, value in configs.items() if value is None]
     if missing:
         return Refuse(
@@ -134,7 +154,7 @@ def _unfit_configs(broker: BrokerContext, configs: Mapping[str, str | None]) -> 
     return None
 
 
-def _unfit_shape(broker: BrokerContext, topic: CreatableTopic) -> Refuse | None:
+def _unfit_shape(broker: Administration, topic: CreatableTopic) -> Refuse | None:
     """Partitions and replicas, by number or by hand."""
     if topic.assignments:
         return _unfit_assignments(broker, topic)
@@ -148,17 +168,18 @@ def _unfit_shape(broker: BrokerContext, topic: CreatableTopic) -> Refuse | None:
         return Refuse(
             ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
-    factor = broker.config.default_replication_factor if factor == _DEFAULT else factor
-    if factor > _REPLICAS:
+    factor = _replicas(broker, topic)
+    brokers = len(broker.store.image.brokers)
+    if factor > brokers:
         return Refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            f"reached because only {_REPLICAS} broker(s) are registered.",
+            f"reached because only {brokers} broker(s) are registered.",
         )
     return None
 
 
-def _unfit_assignments(broker: BrokerContext, topic: CreatableTopic) -> Refuse | None:
+def _unfit_assignments(broker: Administration, topic: CreatableTopic) -> Refuse | None:
     for given, what in (
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),
@@ -175,7 +196,7 @@ def _unfit_assignments(broker: BrokerContext, topic: CreatableTopic) -> Refuse |
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
-        flaw = assignment_flaw(assignment.broker_ids, broker.node_id, replication_factor=None)
+        flaw = assignment_flaw(assignment.broker_ids, broker.store.image, replication_factor=None)
         if flaw is not None:
             return flaw
         seen.add(assignment.partition_index)
@@ -191,13 +212,13 @@ def _refused(name: str, refused: Refuse) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refused.code, error_message=refused.reason)
 
 
-def _created(broker: BrokerContext, row: TopicRow) -> CreatableTopicResult:
+def _created(broker: Administration, row: TopicRow) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=row.name,
         topic_id=row.topic_id.bytes,
         error_message=None,
         num_partitions=row.partitions,
-        replication_factor=_REPLICAS,
+        replication_factor=len(row.states[0].replicas),
         configs=_described(broker.config, row.configs),
     )
 

@@ -1,28 +1,30 @@
 """DeleteGroups (42), versions 0-2: empty groups go, with all their offsets.
 
-Each group is answered by itself. One that is named twice is deleted once and then not found.
+Each group is answered by itself. A group named twice is deleted once, and then not found.
 """
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.tickets import merged
+from semel.broker.parts import Coordinators
 from semel.core.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 
 def handle(
-    broker: BrokerContext, request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+    broker: Coordinators, request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse] | Exclusive[DeleteGroupsResponse]:
     """Delete each of them, as far as that may be."""
-    return merged([_delete(broker, group_id) for group_id in request.groups_names], _merge)
+    return merged((_delete(broker, group_id) for group_id in request.groups_names), _merge, broker.runtime)
 
 
-def _delete(broker: BrokerContext, group_id: str) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+def _delete(broker: Coordinators, group_id: str) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     return broker.groups.ask(
         group_id,
         lambda shard, ticket, _now_ms: shard.delete_group(group_id, ticket),

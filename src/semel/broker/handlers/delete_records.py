@@ -6,7 +6,8 @@ changes nothing. A topic that is only compacted keeps its records.
 
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import ReadPath
 from semel.core.metadata import topic_names
 from semel.core.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -21,7 +22,7 @@ _HIGH_WATERMARK: Final = -1
 
 
 async def handle(
-    broker: BrokerContext, request: DeleteRecordsRequest, context: RequestContext
+    broker: ReadPath, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
     """Move each partition's start; the last offset given for a partition counts."""
     wanted: dict[str, dict[int, int]] = {}
@@ -40,7 +41,7 @@ async def handle(
     )
 
 
-async def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+async def _delete(broker: ReadPath, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
     partition = broker.partitions.get(topic, index)
     if partition is None:
         return _refused(index, broker.partitions.missing(topic, index))
@@ -57,7 +58,7 @@ async def _delete(broker: BrokerContext, topic: str, index: int, offset: int) ->
         try:
             await partition.commits.durable(offset)
             is_here = broker.partitions.get(topic, index) is partition
-            if not is_here or not await broker.partitions.delete_records(partition, offset):
+            if not is_here or not await broker.partitions.delete_records(log, offset):
                 return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # Deleted meanwhile.
         except (LogError, OSError):
             return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)

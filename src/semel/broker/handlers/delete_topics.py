@@ -12,7 +12,8 @@ from collections import Counter
 from typing import Final
 
 from semel.broker import topics
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -34,7 +35,7 @@ _TWICE: Final = Refuse(
 
 
 async def handle(
-    broker: BrokerContext, request: DeleteTopicsRequest, context: RequestContext
+    broker: Administration, request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse:
     """Delete what is there and named once."""
     asked = request.topics
@@ -61,7 +62,7 @@ async def handle(
     return DeleteTopicsResponse(responses=[*results, *doomed.values()])
 
 
-def _is_there(broker: BrokerContext, doomed: DeletableTopicResult) -> bool:
+def _is_there(broker: Administration, doomed: DeletableTopicResult) -> bool:
     row = broker.store.image.topic_by_id(doomed.topic_id)
     return row is not None and row.name == doomed.name
 
@@ -75,7 +76,7 @@ def _disabled(asked: list[DeleteTopicState], version: int) -> list[DeletableTopi
 def _asked_once(
     asked: list[DeleteTopicState], results: list[DeletableTopicResult]
 ) -> list[tuple[str | None, bytes]]:
-    """What is named properly and once, ids first; the rest is answered."""
+    """The topics named properly and once, ids first; every other one is answered here."""
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     for topic in asked:
@@ -100,7 +101,7 @@ def _asked_once(
 
 
 def _find(
-    broker: BrokerContext,
+    broker: Administration,
     name: str | None,
     topic_id: bytes,
     doomed: dict[str, DeletableTopicResult],

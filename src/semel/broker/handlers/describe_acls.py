@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from semel.errors import ErrorCode
 
@@ -10,7 +11,7 @@ NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 
 
 def handle(
-    broker: BrokerContext, request: DescribeAclsRequest, context: RequestContext
+    broker: Administration, request: DescribeAclsRequest, context: RequestContext
 ) -> DescribeAclsResponse:
     """There is no access control to describe."""
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -1,6 +1,7 @@
 """DescribeClientQuotas (48), versions 0-1: the quotas of users, clients and addresses that a filter means."""
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.metadata.client_quotas import Part, filtered
 from semel.core.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -13,9 +14,9 @@ from semel.errors import Refuse
 
 
 def handle(
-    broker: BrokerContext, request: DescribeClientQuotasRequest, context: RequestContext
+    broker: Administration, request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
-    """What was set, with everything that was set for it."""
+    """Each matching entity, with every quota set for it."""
     parts = [Part(one.entity_type, one.match_type, one.match) for one in request.components]
     found = filtered(broker.store.image.client_quotas, parts, strict=request.strict)
     if isinstance(found, Refuse):

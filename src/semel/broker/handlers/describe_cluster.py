@@ -6,8 +6,9 @@
 
 from typing import Final
 
-from semel.broker.authorized_operations import CLUSTER_OPERATIONS, UNASKED
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
+from semel.core.security.operations import CLUSTER_OPERATIONS, UNASKED
 from semel.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -20,9 +21,9 @@ _CONTROLLERS: Final = 2
 
 
 def handle(
-    broker: BrokerContext, request: DescribeClusterRequest, context: RequestContext
+    broker: Administration, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    """This broker is the cluster."""
+    """The brokers that are there."""
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -36,8 +37,13 @@ def handle(
     return DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
-        brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port)],
+        controller_id=broker.store.image.controller_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=one.broker_id, host=one.endpoint.host, port=one.endpoint.port, rack=one.rack
+            )
+            for one in broker.store.image.brokers.values()
+        ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else UNASKED,

@@ -2,14 +2,17 @@
 
     3+   types, and one sentence about each setting Semel acts on
 
-A broker is named by its number; the empty name stands for what was set for every broker while they run.
+A broker is named by its number; the empty name stands for what was set for every broker while they run. A resource is some
+milliseconds of work, so others have their turns between.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from semel.broker import loggers
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.broker.reconfiguration import layers, unserved
+from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.metadata import topic_names
 from semel.core.metadata.config_entries import Entry, broker_entries, every_broker_entries, topic_entries
 from semel.core.metadata.config_types import ResourceType
@@ -24,17 +27,28 @@ from semel.core.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from semel.errors import ErrorCode, Refuse
+from semel.net.reply import Exclusive
 
 
 def handle(
-    broker: BrokerContext, request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse:
+    broker: Administration, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse | Exclusive[DescribeConfigsResponse]:
     """Describe every resource that was asked for, or say why it cannot be."""
-    return DescribeConfigsResponse(results=[_result(broker, one, request) for one in request.resources])
+    return in_turns(_described_all(broker, request), broker.runtime, context.connection.peer)
+
+
+def _described_all(broker: Administration, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+    turn, results = Turn(broker.runtime.clock), list[DescribeConfigsResult]()
+    for resource in request.resources:
+        if turn.is_over:
+            yield None
+            turn.begin()
+        results.append(_result(broker, resource, request))
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(
-    broker: BrokerContext, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    broker: Administration, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     found = _entries(broker, resource)
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -42,11 +56,11 @@ def _result(
         result.error_code = found.code
         result.error_message = found.reason
     else:
-        result.configs = _described(found, resource.configuration_keys or (), request)
+        result.configs = _described(found, frozenset(resource.configuration_keys or ()), request)
     return result
 
 
-def _entries(broker: BrokerContext, resource: DescribeConfigsResource) -> list[Entry] | Refuse:
+def _entries(broker: Administration, resource: DescribeConfigsResource) -> list[Entry] | Refuse:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         if (flaw := topic_names.flaw(name)) is not None:
@@ -69,7 +83,7 @@ def _entries(broker: BrokerContext, resource: DescribeConfigsResource) -> list[E
     return unserved(resource.resource_type)
 
 
-def _broker_entries(broker: BrokerContext, name: str) -> list[Entry] | Refuse:
+def _broker_entries(broker: Administration, name: str) -> list[Entry] | Refuse:
     try:
         number = int(name)
     except ValueError:
@@ -82,7 +96,7 @@ def _broker_entries(broker: BrokerContext, name: str) -> list[Entry] | Refuse:
     return broker_entries(broker.config.values, layers(broker))
 
 
-def _logger_entries(broker: BrokerContext, name: str) -> list[Entry] | Refuse:
+def _logger_entries(broker: Administration, name: str) -> list[Entry] | Refuse:
     if not name:
         return Refuse(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if name != str(broker.node_id):
@@ -93,7 +107,7 @@ def _logger_entries(broker: BrokerContext, name: str) -> list[Entry] | Refuse:
 
 
 def _described(
-    entries: Sequence[Entry], names: Collection[str], request: DescribeConfigsRequest
+    entries: Sequence[Entry], names: frozenset[str], request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
     """The entries of these names; all of them if there are none."""
     return [

@@ -6,20 +6,22 @@
 
 from collections.abc import Awaitable
 
-from semel.broker.authorized_operations import GROUP_OPERATIONS
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.tickets import merged
+from semel.broker.parts import Coordinators
+from semel.core.security.operations import GROUP_OPERATIONS
 from semel.core.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 
 def handle(
-    broker: BrokerContext, request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    broker: Coordinators, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse] | Exclusive[DescribeGroupsResponse]:
     """Describe each of them."""
 
     def merge(answers: list[DescribeGroupsResponse]) -> DescribeGroupsResponse:
@@ -30,11 +32,15 @@ def handle(
                     group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=groups)
 
-    return merged([_describe(broker, group_id, context.version) for group_id in request.groups], merge)
+    return merged(
+        (_describe(broker, group_id, context.version) for group_id in dict.fromkeys(request.groups)),
+        merge,
+        broker.runtime,
+    )
 
 
 def _describe(
-    broker: BrokerContext, group_id: str, version: int
+    broker: Coordinators, group_id: str, version: int
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
     return broker.groups.ask(
         group_id,

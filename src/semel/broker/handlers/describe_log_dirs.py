@@ -9,8 +9,9 @@ No topics named (null): every partition. A partition that is not here is not in 
 
 from collections.abc import Iterable
 
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.partitions import Partition
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
+from semel.broker.replicas.replica import Replica
 from semel.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -22,7 +23,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: DescribeLogDirsRequest, context: RequestContext
+    broker: Administration, request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
     """One directory, with the sizes of the partitions asked for."""
     files, path = broker.runtime.files, broker.config.data_dir
@@ -48,9 +49,9 @@ def handle(
     )
 
 
-def _asked(broker: BrokerContext, request: DescribeLogDirsRequest) -> Iterable[Partition]:
+def _asked(broker: Administration, request: DescribeLogDirsRequest) -> Iterable[Replica]:
     if request.topics is None:
         return broker.partitions
     wanted = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
-    found = (broker.partitions.get(topic, index) for topic, index in wanted)
-    return (partition for partition in found if partition is not None)
+    found = (broker.partitions.replica(topic, index) for topic, index in wanted)
+    return (replica for replica in found if replica is not None)

@@ -6,7 +6,8 @@ It is how a transaction that never ended is found: its producer has a start offs
 from operator import itemgetter
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import ReadPath
 from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.idempotence.producer_window import ProducerWindow
 from semel.core.metadata import topic_names
@@ -24,15 +25,13 @@ _AT_ONCE: Final = 1000
 
 
 def handle(
-    broker: BrokerContext, request: DescribeProducersRequest, context: RequestContext
+    broker: ReadPath, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse | Exclusive[DescribeProducersResponse]:
     """Every partition that was named, with everyone it knows; a partition that is named twice, once."""
     return in_turns(_describe_all(broker, request), broker.runtime, context.connection.peer)
 
 
-def _describe_all(
-    broker: BrokerContext, request: DescribeProducersRequest
-) -> Steps[DescribeProducersResponse]:
+def _describe_all(broker: ReadPath, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
     turn = Turn(broker.runtime.clock)
     topics: list[TopicResponse] = []
     for topic in request.topics:
@@ -43,7 +42,7 @@ def _describe_all(
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(broker: BrokerContext, topic: str, index: int, turn: Turn) -> Steps[PartitionResponse]:
+def _describe(broker: ReadPath, topic: str, index: int, turn: Turn) -> Steps[PartitionResponse]:
     flaw = topic_names.flaw(topic)
     if flaw is not None:
         return PartitionResponse(

@@ -6,11 +6,12 @@ No topics named: all of them, by name. A page holds as many partitions as the cl
 
 from bisect import bisect_left
 
-from semel.broker.authorized_operations import TOPIC_OPERATIONS
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.partitions import NO_LEADER
+from semel.broker.context import RequestContext
+from semel.broker.partition_views import views
+from semel.broker.parts import Administration
 from semel.core.metadata import topic_names
 from semel.core.metadata.rows import TopicRow
+from semel.core.security.operations import TOPIC_OPERATIONS
 from semel.core.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -22,7 +23,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: DescribeTopicPartitionsRequest, context: RequestContext
+    broker: Administration, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Describe from the cursor on until the page is full."""
     cursor = request.cursor
@@ -68,27 +69,25 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    broker: BrokerContext, row: TopicRow, start: int, limit: int
+    broker: Administration, row: TopicRow, start: int, limit: int
 ) -> DescribeTopicPartitionsResponseTopic:
-    here = broker.node_id
-    places = broker.partitions.places(row.name)[start : start + limit]
     return DescribeTopicPartitionsResponseTopic(
         name=row.name,
         topic_id=row.topic_id.bytes,
         is_internal=row.name in topic_names.INTERNAL,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE if partition is not None else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=NO_LEADER if partition is None else here,
-                leader_epoch=-1 if partition is None else partition.leader_epoch,
-                replica_nodes=[here],
-                isr_nodes=[here],
+                error_code=view.error_code,
+                partition_index=view.partition,
+                leader_id=view.leader,
+                leader_epoch=view.leader_epoch,
+                replica_nodes=view.replicas,
+                isr_nodes=view.isr,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=[] if partition is not None else [here],
+                offline_replicas=view.offline,
             )
-            for index, partition in enumerate(places, start)
+            for view in views(broker, row, start, limit)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -5,8 +5,9 @@ Each id is answered by itself; one the coordinator does not know is TRANSACTIONA
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.tickets import merged
+from semel.broker.parts import Coordinators
 from semel.core.coordination.outcome import Outcome
 from semel.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -14,17 +15,24 @@ from semel.core.wire.messages.describe_transactions import (
     TransactionState,
 )
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 
 def handle(
-    broker: BrokerContext, request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+    broker: Coordinators, request: DescribeTransactionsRequest, context: RequestContext
+) -> (
+    DescribeTransactionsResponse
+    | Awaitable[DescribeTransactionsResponse]
+    | Exclusive[DescribeTransactionsResponse]
+):
     """Every id that was named."""
-    return merged([_describe(broker, one) for one in request.transactional_ids], _merge)
+    return merged(
+        (_describe(broker, one) for one in dict.fromkeys(request.transactional_ids)), _merge, broker.runtime
+    )
 
 
 def _describe(
-    broker: BrokerContext, transactional_id: str
+    broker: Coordinators, transactional_id: str
 ) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
     if not transactional_id:
         return _refused(transactional_id, ErrorCode.INVALID_REQUEST)

@@ -5,7 +5,8 @@ No users named, or null: all of them. A user named twice is DUPLICATE_RESOURCE, 
 
 from collections import Counter
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -16,7 +17,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: DescribeUserScramCredentialsRequest, context: RequestContext
+    broker: Administration, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations of every user asked for."""
     known: dict[str, list[CredentialInfo]] = {}

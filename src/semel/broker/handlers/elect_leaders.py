@@ -8,7 +8,8 @@ for all partitions (null), those are left out for which it was unneeded, as in K
 
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -21,7 +22,7 @@ _PREFERRED: Final = 0
 
 
 def handle(
-    broker: BrokerContext, request: ElectLeadersRequest, context: RequestContext
+    broker: Administration, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse:
     """Say of every partition why nothing changes."""
     asked: dict[str, list[int]]
@@ -38,7 +39,7 @@ def handle(
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _result(broker: BrokerContext, topic: str, index: int, election_type: int) -> PartitionResult:
+def _result(broker: Administration, topic: str, index: int, election_type: int) -> PartitionResult:
     row = broker.store.image.topic(topic)
     if row is None:
         code, reason = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}"

@@ -9,12 +9,13 @@ transaction is complete before anybody's next request is looked at.
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
 def handle(
-    broker: BrokerContext, request: EndTxnRequest, context: RequestContext
+    broker: Coordinators, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """Let the coordinator decide."""
     return broker.transactions.ask(

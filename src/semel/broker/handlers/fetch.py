@@ -4,10 +4,15 @@
     7+    incremental sessions
     9+    the client's leader epoch is checked
     12+   a fetcher that names its last epoch is told where its log parts from ours
+    15+   a replica says which life of its broker it is of
+    16+   whoever asks a broker that is not the leader, or believes in an older leader epoch, is told the leader
 
 Records are places in files; the connection sends them from there. The first batch of the first partition that has one
 is sent whole, however large. read_committed stops at the last stable offset and lists aborted transactions; for
 read_uncommitted the list is null. A slice ends early where it would need more than `ABORTED_MAX` of them.
+
+A replica reads up to the log's end, and by that shows what it has. A consumer reads up to the high watermark. A replica that is not
+assigned is refused, as in Kafka with an error that lets it try again.
 
 A fetch of many partitions pauses between them, and no later request of its connection begins meanwhile. A long poll ends
 with its connection.
@@ -16,7 +21,7 @@ with its connection.
 from collections.abc import Awaitable, Generator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.fetch_sessions import (
     NO_SESSION,
     Fetched,
@@ -25,23 +30,33 @@ from semel.broker.fetch_sessions import (
     PartitionKey,
     asked,
 )
-from semel.broker.partitions import Partition
+from semel.broker.parts import ReadPath
+from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.turns import Turns
 from semel.broker.waiting import Waiting
+from semel.core.replication.epochs import NO_EPOCH_END
+from semel.core.replication.progress import UNKNOWN_BROKER_EPOCH
+from semel.core.replication.readers import fetches_to_the_end, is_follower
 from semel.core.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
+from semel.core.wire.primitives import ZERO_UUID
 from semel.errors import ErrorCode, OffsetOutOfRangeError
 from semel.log import reading
-from semel.log.leader_epochs import NO_EPOCH_END
 from semel.net.reply import Exclusive, FileSlice
+from semel.types import TopicPartition
 
 _BY_ID_SINCE: Final = 13
+_STATE_SINCE: Final = 15
+_LEADER_SINCE: Final = 16
+_LEADER_TOLD: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _READ_COMMITTED: Final = 1
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 10
@@ -58,8 +73,26 @@ class _Read(NamedTuple):
     bytes_found: int
     at_once: bool
     """An error or a diverging log: nothing to wait for."""
-    sizes: list[tuple[Partition, int]]
+    sizes: list[tuple[LedPartition, int]]
     """Of what was found, for those who count it once it is sent."""
+    endpoints: dict[int, NodeEndpoint]
+    """Where the leaders are that the answers name."""
+
+
+class _Reader(NamedTuple):
+    """Whoever fetches."""
+
+    replica_id: int
+    broker_epoch: int
+    committed: bool
+
+    @classmethod
+    def of(cls, request: FetchRequest, version: int) -> "_Reader":
+        replica_id, broker_epoch = request.replica_id, UNKNOWN_BROKER_EPOCH
+        if version >= _STATE_SINCE and (state := request.replica_state) is not None:
+            replica_id, broker_epoch = state.replica_id, state.replica_epoch
+        committed = request.isolation_level == _READ_COMMITTED and not fetches_to_the_end(replica_id)
+        return cls(replica_id, broker_epoch, committed)
 
 
 _Looking: TypeAlias = Generator[None, None, _Read]
@@ -67,7 +100,7 @@ _Looking: TypeAlias = Generator[None, None, _Read]
 
 
 def handle(
-    broker: BrokerContext, request: FetchRequest, context: RequestContext
+    broker: ReadPath, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Awaitable[FetchResponse] | Exclusive[FetchResponse]:
     """Answer now if there is enough, else when there is or the client's patience ends."""
     if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE:
@@ -79,11 +112,11 @@ def handle(
     if len(wanted) > PARTITIONS_AT_ONCE:
         turns = Turns(broker.runtime, context.connection.peer)
         return Exclusive(_fetch_many(broker, request, context, plan, turns))
-    found = _at_once(_read(broker, request, context.version, wanted))
+    found = _at_once(_read(broker, request, context.version, wanted, is_first=True))
     if _is_enough(found, request, wanted):
         return _respond(found, plan, wanted)
     # Here, not in the task that waits: records that come before it begins to run must not be missed.
-    waiting = _waiting(broker, context, wanted)
+    waiting = _waiting(broker, request, context, wanted)
     return _wait(broker, request, context, plan, wanted, waiting)
 
 
@@ -116,14 +149,17 @@ async def _paused(looking: _Looking, turns: Turns) -> _Read:
 
 
 def _waiting(
-    broker: BrokerContext, context: RequestContext, wanted: Mapping[PartitionKey, Fetched]
+    broker: ReadPath, request: FetchRequest, context: RequestContext, wanted: Mapping[PartitionKey, Fetched]
 ) -> Waiting:
     found = (_find(broker, key, context.version) for key in wanted)
-    return Waiting((one.waiters for one in found if isinstance(one, Partition)), context.connection)
+    led = [one for one in found if isinstance(one, LedPartition)]
+    if fetches_to_the_end(_Reader.of(request, context.version).replica_id):
+        return Waiting((one.end_waiters for one in led), context.connection)
+    return Waiting((one.waiters for one in led), context.connection)
 
 
 async def _wait(
-    broker: BrokerContext,
+    broker: ReadPath,
     request: FetchRequest,
     context: RequestContext,
     plan: FullFetch | IncrementalFetch,
@@ -139,11 +175,11 @@ async def _wait(
         read = _at_once(_read(broker, request, context.version, wanted))
         if not woken or read.at_once or read.bytes_found >= request.min_bytes or context.connection.is_ending:
             return _respond(read, plan, wanted)
-        waiting = _waiting(broker, context, wanted)
+        waiting = _waiting(broker, request, context, wanted)
 
 
 async def _plan_and_fetch_many(
-    broker: BrokerContext, request: FetchRequest, context: RequestContext
+    broker: ReadPath, request: FetchRequest, context: RequestContext
 ) -> FetchResponse:
     turns = Turns(broker.runtime, context.connection.peer)
     partitions = await turns.heavy(asked, request)
@@ -154,7 +190,7 @@ async def _plan_and_fetch_many(
 
 
 async def _fetch_many(
-    broker: BrokerContext,
+    broker: ReadPath,
     request: FetchRequest,
     context: RequestContext,
     plan: FullFetch | IncrementalFetch,
@@ -164,10 +200,13 @@ async def _fetch_many(
     clock = broker.runtime.clock
     deadline = clock.monotonic() + request.max_wait_ms / 1000
     wanted = dict(_wanted(plan))  # A session's own may be changed in a pause, by another connection.
+    is_first = True
     while True:
-        waiting = _waiting(broker, context, wanted)
+        waiting = _waiting(broker, request, context, wanted)
         try:
-            found = await _paused(_read(broker, request, context.version, wanted), turns)
+            looking = _read(broker, request, context.version, wanted, is_first=is_first)
+            found = await _paused(looking, turns)
+            is_first = False
             if _is_enough(found, request, wanted) or clock.monotonic() >= deadline:
                 return _respond(found, plan, wanted)
             await waiting.woken(max(0.0, deadline - clock.monotonic()))
@@ -178,14 +217,21 @@ async def _fetch_many(
 
 
 def _read(
-    broker: BrokerContext, request: FetchRequest, version: int, wanted: Mapping[PartitionKey, Fetched]
+    broker: ReadPath,
+    request: FetchRequest,
+    version: int,
+    wanted: Mapping[PartitionKey, Fetched],
+    *,
+    is_first: bool = False,
 ) -> _Looking:
-    left = min(request.max_bytes, broker.config.fetch_max_bytes)
-    committed = request.isolation_level == _READ_COMMITTED
+    """Look at every partition. Only the first look of a request shows what a follower has: it was sent then."""
+    left = min(request.max_bytes, broker.settings.current.fetch_max_bytes)
+    reader = _Reader.of(request, version)
+    endpoints: dict[int, NodeEndpoint] = {}
     answers: dict[PartitionKey, PartitionData] = {}
     bytes_found = 0
     at_once = False
-    sizes: list[tuple[Partition, int]] = []
+    sizes: list[tuple[LedPartition, int]] = []
     for key, fetched in wanted.items():
         if len(answers) % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
             yield
@@ -199,20 +245,39 @@ def _read(
                 fetched,
                 version,
                 left,
-                committed=committed,
+                reader,
                 whole_first_batch=bytes_found == 0,
             )
+            if is_first and is_follower(reader.replica_id):
+                answer = _noted(partition, key, fetched, reader, answer)
+        if version >= _LEADER_SINCE and answer.error_code in _LEADER_TOLD:
+            _name_leader(broker, key, answer, None if is_follower(reader.replica_id) else endpoints)
         size = 0 if answer.records is None else len(answer.records)
-        if size and isinstance(partition, Partition):
+        if size and isinstance(partition, LedPartition):
             left = max(0, left - size)
             bytes_found += size
             sizes.append((partition, size))
         at_once = at_once or answer.error_code != 0 or answer.diverging_epoch is not None
         answers[key] = answer
-    return _Read(answers, bytes_found, at_once, sizes)
+    return _Read(answers, bytes_found, at_once, sizes, endpoints)
 
 
-def _find(broker: BrokerContext, key: PartitionKey, version: int) -> Partition | ErrorCode:
+def _name_leader(
+    broker: ReadPath, key: PartitionKey, answer: PartitionData, endpoints: dict[int, NodeEndpoint] | None
+) -> None:
+    """Say who leads, and to consumers also where: a replica knows the brokers."""
+    row = broker.image.topic_by_id(key.topic_id) if key.topic_id != ZERO_UUID else None
+    state = broker.image.partition(TopicPartition(key.topic if row is None else row.name, key.partition))
+    if state is None:
+        return
+    answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+    leader = broker.image.brokers.get(state.leader)
+    if leader is not None and endpoints is not None:
+        host, port = leader.endpoint
+        endpoints[state.leader] = NodeEndpoint(node_id=state.leader, host=host, port=port, rack=leader.rack)
+
+
+def _find(broker: ReadPath, key: PartitionKey, version: int) -> LedPartition | ErrorCode:
     if version >= _BY_ID_SINCE:
         return broker.partitions.get_by_id(key.topic_id, key.partition)
     return broker.partitions.get(key.topic, key.partition) or broker.partitions.missing(
@@ -221,17 +286,19 @@ def _find(broker: BrokerContext, key: PartitionKey, version: int) -> Partition |
 
 
 def _read_partition(
-    partition: Partition,
+    partition: LedPartition,
     key: PartitionKey,
     fetched: Fetched,
     version: int,
     left: int,
+    reader: _Reader,
     *,
-    committed: bool,
     whole_first_batch: bool,
 ) -> PartitionData:
-    log = partition.log
+    log, committed = partition.log, reader.committed
     code = partition.check_leader_epoch(fetched.leader_epoch)
+    if not code and is_follower(reader.replica_id):
+        code = partition.leading.check_replica(reader.replica_id, knows_epoch=fetched.leader_epoch >= 0)
     if not code and log.config.compression_type == _ZSTD and version < _ZSTD_SINCE:
         code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if code:
@@ -249,11 +316,16 @@ def _read_partition(
         end = partition.epoch_end(fetched.last_fetched_epoch)
         if end == NO_EPOCH_END:
             return _unreadable(key, ErrorCode.OFFSET_OUT_OF_RANGE)  # An epoch this leader has not heard of.
+        if fetched.fetch_offset < log.log_start_offset:
+            return _unreadable(key, ErrorCode.OFFSET_OUT_OF_RANGE)  # Whether the logs diverge or not.
         if end.epoch < fetched.last_fetched_epoch or end.end_offset < fetched.fetch_offset:
             answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
             return answer
     offset, max_bytes = fetched.fetch_offset, min(fetched.max_bytes, left)
-    upper_bound = last_stable_offset if committed else log.high_watermark
+    if fetches_to_the_end(reader.replica_id):
+        upper_bound = log.log_end_offset
+    else:
+        upper_bound = last_stable_offset if committed else log.high_watermark
     try:
         piece = reading.read(
             log, offset, max_bytes=max_bytes, upper_bound=upper_bound, whole_first_batch=whole_first_batch
@@ -275,6 +347,25 @@ def _read_partition(
             for entry in reading.aborted_transactions(log, offset, piece.end_offset)
         ]
     return answer
+
+
+def _noted(
+    partition: LedPartition,
+    key: PartitionKey,
+    fetched: Fetched,
+    reader: _Reader,
+    answer: PartitionData,
+) -> PartitionData:
+    """The answer to a follower, after what it has is noted; not where it has something else than its leader."""
+    if answer.error_code or answer.diverging_epoch is not None:
+        return answer
+    code = partition.fetched(
+        reader.replica_id,
+        fetched.fetch_offset,
+        log_start_offset=fetched.replica_start_offset,
+        broker_epoch=reader.broker_epoch,
+    )
+    return _unreadable(key, code) if code else answer
 
 
 def _error(key: PartitionKey, code: ErrorCode) -> PartitionData:
@@ -310,4 +401,5 @@ def _respond(
     for partition, size in read.sizes:
         partition.counts.bytes_out += size
     session_id = NO_SESSION if session is None else session.session_id
-    return FetchResponse(session_id=session_id, responses=list(topics.values()))
+    endpoints = list(read.endpoints.values())
+    return FetchResponse(session_id=session_id, responses=list(topics.values()), node_endpoints=endpoints)

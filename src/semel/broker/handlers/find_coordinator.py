@@ -5,20 +5,23 @@
     4+   many keys in one request, each with its own answer
     6+   share groups as well
 
-One broker coordinates everything. The topic a coordinator keeps its rows in is made when it is first asked for, and the
+The broker that leads a key's partition coordinates it. The topic a coordinator keeps its rows in is made when it is first asked for, and the
 answer waits for that. Share groups are not served: their keys are checked, and nobody coordinates them.
 """
 
 from collections.abc import Awaitable
-from typing import Final
+from typing import Any, Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.coordinators.host import CoordinatorHost
+from semel.broker.parts import Coordinators
 from semel.core.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from semel.errors import ErrorCode, Refuse
+from semel.types import TopicPartition
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -26,43 +29,75 @@ _SHARE: Final = 2
 _MANY_SINCE: Final = 4
 _SHARE_SINCE: Final = 6
 _NOBODY: Final = -1
-_WORDS: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available."}
+_UNAVAILABLE: Final = Refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
 def handle(
-    broker: BrokerContext, request: FindCoordinatorRequest, context: RequestContext
+    broker: Coordinators, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """This broker, or why nobody, in the shape the version has."""
+    """The broker that coordinates each key, or why nobody does, in the shape the version has."""
     keys = request.coordinator_keys if context.version >= _MANY_SINCE else [request.key]
     refused = _refusal(request.key_type, context.version)
     if refused is not None:
-        return _answer(broker, keys, context.version, refused)
+        return _answer([_refused_key(key, refused) for key in keys], context.version)
     if request.key_type == _SHARE and not all(_is_share_key(key) for key in keys):
-        flaw = "a share group's key is groupId:topicId:partition"
-        return _answer(broker, keys, context.version, Refuse(ErrorCode.INVALID_REQUEST, flaw))
-    ready = _ready(broker, request.key_type)
+        flaw = Refuse(ErrorCode.INVALID_REQUEST, "a share group's key is groupId:topicId:partition")
+        return _answer([_refused_key(key, flaw) for key in keys], context.version)
+    if request.key_type == _SHARE:
+        return _answer([_refused_key(key, _UNAVAILABLE) for key in keys], context.version)
+    host = (broker.groups if request.key_type == _GROUP else broker.transactions).host
+    ready = host.ensure_topic()
     if isinstance(ready, ErrorCode):
-        return _answer(broker, keys, context.version, _refused(ready))
-    return _later(broker, keys, context.version, ready)
-
-
-def _ready(broker: BrokerContext, key_type: int) -> ErrorCode | Awaitable[ErrorCode]:
-    """Whether the coordinator of these keys can be asked; its topic is made if need be."""
-    if key_type == _GROUP:
-        return broker.groups.host.ensure_topic()
-    if key_type == _TRANSACTION:
-        return broker.transactions.host.ensure_topic()
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return _answer(_found(broker, host, keys, ready), context.version)
+    return _later(broker, host, keys, ready, context.version)
 
 
 async def _later(
-    broker: BrokerContext, keys: list[str], version: int, ready: Awaitable[ErrorCode]
+    broker: Coordinators,
+    host: CoordinatorHost[Any, Any],
+    keys: list[str],
+    ready: Awaitable[ErrorCode],
+    version: int,
 ) -> FindCoordinatorResponse:
-    return _answer(broker, keys, version, _refused(await ready))
+    return _answer(_found(broker, host, keys, await ready), version)
 
 
-def _refused(code: ErrorCode) -> Refuse | None:
-    return Refuse(code, _WORDS[code]) if code else None
+def _found(
+    broker: Coordinators, host: CoordinatorHost[Any, Any], keys: list[str], code: ErrorCode
+) -> list[Coordinator]:
+    """The leaders of these keys' partitions, if the topic is there."""
+    if code:
+        return [_refused_key(key, _UNAVAILABLE) for key in keys]
+    image = broker.image
+    found: list[Coordinator] = []
+    for key in keys:
+        state = image.partition(TopicPartition(host.topic, host.partition_of(key)))
+        leader = None if state is None else image.brokers.get(state.leader)
+        if leader is None:
+            found.append(_refused_key(key, _UNAVAILABLE))
+        else:
+            endpoint = leader.endpoint
+            found.append(
+                Coordinator(
+                    key=key,
+                    node_id=leader.broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    error_message="",
+                )
+            )
+    return found
+
+
+def _refused_key(key: str, refused: Refuse) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=_NOBODY,
+        host="",
+        port=_NOBODY,
+        error_code=refused.code,
+        error_message=refused.reason,
+    )
 
 
 def _refusal(key_type: int, version: int) -> Refuse | None:
@@ -81,20 +116,14 @@ def _is_share_key(key: str) -> bool:
     return bool(group_id and topic_id) and partition.isdecimal()
 
 
-def _answer(
-    broker: BrokerContext, keys: list[str], version: int, refused: Refuse | None
-) -> FindCoordinatorResponse:
-    if refused is not None:
-        code, words, node_id, host, port = refused.code, refused.reason, _NOBODY, "", _NOBODY
-    else:
-        code, words, node_id, host, port = ErrorCode.NONE, "", broker.node_id, broker.host, broker.port
-    if version < _MANY_SINCE:
-        return FindCoordinatorResponse(
-            error_code=code, error_message=words, node_id=node_id, host=host, port=port
-        )
+def _answer(found: list[Coordinator], version: int) -> FindCoordinatorResponse:
+    if version >= _MANY_SINCE:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=words)
-            for key in keys
-        ]
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )

@@ -7,7 +7,8 @@ While groups are being loaded every heartbeat is good: sessions begin anew when 
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.group import GroupOutcome
 from semel.core.groups.shard import GroupShard
@@ -16,7 +17,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext,
+    broker: Coordinators,
     request: HeartbeatRequest,
     context: RequestContext,
 ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:

@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from single settings."""
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.broker.reconfiguration import Resource, alter
 from semel.core.metadata.config_changes import Change
 from semel.core.wire.messages.incremental_alter_configs import (
@@ -12,7 +13,7 @@ from semel.errors import ErrorCode
 
 
 async def handle(
-    broker: BrokerContext, request: IncrementalAlterConfigsRequest, context: RequestContext
+    broker: Administration, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change the settings that are named and leave the others."""
     resources = [

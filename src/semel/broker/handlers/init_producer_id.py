@@ -5,14 +5,15 @@
     4+   a producer that is no longer the owner hears PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
     6    two-phase commit; advertised where `transaction.two.phase.commit.enable` is on
 
-With a transactional id the transaction coordinator decides. What the former owner left open is aborted first, and the
-answer is CONCURRENT_TRANSACTIONS until that is done.
+With a transactional id the transaction coordinator decides. The former owner's open transaction is aborted first;
+the answer is CONCURRENT_TRANSACTIONS until that is done.
 """
 
 import logging
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.errors import ErrorCode, LogError
 
@@ -20,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 def handle(
-    broker: BrokerContext, request: InitProducerIdRequest, context: RequestContext
+    broker: Coordinators, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """Give an id nobody had before, or the next epoch of one: at once where ids are at hand."""
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
@@ -41,7 +42,7 @@ def handle(
     return answer
 
 
-async def _next_id(broker: BrokerContext) -> InitProducerIdResponse:
+async def _next_id(broker: Coordinators) -> InitProducerIdResponse:
     try:
         return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
     except LogError:
@@ -49,7 +50,7 @@ async def _next_id(broker: BrokerContext) -> InitProducerIdResponse:
 
 
 async def _own_later(
-    broker: BrokerContext, request: InitProducerIdRequest, context: RequestContext
+    broker: Coordinators, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse:
     try:
         await broker.producer_ids.ensure()
@@ -62,7 +63,7 @@ async def _own_later(
 
 
 async def _told_later(
-    broker: BrokerContext, request: InitProducerIdRequest, answer: Awaitable[InitProducerIdResponse]
+    broker: Coordinators, request: InitProducerIdRequest, answer: Awaitable[InitProducerIdResponse]
 ) -> InitProducerIdResponse:
     response = await answer
     _tell(broker, request, response)
@@ -70,7 +71,7 @@ async def _told_later(
 
 
 def _own(
-    broker: BrokerContext, request: InitProducerIdRequest, context: RequestContext
+    broker: Coordinators, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     return broker.transactions.ask(
         request.transactional_id or "",
@@ -82,7 +83,7 @@ def _own(
     )
 
 
-def _tell(broker: BrokerContext, request: InitProducerIdRequest, response: InitProducerIdResponse) -> None:
+def _tell(broker: Coordinators, request: InitProducerIdRequest, response: InitProducerIdResponse) -> None:
     if not response.error_code and _logger.isEnabledFor(logging.INFO):
         _logger.info(
             "[TransactionCoordinator id=%d] Initialized transactionalId %s with producerId %d and producer epoch %d "

@@ -12,8 +12,9 @@ The answer waits until the rebalance has ended.
 from collections.abc import Awaitable
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.caller import caller_of
+from semel.broker.parts import Coordinators
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.group import GroupOutcome
 from semel.core.groups.shard import GroupShard
@@ -25,7 +26,7 @@ _NULL_SINCE: Final = 7
 
 
 def handle(
-    broker: BrokerContext, request: JoinGroupRequest, context: RequestContext
+    broker: Coordinators, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Let the group's coordinator decide, now or when the rebalance has ended."""
     caller = caller_of(context)

@@ -6,8 +6,9 @@
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.caller import caller_of
+from semel.broker.parts import Coordinators
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.group import GroupOutcome
 from semel.core.groups.shard import GroupShard
@@ -16,7 +17,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: LeaveGroupRequest, context: RequestContext
+    broker: Coordinators, request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
     """Take the members out; the others are told by their next heartbeats."""
     caller = caller_of(context)

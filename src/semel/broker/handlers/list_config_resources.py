@@ -6,7 +6,8 @@
 
 from collections.abc import Mapping
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Administration
 from semel.core.metadata.config_types import ResourceType
 from semel.core.wire.messages.list_config_resources import (
     ConfigResource,
@@ -19,7 +20,7 @@ _CLIENT_METRICS_ONLY = 0
 
 
 def handle(
-    broker: BrokerContext, request: ListConfigResourcesRequest, context: RequestContext
+    broker: Administration, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     """Name what there is of each kind; client metrics there are none."""
     wanted = set(request.resource_types) or set(ResourceType)

@@ -7,7 +7,8 @@ States and types are compared without regard to case; a name nobody knows matche
 still being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS.
 """
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from semel.errors import ErrorCode
@@ -15,13 +16,13 @@ from semel.net.reply import Exclusive
 
 
 def handle(
-    broker: BrokerContext, request: ListGroupsRequest, context: RequestContext
+    broker: Coordinators, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Exclusive[ListGroupsResponse]:
     """Every group that matches."""
     return in_turns(_list(broker, request), broker.runtime, context.connection.peer)
 
 
-def _list(broker: BrokerContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+def _list(broker: Coordinators, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     turn = Turn(broker.runtime.clock)
     groups: list[ListedGroup] = []
     for found in broker.groups.host.looks(

@@ -1,18 +1,23 @@
 """ListOffsets (2), versions 1-11: from a time, or a name for a time, to an offset.
 
-    -1 latest (the last stable offset for read_committed)   -2 earliest
+    -1 latest (the high watermark; the last stable offset for read_committed; the log's end for replicas)   -2 earliest
     -3 the record with the largest timestamp (7+)           -4 earliest on local disk (8+)
     -5 latest in remote storage (9+)                        -6 earliest waiting for upload (11+)
+
+A new leader may not know yet what an older one has shown. Consumers are told OFFSET_NOT_AVAILABLE then, not an offset they have
+passed already (LEADER_NOT_AVAILABLE before version 5).
 
 There is no remote storage here: -5 and -6 are unknown, as in Kafka without it.
 """
 
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.partitions import Partition
+from semel.broker.context import RequestContext
+from semel.broker.parts import ReadPath
+from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.turns import Heavy, Steps, Turn, in_turns
 from semel.core.records.effort import is_heavy
+from semel.core.replication.readers import lists_to_the_end
 from semel.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -34,19 +39,19 @@ _EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE: Final = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED: Final = 1
 _LEADER_EPOCH_SINCE: Final = 4
+_NOT_AVAILABLE_SINCE: Final = 5
 
 
 def handle(
-    broker: BrokerContext, request: ListOffsetsRequest, context: RequestContext
+    broker: ReadPath, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Exclusive[ListOffsetsResponse]:
     """Answer every partition that was named."""
     return in_turns(_answer_all(broker, request, context), broker.runtime, context.connection.peer)
 
 
 def _answer_all(
-    broker: BrokerContext, request: ListOffsetsRequest, context: RequestContext
+    broker: ReadPath, request: ListOffsetsRequest, context: RequestContext
 ) -> Steps[ListOffsetsResponse]:
-    committed = request.isolation_level == _READ_COMMITTED
     turn = Turn(broker.runtime.clock)
     topics: list[ListOffsetsTopicResponse] = []
     for topic in request.topics:
@@ -58,10 +63,10 @@ def _answer_all(
                 code = broker.partitions.missing(topic.name, asked.partition_index)
                 answers.append(_error(asked, code))
                 continue
-            answer = yield from _answer(found, asked, context.version, committed, turn)
+            answer = yield from _answer(found, asked, context.version, request, turn)
             if broker.partitions.get(topic.name, asked.partition_index) is not found:
-                # It was deleted in a pause: its files may be closed, and its offsets mean nothing any more.
-                answer = _error(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                # It was deleted in a pause, or is led elsewhere: its files may be closed, and its offsets mean nothing any more.
+                answer = _error(asked, broker.partitions.missing(topic.name, asked.partition_index))
             answers.append(_at_version(answer, context.version))
     return ListOffsetsResponse(topics=topics)
 
@@ -73,7 +78,11 @@ def _at_version(answer: ListOffsetsPartitionResponse, version: int) -> ListOffse
 
 
 def _answer(
-    partition: Partition, asked: ListOffsetsPartition, version: int, committed: bool, turn: Turn
+    partition: LedPartition,
+    asked: ListOffsetsPartition,
+    version: int,
+    request: ListOffsetsRequest,
+    turn: Turn,
 ) -> Steps[ListOffsetsPartitionResponse]:
     code = partition.check_leader_epoch(asked.current_leader_epoch)
     if code:
@@ -81,9 +90,19 @@ def _answer(
     if asked.timestamp < _EARLIEST and version < _SINCE.get(asked.timestamp, 1 << 15):
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
     log = partition.log
-    visible = log.last_stable_offset if committed else log.high_watermark
+    if lists_to_the_end(request.replica_id):
+        visible, is_known = log.log_end_offset, True
+    else:
+        committed = request.isolation_level == _READ_COMMITTED
+        visible = log.last_stable_offset if committed else log.high_watermark
+        is_known = log.high_watermark >= partition.leading.epoch_start_offset
+    unknown = (
+        ErrorCode.OFFSET_NOT_AVAILABLE if version >= _NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE
+    )
     match asked.timestamp:
         case -1:
+            if not is_known:
+                return _error(asked, unknown)
             return _found(asked, NO_TIMESTAMP, visible, partition.leader_epoch)
         case -2 | -4:
             return _found(
@@ -96,12 +115,14 @@ def _answer(
         case timestamp:
             found = yield from _search(partition, reading.offset_for_timestamp(log, timestamp), turn)
     if found is None or found.offset >= visible:
+        if not is_known:
+            return _error(asked, unknown)
         return _found(asked, NO_TIMESTAMP, UNKNOWN_OFFSET, -1)
     return _found(asked, found.timestamp_ms, found.offset, found.leader_epoch)
 
 
 def _search(
-    partition: Partition, search: reading.TimeSearch, turn: Turn
+    partition: LedPartition, search: reading.TimeSearch, turn: Turn
 ) -> Steps[reading.TimestampOffset | None]:
     """Look for a record by its time: in a large batch on a thread, and in few batches at a time."""
     found: tuple[int, int] | None = None

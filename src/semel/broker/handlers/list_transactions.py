@@ -6,7 +6,8 @@
 A state nobody knows is named in the answer and matches nothing.
 """
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.transactions.coordinator import listing
 from semel.core.wire.messages.list_transactions import (
@@ -19,13 +20,13 @@ from semel.net.reply import Exclusive
 
 
 def handle(
-    broker: BrokerContext, request: ListTransactionsRequest, context: RequestContext
+    broker: Coordinators, request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse | Exclusive[ListTransactionsResponse]:
     """All shards together, or a code while one is being loaded."""
     return in_turns(_list(broker, request), broker.runtime, context.connection.peer)
 
 
-def _list(broker: BrokerContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
+def _list(broker: Coordinators, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     host = broker.transactions.host
     matches = listing.filter_of(request, host.now_ms())
     if isinstance(matches, ErrorCode):

@@ -8,13 +8,14 @@
 from collections.abc import Awaitable
 from typing import Final
 
-from semel.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.partitions import NO_LEADER
+from semel.broker.context import RequestContext
+from semel.broker.partition_views import views
+from semel.broker.parts import Administration
 from semel.broker.topics import create_missing
 from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.metadata import topic_names
 from semel.core.metadata.rows import TopicRow
+from semel.core.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from semel.core.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -31,7 +32,7 @@ _ALL_BY_EMPTY: Final = 0
 
 
 def handle(
-    broker: BrokerContext, request: MetadataRequest, context: RequestContext
+    broker: Administration, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse] | Exclusive[MetadataResponse]:
     """Answer for what is there; make what may be made first."""
     if request.topics is None or (context.version == _ALL_BY_EMPTY and not request.topics):
@@ -49,7 +50,7 @@ def handle(
     return _response(broker, request, [_find(broker, topic) for topic in asked])
 
 
-def _all(broker: BrokerContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+def _all(broker: Administration, request: MetadataRequest) -> Steps[MetadataResponse]:
     turn = Turn(broker.runtime.clock)
     topics: list[MetadataResponseTopic] = []
     for row in list(broker.store.image):
@@ -63,23 +64,28 @@ def _all(broker: BrokerContext, request: MetadataRequest) -> Steps[MetadataRespo
 
 
 async def _create_then_answer(
-    broker: BrokerContext, request: MetadataRequest, names: list[str], topics: list[MetadataRequestTopic]
+    broker: Administration, request: MetadataRequest, names: list[str], topics: list[MetadataRequestTopic]
 ) -> MetadataResponse:
     await create_missing(broker, names)
     return _response(broker, request, [_find(broker, topic) for topic in topics])
 
 
 def _response(
-    broker: BrokerContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+    broker: Administration, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    here = MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+    image = broker.store.image
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
     return MetadataResponse(
-        brokers=[here],
+        brokers=[
+            MetadataResponseBroker(
+                node_id=one.broker_id, host=one.endpoint.host, port=one.endpoint.port, rack=one.rack
+            )
+            for one in image.brokers.values()
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=image.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNASKED
@@ -87,7 +93,7 @@ def _response(
     )
 
 
-def _find(broker: BrokerContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _find(broker: Administration, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     image = broker.store.image
     if asked.topic_id != ZERO_UUID:
         row = image.topic_by_id(asked.topic_id)
@@ -108,11 +114,9 @@ def _find(broker: BrokerContext, asked: MetadataRequestTopic) -> MetadataRespons
     return MetadataResponseTopic(error_code=unknown, name=name, is_internal=name in topic_names.INTERNAL)
 
 
-def _described(broker: BrokerContext, row: TopicRow) -> MetadataResponseTopic:
-    here = [broker.node_id]
-    places = broker.partitions.places(row.name)
+def _described(broker: Administration, row: TopicRow) -> MetadataResponseTopic:
     # A topic is in the metadata a moment before its logs are: the client asks again.
-    ready = len(places) == row.partitions
+    ready = len(broker.partitions.places(row.name)) == row.partitions
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE if ready else ErrorCode.LEADER_NOT_AVAILABLE,
         name=row.name,
@@ -120,14 +124,14 @@ def _described(broker: BrokerContext, row: TopicRow) -> MetadataResponseTopic:
         is_internal=row.name in topic_names.INTERNAL,
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.NONE if partition is not None else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=NO_LEADER if partition is None else broker.node_id,
-                leader_epoch=-1 if partition is None else partition.leader_epoch,
-                replica_nodes=list(here),
-                isr_nodes=list(here),
-                offline_replicas=[] if partition is not None else list(here),
+                error_code=view.error_code,
+                partition_index=view.partition,
+                leader_id=view.leader,
+                leader_epoch=view.leader_epoch,
+                replica_nodes=view.replicas,
+                isr_nodes=view.isr,
+                offline_replicas=view.offline,
             )
-            for index, partition in enumerate(places)
+            for view in views(broker, row)
         ],
     )

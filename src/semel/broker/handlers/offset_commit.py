@@ -5,19 +5,20 @@
     9+    members of KIP-848 groups may commit; GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH are told as such
     10+   topics by id
 
-Every partition is answered by itself. What concerns the group (generation, membership) is every known partition's code.
+Every partition is answered by itself. A refusal by the group (generation, membership) is every known partition's code.
 """
 
 from collections.abc import Awaitable
 from functools import partial
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.core.groups.committing import commit_refused
 from semel.core.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
 def handle(
-    broker: BrokerContext, request: OffsetCommitRequest, context: RequestContext
+    broker: Coordinators, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store what may be stored."""
     version = context.version
@@ -25,5 +26,5 @@ def handle(
         request.group_id,
         lambda shard, ticket, now_ms: shard.commit(request, version, ticket, now_ms),
         OffsetCommitResponse,
-        partial(commit_refused, broker.store.image, request, version),
+        partial(commit_refused, broker.image, request, version),
     )

@@ -1,18 +1,19 @@
 """OffsetDelete (47), version 0: forget a group's offsets of some partitions.
 
-What a member of the group reads is kept: GROUP_SUBSCRIBED_TO_TOPIC. A group with members that does not say what they
+Offsets of topics that a member of the group reads are kept: GROUP_SUBSCRIBED_TO_TOPIC. A group with members that does not say what they
 read is refused as a whole.
 """
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.core.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: OffsetDeleteRequest, context: RequestContext
+    broker: Coordinators, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Forget what may be forgotten."""
     if not request.group_id:

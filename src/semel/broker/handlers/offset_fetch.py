@@ -7,15 +7,17 @@
     9+    a member of a KIP-848 group is checked
     10+   topics by id
 
-Every partition that was asked for is answered: -1 where nothing is committed.
+Every partition that was asked for is answered: -1 where nothing is committed. A group that is asked for all it has, several times
+in one request, is answered once.
 """
 
 from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.tickets import merged
+from semel.broker.parts import Coordinators
 from semel.core.groups import fetching
 from semel.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -26,7 +28,9 @@ from semel.core.wire.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from semel.core.wire.portions import all_of_a_group
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 
 _ERROR_SINCE: Final = 2
 _LEADER_EPOCH_SINCE: Final = 5
@@ -35,14 +39,14 @@ _BY_ID_SINCE: Final = 10
 
 
 def handle(
-    broker: BrokerContext, request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    broker: Coordinators, request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse] | Exclusive[OffsetFetchResponse]:
     """Ask every group's shard, and put the answers together."""
     version = context.version
-    asked = request.groups if version >= _MANY_SINCE else [_as_group(request)]
-    answers = [
+    asked = _once(request.groups) if version >= _MANY_SINCE else [_as_group(request)]
+    answers = (
         _fetch(broker, group, require_stable=request.require_stable, version=version) for group in asked
-    ]
+    )
 
     def merge(found: list[OffsetFetchResponse]) -> OffsetFetchResponse:
         groups = [group for answer in found for group in answer.groups]
@@ -50,11 +54,16 @@ def handle(
             return OffsetFetchResponse(groups=groups)
         return _as_before_groups(groups[0], asked[0], version)
 
-    return merged(answers, merge)
+    return merged(answers, merge, broker.runtime)
+
+
+def _once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """The groups without those that are asked for everything again."""
+    return list({all_of_a_group(group): group for group in groups}.values())
 
 
 def _fetch(
-    broker: BrokerContext, group: OffsetFetchRequestGroup, *, require_stable: bool, version: int
+    broker: Coordinators, group: OffsetFetchRequestGroup, *, require_stable: bool, version: int
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     by_id = version >= _BY_ID_SINCE
     return broker.groups.ask(

@@ -1,13 +1,14 @@
 """OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended in this log.
 
     2+  the client's own leader epoch is checked
-    3+  a replica says which one it is
+    3+  a replica says which one it is; the answer is the same for everybody
 
 A consumer asks it after a leader changed, to learn whether what it read is still there.
 """
 
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.partitions import Partition
+from semel.broker.context import RequestContext
+from semel.broker.parts import ReadPath
+from semel.broker.replicas.led_partition import LedPartition
 from semel.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -19,7 +20,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: OffsetForLeaderEpochRequest, context: RequestContext
+    broker: ReadPath, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition that was named."""
     return OffsetForLeaderEpochResponse(
@@ -35,11 +36,11 @@ def handle(
     )
 
 
-def _found(broker: BrokerContext, topic: str, index: int) -> Partition | ErrorCode:
+def _found(broker: ReadPath, topic: str, index: int) -> LedPartition | ErrorCode:
     return broker.partitions.get(topic, index) or broker.partitions.missing(topic, index)
 
 
-def _answer(partition: Partition | ErrorCode, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(partition: LedPartition | ErrorCode, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     if isinstance(partition, ErrorCode):
         return EpochEndOffset(partition=asked.partition, error_code=partition)
     code = partition.check_leader_epoch(asked.current_leader_epoch)

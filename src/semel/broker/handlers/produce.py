@@ -6,6 +6,9 @@
     12+  transactions v2: partitions join a transaction with the first write, and a transactional producer without state
          must start at sequence 0
 
+With acks=all the answer waits until the records are as durable as the topic asks and on every replica in sync, for `timeout_ms` at
+most; then it is REQUEST_TIMED_OUT, and the records stay. With acks=1 and 0 nothing is waited for.
+
 A duplicate is a success with the offset it got the first time, and counted as DUPLICATE_SEQUENCE_NUMBER.
 With acks=0 there is no answer; a refusal closes the connection, which is all a client can notice.
 
@@ -16,11 +19,12 @@ clients are served meanwhile, and no later request of this connection begins.
 from collections.abc import Awaitable
 from typing import Final, NamedTuple, TypeAlias
 
-from semel.broker import transactional_produce
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.metrics import Gap
-from semel.broker.partitions import Partition
-from semel.broker.transactional_produce import Admission
+from semel.broker.context import RequestContext
+from semel.broker.metrics.counts import Gap
+from semel.broker.parts import ProducePath
+from semel.broker.produce import transactional
+from semel.broker.produce.transactional import Admission
+from semel.broker.replicas.led_partition import ACKS_ALL, LedPartition
 from semel.broker.turns import Heavy, Steps, Turn, in_turns
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.metadata.topic_names import INTERNAL
@@ -47,8 +51,10 @@ from semel.errors import ErrorCode, LogError, Refuse
 from semel.net.reply import Exclusive
 from semel.types import UNKNOWN_OFFSET
 
-_ACKS: Final = (-1, 0, 1)
-_ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose tools may write what coordinators read, in Kafka too.
+_ACKS: Final = (ACKS_ALL, 0, 1)
+_ADMIN_CLIENT_ID: Final = (
+    "__admin_client"  # Kafka's tools may write to internal topics under this name, in Kafka too.
+)
 _BY_ID_SINCE: Final = 13
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
@@ -69,30 +75,30 @@ Answer: TypeAlias = (
 
 
 class _Produced(NamedTuple):
-    """What has come of a request so far."""
+    """The answers to a request so far."""
 
     responses: list[TopicProduceResponse]
-    waiting: list[tuple[Partition, int, PartitionProduceResponse]]
-    """Answers that are not as durable yet as their topics ask, and the offset each waits for."""
+    waiting: list[tuple[LedPartition, int, PartitionProduceResponse]]
+    """Answers to batches that are not visible yet, and the offset each waits for."""
 
 
-def handle(broker: BrokerContext, request: ProduceRequest, context: RequestContext) -> Answer:
+def handle(broker: ProducePath, request: ProduceRequest, context: RequestContext) -> Answer:
     """Append everything; a transactional producer's first write to a partition once its coordinator agrees."""
     if broker.on_first_produce is not None:
         begin, broker.on_first_produce = broker.on_first_produce, None
         begin()
     if request.transactional_id is not None:
-        return transactional_produce.admitted(broker, request, context, _append_all)
+        return transactional.admitted(broker, request, context, _append_all)
     return _append_all(broker, request, context)
 
 
 def _append_all(
-    broker: BrokerContext,
+    broker: ProducePath,
     request: ProduceRequest,
     context: RequestContext,
     admission: Admission | None = None,
 ) -> Answer:
-    """Append everything now; answer now, or when what was appended is as durable as its topic asks."""
+    """Append everything now; answer now, or with acks=all when it is visible."""
     steps = _append_each(broker, request, context, admission)
     produced = in_turns(steps, broker.runtime, context.connection.peer)
     if isinstance(produced, Exclusive):
@@ -101,14 +107,14 @@ def _append_all(
 
 
 async def _answer_later(
-    broker: BrokerContext, request: ProduceRequest, context: RequestContext, appended: Awaitable[_Produced]
+    broker: ProducePath, request: ProduceRequest, context: RequestContext, appended: Awaitable[_Produced]
 ) -> ProduceResponse | None:
     answer = _answer(broker, request, context, await appended)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _append_each(
-    broker: BrokerContext, request: ProduceRequest, context: RequestContext, admission: Admission | None
+    broker: ProducePath, request: ProduceRequest, context: RequestContext, admission: Admission | None
 ) -> Steps[_Produced]:
     """Append one batch after the other."""
     produced = _Produced([], [])
@@ -126,7 +132,7 @@ def _append_each(
             is_first = False
             target = _target(broker, request, context, topic, data)
             inspection = None
-            if isinstance(target, Partition):
+            if isinstance(target, LedPartition):
                 records, rules = _records(data), target.log.rules
                 if len(records) <= rules.max_message_bytes and is_heavy(records, rules.compression_type):
                     now_ms = broker.runtime.clock.now_ms()
@@ -144,14 +150,12 @@ def _append_each(
 
 
 def _answer(
-    broker: BrokerContext, request: ProduceRequest, context: RequestContext, produced: _Produced
+    broker: ProducePath, request: ProduceRequest, context: RequestContext, produced: _Produced
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Everything is appended: answer, or wait for the disk first."""
+    """Everything is appended: answer, or wait until it is visible."""
     response = ProduceResponse(responses=produced.responses)
-    if produced.waiting and request.acks == -1:
-        return _settled(produced.waiting, response)
-    for partition, end_offset, _partition_answer in produced.waiting:
-        broker.runtime.tasks.spawn(partition.settle(end_offset), name="settle")
+    if produced.waiting and request.acks == ACKS_ALL:
+        return _acknowledged(broker, request, produced.waiting, response)
     if request.acks == 0:
         codes = [answer.error_code for topic in produced.responses for answer in topic.partition_responses]
         for code in codes:
@@ -163,14 +167,14 @@ def _answer(
 
 
 def _target(
-    broker: BrokerContext,
+    broker: ProducePath,
     request: ProduceRequest,
     context: RequestContext,
     topic: TopicProduceData,
     data: PartitionProduceData,
-) -> Partition | PartitionProduceResponse:
+) -> LedPartition | PartitionProduceResponse:
     """The partition a batch is for, or why it is refused whatever it holds."""
-    found: Partition | ErrorCode
+    found: LedPartition | ErrorCode
     if context.version >= _BY_ID_SINCE:
         found = broker.partitions.get_by_id(topic.topic_id, data.index)
     else:
@@ -181,7 +185,7 @@ def _target(
         return _refused(data.index, found, None)
     name = found.log.topic_partition.topic
     if name in INTERNAL and context.client_id != _ADMIN_CLIENT_ID:
-        found.counts.weak_acks += request.acks != -1
+        found.counts.weak_acks += request.acks != ACKS_ALL
         reason = f"Cannot append to internal topic {name}"
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     return found
@@ -193,31 +197,32 @@ def _records(data: PartitionProduceData) -> bytearray | memoryview:
 
 
 def _append(
-    broker: BrokerContext,
+    broker: ProducePath,
     request: ProduceRequest,
     context: RequestContext,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    found: Partition,
+    found: LedPartition,
     admission: Admission | None,
     inspection: Inspection | None,
 ) -> PartitionProduceResponse:
-    if request.acks != -1:
+    if request.acks != ACKS_ALL:
         found.counts.weak_acks += 1
     refused = _unfit(request, context, data)
     if refused is not None:
         return _refused(data.index, refused.code, refused.reason)
     records = _records(data)
     if admission is None:
-        result = found.append(records, inspection=inspection)
+        result = found.append(records, acks=request.acks, inspection=inspection)
     else:
-        admitted = admission.get(transactional_produce.place(topic, data))
+        admitted = admission.get(transactional.place(topic, data))
         if isinstance(admitted, Refuse):
             _count_refusal(broker, found, admitted.code, records)
             return _refused(data.index, admitted.code, admitted.reason or None)
         result = found.append(
             records,
-            transactions_v2=context.version >= transactional_produce.V2_SINCE,
+            acks=request.acks,
+            transactions_v2=context.version >= transactional.V2_SINCE,
             verification_token=admitted,
             inspection=inspection,
         )
@@ -245,7 +250,7 @@ def _append(
 
 
 def _count_refusal(
-    broker: BrokerContext, partition: Partition, code: ErrorCode, records: bytearray | memoryview
+    broker: ProducePath, partition: LedPartition, code: ErrorCode, records: bytearray | memoryview
 ) -> None:
     """Count a batch that was not stored; of one that is out of order, also remember whose it is and what was expected."""
     counts = partition.counts
@@ -270,7 +275,7 @@ def _count_refusal(
 
 
 def _unfit(request: ProduceRequest, context: RequestContext, data: PartitionProduceData) -> Refuse | None:
-    """What the request itself rules out, whatever the partition."""
+    """A refusal for the request itself, for any partition."""
     if request.acks not in _ACKS:
         return Refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks}: only -1 (all), 0 and 1 exist")
     records = data.records
@@ -304,12 +309,18 @@ def _refused(index: int, code: ErrorCode, reason: str | None) -> PartitionProduc
     )
 
 
-async def _settled(
-    waiting: list[tuple[Partition, int, PartitionProduceResponse]], response: ProduceResponse
+async def _acknowledged(
+    broker: ProducePath,
+    request: ProduceRequest,
+    waiting: list[tuple[LedPartition, int, PartitionProduceResponse]],
+    response: ProduceResponse,
 ) -> ProduceResponse:
+    """Wait for all partitions, together for as long as the request says."""
+    monotonic = broker.runtime.clock.monotonic
+    until = monotonic() + request.timeout_ms / 1000
     for partition, end_offset, answer in waiting:
         try:
-            await partition.settle(end_offset)
+            answer.error_code = await partition.acknowledged(end_offset, until - monotonic())
         except LogError as error:
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             answer.base_offset = UNKNOWN_OFFSET

@@ -8,8 +8,9 @@ The answer waits until the leader has handed in the assignment and the row that 
 
 from collections.abc import Awaitable
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.coordinators.caller import caller_of
+from semel.broker.parts import Coordinators
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.group import GroupOutcome
 from semel.core.groups.shard import GroupShard
@@ -18,7 +19,7 @@ from semel.errors import ErrorCode
 
 
 def handle(
-    broker: BrokerContext, request: SyncGroupRequest, context: RequestContext
+    broker: Coordinators, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Let the group's coordinator decide, now or when the assignment is there."""
     caller = caller_of(context)

@@ -13,7 +13,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
 from semel.core.groups.committing import txn_commit_refused
 from semel.core.groups.rows import OFFSETS_TOPIC
 from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -26,12 +27,12 @@ _ADDS_SINCE: Final = 5
 
 
 def handle(
-    broker: BrokerContext, request: TxnOffsetCommitRequest, context: RequestContext
+    broker: Coordinators, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Store what may be stored, pending: at once where both coordinators answer at once."""
     version = context.version
     if not request.group_id:
-        return txn_commit_refused(broker.store.image, request, ErrorCode.INVALID_GROUP_ID)
+        return txn_commit_refused(broker.image, request, ErrorCode.INVALID_GROUP_ID)
     ready = broker.groups.host.ensure_topic()
     if ready is not ErrorCode.NONE:
         return _when_ready(broker, request, version, ready)
@@ -43,20 +44,20 @@ def handle(
 
 
 async def _when_ready(
-    broker: BrokerContext,
+    broker: Coordinators,
     request: TxnOffsetCommitRequest,
     version: int,
     ready: ErrorCode | Awaitable[ErrorCode],
 ) -> TxnOffsetCommitResponse:
     code = ready if isinstance(ready, ErrorCode) else await ready
     if code is not ErrorCode.NONE:
-        return _told(txn_commit_refused(broker.store.image, request, code), version)
+        return _told(txn_commit_refused(broker.image, request, code), version)
     admitted = _admitted(broker, request, version)
     return await _when_admitted(broker, request, version, admitted)
 
 
 async def _when_admitted(
-    broker: BrokerContext,
+    broker: Coordinators,
     request: TxnOffsetCommitRequest,
     version: int,
     admitted: list[ErrorCode] | Awaitable[list[ErrorCode]],
@@ -67,7 +68,7 @@ async def _when_admitted(
 
 
 def _admitted(
-    broker: BrokerContext, request: TxnOffsetCommitRequest, version: int
+    broker: Coordinators, request: TxnOffsetCommitRequest, version: int
 ) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
     return broker.transactions.admit(
         request.transactional_id,
@@ -78,14 +79,14 @@ def _admitted(
     )
 
 
-def _place(broker: BrokerContext, request: TxnOffsetCommitRequest) -> TopicPartition:
+def _place(broker: Coordinators, request: TxnOffsetCommitRequest) -> TopicPartition:
     return TopicPartition(OFFSETS_TOPIC, broker.groups.host.partition_of(request.group_id))
 
 
 def _stored(
-    broker: BrokerContext, request: TxnOffsetCommitRequest, version: int, code: ErrorCode
+    broker: Coordinators, request: TxnOffsetCommitRequest, version: int, code: ErrorCode
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    refused = partial(txn_commit_refused, broker.store.image, request)
+    refused = partial(txn_commit_refused, broker.image, request)
     if code is ErrorCode.NONE:  # It may have ended while we waited.
         code = broker.transactions.check(
             request.transactional_id, request.producer_id, request.producer_epoch, _place(broker, request)

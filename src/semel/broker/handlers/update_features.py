@@ -9,8 +9,9 @@ To be at a level already is no error, whatever the kind.
 
 from typing import Final
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
 from semel.broker.features import SUPPORTED, level
+from semel.broker.parts import Administration
 from semel.core.metadata.rows import FeatureRow
 from semel.core.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -27,7 +28,7 @@ _DOWNGRADES: Final = (2, 3)
 
 
 async def handle(
-    broker: BrokerContext, request: UpdateFeaturesRequest, context: RequestContext
+    broker: Administration, request: UpdateFeaturesRequest, context: RequestContext
 ) -> UpdateFeaturesResponse:
     """Make every change or none."""
     for update in request.feature_updates:
@@ -58,7 +59,7 @@ async def handle(
     )
 
 
-def _flaw(broker: BrokerContext, update: FeatureUpdateKey, version: int) -> str | None:
+def _flaw(broker: Administration, update: FeatureUpdateKey, version: int) -> str | None:
     wanted = update.max_version_level
     may_downgrade = update.allow_downgrade
     if version >= _KIND_SINCE:

@@ -3,13 +3,16 @@
     2+   the marker says which protocol its transaction followed: v2's must carry a higher epoch than its records
 
 Coordinators send it, and people who end a transaction that hangs. Every partition is answered by itself. The partitions of
-__consumer_offsets are ended by the group coordinator, so that pending offsets count or vanish.
+__consumer_offsets are ended by the group coordinator, so that pending offsets count or vanish. Others have their turns between
+partitions.
 """
 
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, TypeAlias
 
-from semel.broker.context import BrokerContext, RequestContext
+from semel.broker.context import RequestContext
+from semel.broker.parts import Coordinators
+from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -19,8 +22,10 @@ from semel.core.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from semel.errors import ErrorCode
+from semel.net.reply import Exclusive
 from semel.types import TopicPartition
 
+_Pending: TypeAlias = tuple[WritableTxnMarkerPartitionResult, Awaitable[ErrorCode]]
 _AS_LEADER: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -31,46 +36,62 @@ _AS_LEADER: Final = frozenset(
 
 
 def handle(
-    broker: BrokerContext, request: WriteTxnMarkersRequest, context: RequestContext
-) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+    broker: Coordinators, request: WriteTxnMarkersRequest, context: RequestContext
+) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse] | Exclusive[WriteTxnMarkersResponse]:
     """Write every marker now; answer when all are as durable as their topics ask."""
-    pending: list[tuple[WritableTxnMarkerPartitionResult, Awaitable[ErrorCode]]] = []
-    response = WriteTxnMarkersResponse(
-        markers=[_write(broker, marker, pending) for marker in request.markers]
-    )
-    return _later(response, pending) if pending else response
+    pending: list[_Pending] = []
+    written = in_turns(_write_all(broker, request, pending), broker.runtime, context.connection.peer)
+    if isinstance(written, Exclusive):
+        return Exclusive(_written(written.answer, pending))
+    return _later(written, pending) if pending else written
+
+
+def _write_all(
+    broker: Coordinators, request: WriteTxnMarkersRequest, pending: list[_Pending]
+) -> Steps[WriteTxnMarkersResponse]:
+    turn, response = Turn(broker.runtime.clock), WriteTxnMarkersResponse()
+    for marker in request.markers:
+        topics: list[WritableTxnMarkerTopicResult] = []
+        response.markers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        for topic in marker.topics:
+            results: list[WritableTxnMarkerPartitionResult] = []
+            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+            for index in topic.partition_indexes:
+                if turn.is_over:
+                    yield None
+                    turn.begin()
+                results.append(_write(broker, marker, TopicPartition(topic.name, index), pending))
+    return response
 
 
 def _write(
-    broker: BrokerContext,
-    marker: WritableTxnMarker,
-    pending: list[tuple[WritableTxnMarkerPartitionResult, Awaitable[ErrorCode]]],
-) -> WritableTxnMarkerResult:
-    topics = []
-    for topic in marker.topics:
-        results = []
-        for index in topic.partition_indexes:
-            code = broker.transactions.markers.write(
-                TopicPartition(topic.name, index),
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                coordinator_epoch=marker.coordinator_epoch,
-                commit=marker.transaction_result,
-                transaction_version=marker.transaction_version,
-            )
-            result = WritableTxnMarkerPartitionResult(partition_index=index)
-            if isinstance(code, ErrorCode):
-                result.error_code = _as_leader(code)
-            else:
-                pending.append((result, code))
-            results.append(result)
-        topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
-    return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+    broker: Coordinators, marker: WritableTxnMarker, topic_partition: TopicPartition, pending: list[_Pending]
+) -> WritableTxnMarkerPartitionResult:
+    code = broker.transactions.markers.write(
+        topic_partition,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        commit=marker.transaction_result,
+        transaction_version=marker.transaction_version,
+    )
+    result = WritableTxnMarkerPartitionResult(partition_index=topic_partition.partition)
+    if isinstance(code, ErrorCode):
+        result.error_code = _as_leader(code)
+    else:
+        pending.append((result, code))
+    return result
+
+
+async def _written(
+    response: Awaitable[WriteTxnMarkersResponse], pending: list[_Pending]
+) -> WriteTxnMarkersResponse:
+    return await _later(await response, pending)
 
 
 async def _later(
     response: WriteTxnMarkersResponse,
-    pending: list[tuple[WritableTxnMarkerPartitionResult, Awaitable[ErrorCode]]],
+    pending: list[_Pending],
 ) -> WriteTxnMarkersResponse:
     for result, code in pending:
         result.error_code = _as_leader(await code)

@@ -1,6 +1,6 @@
 """Prometheus' text format, version 0.0.4: lines out of samples, and samples out of lines.
 
-Role.   `metrics_page` writes what the broker has counted with it, `semel doctor` reads it.
+Role.   `metrics.page` writes what the broker has counted with it, `semel doctor` reads it.
 Rules.  * A gap in a producer's sequences stands in a comment: who scrapes passes it over, and has no series per producer and
           sequence to keep for ever. The doctor, and whoever looks with curl, reads it.
         * Names are ours; label values are escaped.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from semel.broker.metrics import Gap
+from semel.broker.metrics.counts import Gap
 from semel.errors import WireError
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

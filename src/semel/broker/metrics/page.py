@@ -1,13 +1,13 @@
 """The page a scraper gets: what the broker has counted, under Kafka's names as Prometheus spells them.
 
 Role.   `MetricsPage.text` is the answer to GET /metrics.
-Flow.   `metrics_listener` asks for it; it reads counters where they are kept and holds none of its own.
+Flow.   `listener` asks for it; it reads counters where they are kept and holds none of its own.
 Rules.  * A name that begins with `kafka_` is Kafka's MBean in small letters (`kafka.network:type=RequestMetrics,name=ErrorsPerSec`)
-          and means what it means there. A meter is its count: rates are Prometheus' to compute. What Kafka has no name for
-          begins with `semel_`.
+          and means what it means there. A meter is its count: rates are Prometheus' to compute. Metrics that Kafka lacks
+          begin with `semel_`.
         * `server-metrics: produce-request-rate` is the name tutorials print; it is RequestsPerSec of Produce, per second.
         * The broker goes on while a page is written: after every `LINES_AT_ONCE` lines others have their turn.
-        * What an alert looks at is there from the start, as 0: an increase from nothing is none.
+        * Metrics of alerts are there from the start, as 0: Prometheus sees no increase from nothing.
         * A topic that is deleted takes its counters with it, as in Kafka.
 """
 
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from semel._version import __version__
-from semel.broker.context import BrokerContext
-from semel.broker.metrics import RequestRate
-from semel.broker.metrics_text import Family, Labels, family_lines, gap_lines
-from semel.broker.partitions import Partition
+from semel.broker.metrics.counts import RequestRate
+from semel.broker.metrics.text import Family, Labels, family_lines, gap_lines
+from semel.broker.parts import Parts
+from semel.broker.replicas.replica import Replica
 from semel.net.listener import Listener
 
 LINES_AT_ONCE: Final = 200
@@ -84,16 +84,17 @@ class DiskSpace(NamedTuple):
 
 
 class MetricsPage:
-    """What there is to say about a broker."""
+    """The metrics of one broker."""
 
     def __init__(
         self,
-        context: BrokerContext,
+        parts: Parts,
         listener: Listener,
         rate: RequestRate,
         of_process: Callable[[], Iterable[tuple[Family, float]]] | None = None,
     ) -> None:
-        self._context = context
+        self._parts = parts
+        self._runtime = parts.administration.runtime
         self._listener = listener
         self._rate = rate
         self._of_process = of_process
@@ -105,14 +106,14 @@ class MetricsPage:
         for line in self._lines(space):
             lines.append(line)
             if len(lines) % LINES_AT_ONCE == 0:
-                await self._context.runtime.tasks.sleep(0)
+                await self._runtime.tasks.sleep(0)
         return "".join(lines).encode()
 
     async def _space(self) -> DiskSpace | None:
         """On a thread: a disk that hangs must not hold up the broker. None if it cannot be asked."""
-        files, path = self._context.runtime.files, self._context.config.data_dir
+        files, path = self._runtime.files, self._parts.config.data_dir
         try:
-            return await self._context.runtime.tasks.in_thread(
+            return await self._runtime.tasks.in_thread(
                 lambda: DiskSpace(files.total_bytes(path), files.free_bytes(path))
             )
         except OSError:
@@ -125,10 +126,10 @@ class MetricsPage:
         yield from self._partitions()
         yield from self._log_directory(space)
         yield from self._process()
-        yield from gap_lines(list(self._context.metrics.gaps))
+        yield from gap_lines(list(self._parts.metrics.gaps))
 
     def _requests(self) -> Iterator[str]:
-        metrics = self._context.metrics
+        metrics = self._parts.metrics
         counted: dict[tuple[str, int], int] = {}
         for route in metrics.routes:
             counted[route.name, route.version] = counted.get((route.name, route.version), 0) + route.requests
@@ -189,10 +190,12 @@ class MetricsPage:
 
     def _topics(self) -> Iterator[str]:
         rows: list[tuple[Labels, tuple[int, ...]]] = []
-        for name in self._context.partitions.topics:
+        for name in self._parts.partitions.topics:
             sums = [0] * len(_TOPIC_FAMILIES)
-            for partition in self._context.partitions.of_topic(name):
-                for place, value in enumerate(_of_partition(partition)):
+            for replica in self._parts.partitions.places(name):
+                if replica is None:
+                    continue
+                for place, value in enumerate(_of_replica(replica)):
                     sums[place] += value
                 yield ""  # A topic may have thousands: others have their turn in between.
             rows.append(((("topic", name),), tuple(sums)))
@@ -200,12 +203,12 @@ class MetricsPage:
             yield from family_lines(family, ((labels, values[place]) for labels, values in rows))
 
     def _partitions(self) -> Iterator[str]:
-        context = self._context
-        now_ms = context.runtime.clock.now_ms()
-        timeout_max_ms = context.transactions.settings.timeout_max_ms
+        parts = self._parts
+        now_ms = self._runtime.clock.now_ms()
+        timeout_max_ms = parts.transactions.settings.timeout_max_ms
         rows: list[tuple[Labels, tuple[int, ...]]] = []
         producer_ids = late = 0
-        for partition in context.partitions:
+        for partition in parts.partitions:
             log = partition.log
             topic, index = log.topic_partition
             lag = log.high_watermark - log.last_stable_offset
@@ -216,7 +219,7 @@ class MetricsPage:
             yield ""
         for place, family in enumerate(_PARTITION_FAMILIES):
             yield from family_lines(family, ((labels, values[place]) for labels, values in rows))
-        manager, offline = "kafka_server_replicamanager_", len(context.partitions.offline)
+        manager, offline = "kafka_server_replicamanager_", len(parts.partitions.offline)
         for family, value in (
             (Family(manager + "partitioncount", "gauge", "Partitions, online or not."), len(rows) + offline),
             (Family(manager + "leadercount", "gauge", "Partitions led here."), len(rows)),
@@ -237,8 +240,8 @@ class MetricsPage:
             yield from _one(family, value)
 
     def _log_directory(self, space: DiskSpace | None) -> Iterator[str]:
-        context, cleaned = self._context, self._context.cleaner.metrics
-        directory: Labels = (("directory", context.config.data_dir),)
+        parts, cleaned = self._parts, self._parts.cleaner.metrics
+        directory: Labels = (("directory", parts.config.data_dir),)
         sizes = [] if space is None else [(directory, space.total_bytes)]
         yield from family_lines(
             Family("semel_log_directory_bytes", "gauge", "Size of the volume that holds the logs."), sizes
@@ -268,16 +271,16 @@ class MetricsPage:
 
     def _process(self) -> Iterator[str]:
         build = Family("semel_build_info", "gauge", "The version that runs, and the broker's id.")
-        labels = (("version", __version__), ("broker_id", str(self._context.node_id)))
+        labels = (("version", __version__), ("broker_id", str(self._parts.administration.node_id)))
         yield from family_lines(build, [(labels, 1)])
         if self._of_process is not None:
             for family, value in self._of_process():
                 yield from _one(family, value)
 
 
-def _of_partition(partition: Partition) -> tuple[int, ...]:
-    """The values of one partition, in the order of `_TOPIC_FAMILIES`."""
-    counts, log = partition.counts, partition.log
+def _of_replica(replica: Replica) -> tuple[int, ...]:
+    """The values of one replica, in the order of `_TOPIC_FAMILIES`."""
+    counts, log = replica.counts, replica.log
     return (
         log.log_end_offset - counts.first_offset,
         counts.bytes_in,

@@ -18,8 +18,9 @@ Elsewhere. Tokens: `core.idempotence.verification`. The decisions: `core.transac
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from semel.broker.context import BrokerContext, RequestContext
-from semel.broker.partitions import Partition
+from semel.broker.context import RequestContext
+from semel.broker.parts import ProducePath
+from semel.broker.replicas.led_partition import LedPartition
 from semel.core.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from semel.core.wire.messages.produce import (
     PartitionProduceData,
@@ -48,7 +49,7 @@ Admission: TypeAlias = dict[Place, int | Refuse]
 Answer: TypeAlias = (
     ProduceResponse | Awaitable[ProduceResponse | None] | Exclusive[ProduceResponse | None] | None
 )
-AppendAll: TypeAlias = Callable[[BrokerContext, ProduceRequest, RequestContext, Admission], Answer]
+AppendAll: TypeAlias = Callable[[ProducePath, ProduceRequest, RequestContext, Admission], Answer]
 
 
 class _Opening(NamedTuple):
@@ -65,7 +66,7 @@ def place(topic: TopicProduceData, data: PartitionProduceData) -> Place:
 
 
 def admitted(
-    broker: BrokerContext, request: ProduceRequest, context: RequestContext, append_all: AppendAll
+    broker: ProducePath, request: ProduceRequest, context: RequestContext, append_all: AppendAll
 ) -> Answer:
     """Append what the coordinator agrees to."""
     admission: Admission = {}
@@ -107,7 +108,7 @@ def admitted(
 
 
 async def _later(
-    broker: BrokerContext,
+    broker: ProducePath,
     request: ProduceRequest,
     context: RequestContext,
     append_all: AppendAll,
@@ -117,7 +118,7 @@ async def _later(
     asked: list[ErrorCode] | Awaitable[list[ErrorCode]],
 ) -> ProduceResponse | None:
     """Wait for the coordinator, and under v2 for the transaction before."""
-    clock, config = broker.runtime.clock, broker.config
+    clock, config = broker.runtime.clock, broker.settings.current
     backoff_ms, limit_ms = (
         config.value("add.partitions.to.txn.retry.backoff.ms"),
         config.value("add.partitions.to.txn.retry.backoff.max.ms"),
@@ -158,8 +159,8 @@ def _transactional(data: PartitionProduceData) -> BatchHeader | None:
 
 
 def _find(
-    broker: BrokerContext, topic: TopicProduceData, data: PartitionProduceData, version: int
-) -> Partition | None:
+    broker: ProducePath, topic: TopicProduceData, data: PartitionProduceData, version: int
+) -> LedPartition | None:
     if version < _BY_ID_SINCE:
         return broker.partitions.get(topic.name, data.index)
     found = broker.partitions.get_by_id(topic.topic_id, data.index)
@@ -167,8 +168,8 @@ def _find(
 
 
 def _open(
-    broker: BrokerContext,
-    partition: Partition,
+    broker: ProducePath,
+    partition: LedPartition,
     header: BatchHeader,
     where: Place,
     version: int,

@@ -1,12 +1,12 @@
-"""What the broker counts.
+"""The broker's counts.
 
-Role.   Plain counters, added to on the hot path and read by whoever shows them (`metrics_page`).
-Flow.   A route of `dispatch` is a `RequestCounts`: it counts its requests and, by `metrics_errors`, the codes of its answers.
-        The produce handler and its shortcut count what is odd about batches; a `Partition` has its own `PartitionCounts`.
+Role.   Plain counters, added to on the hot path and read by whoever shows them (`metrics.page`).
+Flow.   A route of `dispatch` is a `RequestCounts`: it counts its requests and, by `metrics.errors`, the codes of its answers.
+        The produce handler and its shortcut count what is odd about batches; a `LedPartition` has its own `PartitionCounts`.
 Rules.  * A request costs one addition to an attribute here, an answer one per error code in it, a batch three; a record none.
         * A dropped duplicate is answered with success and also counted under its own error name: visible, never alarming.
         * A request that took the shortcut was answered with NONE: who shows the counts works that out from two others.
-        * What is remembered one by one is bounded: the last few sequences that were out of order.
+        * Only the last few sequences that were out of order are remembered one by one.
 """
 
 from collections import Counter, defaultdict, deque
@@ -31,13 +31,13 @@ class RequestCounts:
         self.version = version
         self.requests = 0
         self.taken_apart = 0
-        """Those of them that did not take the shortcut."""
+        """Requests that did not take the shortcut."""
         self.codes = metrics.codes_of(name)
         metrics.routes.append(self)
 
 
 class PartitionCounts:
-    """What a partition was given and asked for, and what was odd about it. `Partition` adds to it."""
+    """A partition's traffic, refusals and oddities. `LedPartition` adds to it."""
 
     __slots__ = (
         "batches_in",

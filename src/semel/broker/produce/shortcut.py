@@ -9,22 +9,24 @@ Rules.  * Only what would be a plain success is answered here. A refusal has lef
         * Only partitions whose appends are visible at once: who asks for syncs goes the long way and waits there.
           And only those that keep the producer's timestamps: a batch that was stamped before it was refused is
           another batch.
-        * A request is known by all its bytes but its correlation id and its records: whatever a decision depends on, the
-          client id among it, is part of the key.
+        * A request is known by the identity behind it (principal, listener, host) and by all its bytes but its correlation id and
+          its records: the key holds everything that a decision depends on.
         * A batch that is much work to look at goes the long way, where a thread looks at it.
         * The answer's bytes are the codec's own, with the three numbers that change cut out.
-        * What was learned is forgotten when partitions come or go or change their settings, and when there is too much
-          of it.
+        * Known requests are forgotten when partitions come, go or change their settings, and when there are too many
+          of them.
 """
 
 from struct import Struct
 from typing import Final
 
-from semel.broker.metrics import Metrics
-from semel.broker.partitions import Partition, Partitions
+from semel.broker.metrics.counts import Metrics
+from semel.broker.partitions import Partitions
+from semel.broker.replicas.led_partition import LedPartition
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT, TimestampType
 from semel.core.records.effort import is_heavy
+from semel.core.security.identity import Identity
 from semel.core.wire import framing
 from semel.core.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from semel.core.wire.produce_shape import BY_ID_SINCE, FIRST_VERSION, NO_TAGS_BYTES, plain_records
@@ -46,7 +48,7 @@ class _Known:
 
     __slots__ = ("has_weak_acks", "pack", "partition", "rest", "size", "start")
 
-    def __init__(self, partition: Partition, answer: bytes, *, has_weak_acks: bool) -> None:
+    def __init__(self, partition: LedPartition, answer: bytes, *, has_weak_acks: bool) -> None:
         at = answer.index(_NUMBERS.pack(*_UNLIKELY))
         self.partition = partition
         self.has_weak_acks = has_weak_acks
@@ -57,15 +59,17 @@ class _Known:
 
 
 class ProduceShortcut:
-    """Requests that came before, by version and the bytes between correlation id and records."""
+    """Requests that came before, by identity, version and the bytes between correlation id and records."""
 
     def __init__(self, partitions: Partitions, metrics: Metrics) -> None:
         self._partitions = partitions
         self._codes = metrics.codes_of("Produce")
-        self._known: dict[tuple[int, bytes], _Known] = {}
+        self._known: dict[tuple[Identity, int, bytes], _Known] = {}
         self._changes = partitions.changes
 
-    def answer(self, frame: bytearray, version: int, correlation_id: int, position: int) -> bytes | None:
+    def answer(
+        self, identity: Identity, frame: bytearray, version: int, correlation_id: int, position: int
+    ) -> bytes | None:
         """Append and answer, or None if the request has to go the long way. Its body begins at `position`."""
         if version < FIRST_VERSION or (found := plain_records(frame, version, position)) is None:
             return None
@@ -73,7 +77,7 @@ class ProduceShortcut:
             self._known.clear()
             self._changes = self._partitions.changes
         length_at, records_at = found
-        known = self._known.get((version, bytes(frame[_KEY_POSITION:length_at])))
+        known = self._known.get((identity, version, bytes(frame[_KEY_POSITION:length_at])))
         if known is None or len(frame) - records_at < HEADER_SIZE + NO_TAGS_BYTES:
             return None
         if frame[records_at + ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT:
@@ -97,7 +101,9 @@ class ProduceShortcut:
             known.size, correlation_id, known.start, result.base_offset, stamp, log_start_offset, known.rest
         )
 
-    def learn(self, frame: bytearray, version: int, position: int, response: ProduceResponse) -> None:
+    def learn(
+        self, identity: Identity, frame: bytearray, version: int, position: int, response: ProduceResponse
+    ) -> None:
         """Remember a request that was answered the long way, if it is plain and ended well."""
         if version < FIRST_VERSION or (found := plain_records(frame, version, position)) is None:
             return
@@ -110,7 +116,7 @@ class ProduceShortcut:
             if version >= BY_ID_SINCE
             else self._partitions.get(topic.name, answer.index)
         )
-        if not isinstance(partition, Partition) or not partition.is_settled_at_once:
+        if not isinstance(partition, LedPartition) or not partition.is_settled_at_once:
             return
         if partition.log.config.message_timestamp_type is not TimestampType.CREATE_TIME:
             return
@@ -126,6 +132,6 @@ class ProduceShortcut:
         bytes_of_it = framing.response_frame(0, ProduceResponse(responses=[answered]), version)
         acks_at = position + _ACKS_POSITION
         has_weak_acks = frame[acks_at : acks_at + len(_ACKS_ALL)] != _ACKS_ALL
-        self._known[version, bytes(frame[_KEY_POSITION : found[0]])] = _Known(
+        self._known[identity, version, bytes(frame[_KEY_POSITION : found[0]])] = _Known(
             partition, bytes_of_it, has_weak_acks=has_weak_acks
         )

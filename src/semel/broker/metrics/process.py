@@ -1,4 +1,4 @@
-"""What Prometheus expects of every process: its CPU time, memory, files and start.
+"""The metrics Prometheus expects of every process: its CPU time, memory, files and start.
 
 Role.   `process_values` for the page of a broker that has a process to itself.
 Rules.  Read from /proc; a system without one tells its CPU time alone.
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from semel.broker.metrics_text import Family
+from semel.broker.metrics.text import Family
 
 _STAT: Final = "/proc/self/stat"
 _START_TICKS: Final = 19  # Of the fields behind the process's name, which may hold blanks.

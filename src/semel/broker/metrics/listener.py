@@ -1,7 +1,7 @@
 """GET /metrics: the broker's counters over HTTP, for Prometheus.
 
 Role.   `MetricsListener` opens a port on the runtime's network and answers scrapers; nobody else.
-Flow.   `app` starts it where it was asked for and closes it with the broker; the text comes from `metrics_page`.
+Flow.   `app` starts it where it was asked for and closes it with the broker; the text comes from `metrics.page`.
 Rules.  * One request per connection, which is then closed. Only GET /metrics is answered with the page.
         * Bounds: `CONNECTIONS_MAX` connections, `HEAD_BYTES_MAX` and `HEAD_SECONDS` for a request, `LIFE_SECONDS` for a connection,
           one page at a time. Scrapers that wait together share a page.
@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import Final, cast
 
-from semel.broker.metrics_text import CONTENT_TYPE
+from semel.broker.metrics.text import CONTENT_TYPE
 from semel.errors import ConfigError
 from semel.runtime.bundle import Runtime
 from semel.runtime.network import Server
@@ -234,7 +234,7 @@ class _Scraper(asyncio.Protocol):
             self._transport.close()
 
     def eof_received(self) -> bool:
-        return self.stage is not _Stage.IDLE  # Who has asked and closed its half still gets its answer.
+        return self.stage is not _Stage.IDLE  # A scraper that has closed its half still gets its answer.
 
     def abort(self) -> None:
         self._transport.abort()

@@ -1,0 +1,163 @@
+"""Consequences of the metadata: deltas carried out on partitions, coordinators, listeners and settings.
+
+Role.   `MetadataApplier` is the one place where a change of the metadata becomes a change of this broker.
+Flow.   The store gives it a snapshot when the broker starts, and after that every change, once it is durable. A handler that
+        committed a change waits for `apply`, so its answer leaves when the change has taken effect here.
+Rules.  * The origin of a change does not matter: a delta names the difference, and the image says how things are now.
+        * Consequences that need no disk are carried out in the order of the deltas, before the first wait: no later change
+          overtakes them.
+        * A topic that the disk refuses stops no other. It is returned to the committer, and housekeeping tries it again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from semel.broker.cleaner import Cleaner
+from semel.broker.config import BrokerConfig
+from semel.broker.coordinators.groups import GroupCoordinator
+from semel.broker.coordinators.host import CoordinatorHost
+from semel.broker.coordinators.transactions import TransactionCoordinator
+from semel.broker.partitions import Partitions
+from semel.core.metadata.deltas import (
+    BrokerConfigured,
+    BrokerRegistered,
+    ClusterNamed,
+    ControllerChanged,
+    CredentialChanged,
+    Delta,
+    FeatureChanged,
+    GroupConfigured,
+    LeaderEpochsRaised,
+    PartitionsChanged,
+    ProducerIdsReserved,
+    QuotasChanged,
+    TopicAdded,
+    TopicConfigured,
+    TopicRemoved,
+)
+from semel.core.metadata.image import DEFAULT_BROKER, MetadataImage
+from semel.core.metadata.rows import TopicRow
+
+
+def as_changed(config: BrokerConfig, image: MetadataImage) -> BrokerConfig:
+    """The broker's configuration, with the settings that the metadata changes."""
+    changed = {**image.broker_configs(DEFAULT_BROKER), **image.broker_configs(str(config.node_id))}
+    return config if changed == config.dynamic else config.with_dynamic(changed)
+
+
+class MetadataApplier:
+    """This broker, as the metadata moves it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        *,
+        partitions: Partitions,
+        cleaner: Cleaner,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+    ) -> None:
+        self._config = config
+        self._image = image
+        self.partitions = partitions
+        self._cleaner = cleaner
+        self._groups = groups
+        self._hosts: dict[str, CoordinatorHost[Any, Any]] = {}
+        self.drive(groups.host)
+        self.drive(transactions.host)
+        self.on_reconfigured: list[Callable[[BrokerConfig], object]] = [
+            partitions.use,
+            groups.use,
+            transactions.use,
+        ]
+        """Called with the new configuration when a setting of the broker has changed."""
+
+    def drive(self, host: CoordinatorHost[Any, Any]) -> None:
+        """Have the host's coordinators come and go with the leadership of their topic's partitions."""
+        self._hosts[host.topic] = host
+        self._lead(host)
+
+    async def apply(self, deltas: Sequence[Delta]) -> dict[str, OSError]:
+        """Carry out the consequences; returns the topics that the disk refused, and why."""
+        to_make: dict[str, TopicRow] = {}
+        to_remove: list[TopicRow] = []
+        for delta in deltas:
+            match delta:
+                case TopicAdded(topic):
+                    to_make[topic.name] = topic
+                case PartitionsChanged(topic):
+                    self._change_leaders(topic.name)
+                    to_make[topic.name] = topic
+                case TopicRemoved(topic):
+                    to_remove.append(topic)
+                case TopicConfigured(topic):
+                    self.partitions.reconfigure(topic.name)
+                case BrokerConfigured():
+                    self._reconfigure()
+                case (
+                    ClusterNamed()
+                    | LeaderEpochsRaised()
+                    | BrokerRegistered()
+                    | ControllerChanged()
+                    | GroupConfigured()
+                    | QuotasChanged()
+                    | CredentialChanged()
+                    | FeatureChanged()
+                    | ProducerIdsReserved()
+                ):
+                    pass  # Readers ask the image.
+        failed: dict[str, OSError] = {}
+        if to_remove:
+            failed |= await self._remove(to_remove)
+        if to_make:
+            failed |= await self.partitions.make(list(to_make.values()))
+            for name in to_make:
+                if (host := self._hosts.get(name)) is not None:
+                    self._lead(host)
+        return failed
+
+    def _change_leaders(self, name: str) -> None:
+        """Without a wait: a leader or coordinator that lost its role serves no further request."""
+        topic = self._image.topic(name)
+        if topic is not None:
+            self.partitions.follow_leaders(topic)
+        if (host := self._hosts.get(name)) is not None:
+            self._lead(host)
+
+    async def complete(self) -> None:
+        """Try again to make the partitions that the disk refused."""
+        await self.partitions.complete()
+        for host in self._hosts.values():
+            self._lead(host)
+
+    def _lead(self, host: CoordinatorHost[Any, Any]) -> None:
+        """Tell a host which partitions are led here by now, and which are not."""
+        row = self._image.topic(host.topic)
+        if row is None:
+            return
+        for index, state in enumerate(row.states):
+            if self.partitions.get(host.topic, index) is None:
+                host.resign(index, state.leader_epoch)
+            else:
+                host.lead(index, state.leader_epoch)
+
+    def _reconfigure(self) -> None:
+        config = as_changed(self._config, self._image)
+        if config is not self._config:
+            self._config = config
+            for use in self.on_reconfigured:
+                use(config)
+
+    async def _remove(self, topics: Sequence[TopicRow]) -> dict[str, OSError]:
+        doomed = self.partitions.take_out(topics)
+        for topic in topics:
+            if (host := self._hosts.get(topic.name)) is not None:
+                host.forget()
+                self._lead(host)  # If there is a later topic of its name.
+        self._groups.topics_gone()  # Now: when the disk is done there may be others of these names.
+        try:
+            await self.partitions.remove(doomed, self._cleaner.paused)
+        except OSError as error:
+            return dict.fromkeys([topic.name for topic in topics], error)
+        return {}

@@ -1,0 +1,1 @@
+"""Counts of what a broker does, and the page on which Prometheus finds them."""

@@ -1,0 +1,54 @@
+"""A partition as clients are told of it: as the metadata says, but for replicas nobody serves at the moment.
+
+Role.   Partitions as Metadata and DescribeTopicPartitions show them.
+Rules.  * A partition that is led here and could not be opened, or is not made yet, has no leader for now.
+        * A topic is in the metadata a moment before its partitions are here: there are as many views as places for them.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from semel.broker.parts import Administration
+from semel.core.metadata.partition_state import NO_LEADER, PartitionState
+from semel.core.metadata.rows import TopicRow
+from semel.errors import ErrorCode
+
+_NO_EPOCH: Final = -1
+
+
+class PartitionView(NamedTuple):
+    """One partition."""
+
+    partition: int
+    error_code: ErrorCode
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
+def views(
+    broker: Administration, row: TopicRow, start: int = 0, limit: int | None = None
+) -> Iterator[PartitionView]:
+    """The partitions of a topic from one on, at most so many."""
+    places = broker.partitions.places(row.name)
+    brokers, here = broker.store.image.brokers, broker.node_id
+    stop = (
+        min(len(places), len(row.states))
+        if limit is None
+        else min(len(places), len(row.states), start + limit)
+    )
+    last: PartitionState | None = None
+    offline: list[int] = []
+    for index in range(start, stop):
+        state = row.states[index]
+        if state is not last:
+            last, offline = state, [replica for replica in state.replicas if replica not in brokers]
+        missing = state.leader == here and ((place := places[index]) is None or place.leader is None)
+        if missing or state.leader not in brokers:
+            gone = [here, *offline] if missing else list(offline)
+            code, leader, epoch = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, _NO_EPOCH
+        else:
+            gone, code, leader, epoch = list(offline), ErrorCode.NONE, state.leader, state.leader_epoch
+        yield PartitionView(index, code, leader, epoch, list(state.replicas), list(state.isr), gone)

@@ -1,0 +1,76 @@
+"""A replica of a partition on this broker: its log, how durable that is, and the role it has.
+
+Role.   Everything that every replica has: the log, its syncs, its counts. `leader` is what this broker does beside that while it
+        leads; it is None while another broker does, and then clients are told NOT_LEADER_OR_FOLLOWER.
+Flow.   `Partitions` makes one per log and hands it what the metadata says: `lead`, or `unlead`.
+Rules.  * Three things have three names. Durable: on this disk, as far as the topic asks (`LedPartition.durable_offset`). Replicated:
+          on every replica in sync (`core.replication.leading`). Visible: below the high watermark, and for committed readers below
+          the last stable offset. With one replica the first decides all three.
+        * A role ends with its waiters told; the next one begins without them.
+Elsewhere. The other role's rules are `core.replication.following`; nothing fetches from another broker yet.
+"""
+
+import uuid
+from collections.abc import Iterable
+
+from semel.broker.metrics.counts import PartitionCounts
+from semel.broker.replicas.led_partition import LedPartition
+from semel.core.replication.leading import Alive
+from semel.errors import ErrorCode
+from semel.log.group_commit import GroupCommit
+from semel.log.partition_log import PartitionLog
+from semel.runtime.bundle import Runtime
+
+
+class Replica:
+    """One replica."""
+
+    __slots__ = ("_runtime", "_segments", "commits", "counts", "leader", "log", "topic_id")
+
+    def __init__(self, log: PartitionLog, topic_id: uuid.UUID, runtime: Runtime) -> None:
+        self.log = log
+        self.topic_id = topic_id
+        self.commits = GroupCommit(log, runtime.tasks, runtime.clock)
+        self.counts = PartitionCounts(log.log_end_offset)
+        self.leader: LedPartition | None = None
+        self._runtime = runtime
+        self._segments = log.active.base_offset
+
+    def lead(
+        self,
+        *,
+        node_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        lag_max_ms: int,
+        alive: Alive,
+    ) -> LedPartition:
+        """Lead as the metadata says, from now on or still."""
+        if self.leader is None:
+            self.leader = LedPartition(
+                self.log,
+                self.topic_id,
+                self.commits,
+                self.counts,
+                self._runtime,
+                node_id=node_id,
+                lag_max_ms=lag_max_ms,
+                alive=alive,
+            )
+        self.leader.become(
+            leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr
+        )
+        return self.leader
+
+    def unlead(self, code: ErrorCode) -> None:
+        """Lead no more; who waits here is told `code`."""
+        leader, self.leader = self.leader, None
+        if leader is not None:
+            leader.end(code)
+
+    def rolled(self) -> bool:
+        """Whether segments were closed since this was last asked: they want a sync in the background."""
+        before, self._segments = self._segments, self.log.active.base_offset
+        return self._segments > before
