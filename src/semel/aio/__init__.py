@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from semel.client.admin_client.client import AsyncAdmin as Admin
+    from semel.client.admin.client import AsyncAdmin as Admin
     from semel.client.consumer.consumer import AsyncConsumer as Consumer
     from semel.client.producer.pool import AsyncTransactionalProducerPool as TransactionalProducerPool
     from semel.client.producer.producer import AsyncProducer as Producer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin", "Consumer", "Producer", "TransactionalProducerPool"]
 
 _HOMES: Final = {
-    "Admin": ("semel.client.admin_client.client", "AsyncAdmin"),
+    "Admin": ("semel.client.admin.client", "AsyncAdmin"),
     "Consumer": ("semel.client.consumer.consumer", "AsyncConsumer"),
     "Producer": ("semel.client.producer.producer", "AsyncProducer"),
     "TransactionalProducerPool": ("semel.client.producer.pool", "AsyncTransactionalProducerPool"),

@@ -1,4 +1,4 @@
-"""What users hand to a client, checked by name before anything is done with it.
+"""Arguments of users, checked by name before anything is done with them.
 
 Role.   One function per kind of argument, for producers, consumers and admin clients alike: a number, a topic, a partition, a time,
         a length of time, offsets. Each gives the plain value the client works with.
@@ -24,7 +24,7 @@ from semel.words import a, kind, shown
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-_TEXT_MAX: Final = INT16_MAX  # What the protocol's texts may have.
+_TEXT_MAX: Final = INT16_MAX  # The bound of the protocol's texts.
 _TOPIC_MAX: Final = 249
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -105,7 +105,7 @@ def names(given: object, name: str) -> list[str]:
 
 
 def listed(name: str, given: object, accepted: str) -> list[Any]:
-    """What is in a list, or whatever else can be gone through."""
+    """The elements of a list or of any other iterable."""
     if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
         raise refused(name, given, accepted)
     return list(given)

@@ -30,7 +30,7 @@ class BlockingCluster:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """What `work(cluster, …)` gives."""
+        """The result of `work(cluster, …)`."""
         return self._loop.run(work(self._cluster, *args, **kwargs))
 
     def close(self) -> None:

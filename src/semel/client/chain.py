@@ -1,15 +1,15 @@
-"""What must hold between a consumer and the producer that stores its positions in transactions.
+"""The rules between a consumer and the producer that stores its positions in transactions.
 
-Role.   `Chain` belongs to a consumer and goes with its `group_metadata()` to the producer: each side tells it what it does, and it
-        warns where the two of them work against each other.
+Role.   `Chain` belongs to a consumer and goes with its `group_metadata()` to the producer. Each side reports its steps, and the
+        chain warns where the two work against each other.
 Flow.   `producer.send_offsets_to_transaction(offsets, consumer.group_metadata())` -> `joined` -> the next transactions of this
         producer `began` and `ended` -> a commit of the consumer's own in between is `committing`.
-Rules.  * Positions that transactions store are stored by nothing else: a commit outside of the transaction stands even if its
-          outputs are aborted, and then they are lost.
-        * A consumer in a chain reads what is committed: otherwise it passes on what somebody has aborted.
-        * What was handed out for a transaction is stored with it, or it is not committed: a chain is torn when partitions go
-          whose records were handed out since the last transaction ended. Their positions are not the consumer's to store any
-          more, and without them somebody else makes the same outputs again.
+Rules.  * Positions that transactions store are stored by nothing else. A commit outside of the transaction would stand even if
+          its outputs are aborted, and then they are lost.
+        * A consumer in a chain reads committed records: otherwise it passes on aborted ones.
+        * A transaction stores the positions of all records handed out for it, or does not commit. A chain is torn when
+          partitions go whose records were handed out since the last transaction ended. Their positions are not the consumer's
+          to store any more, and without them another member makes the same outputs again.
         * A warning is given once for each consumer and reason.
 """
 
@@ -35,7 +35,7 @@ class Chain:
     """Whether such a transaction is open now."""
     _said: set[str] = field(default_factory=set)
     _round: int = 0
-    """What belongs to one transaction: from the end of the one before to its own."""
+    """The records of one transaction: from the end of the one before to its own."""
     _handed_out: dict[TopicPartition, int] = field(default_factory=dict)
     """In which round last. Touched by the consumer alone; the producer may live in another thread."""
     _torn_in: int = -1
@@ -80,7 +80,7 @@ class Chain:
                 self._torn_in = self._round
 
     def rewound(self) -> None:
-        """The consumer goes back to what is stored: what was handed out comes again."""
+        """The consumer goes back to the stored positions: records handed out come again."""
         self._round += 1
 
     def committing(self) -> None:

@@ -2,7 +2,7 @@
 
 Role.   `ProducerMetrics` and `ConsumerMetrics` name Java's metrics and group them as Java does; a core calls one method per
         batch, request or poll.
-Rules.  * Names and groups are Java's (a test lists them); what has no meaning here (JMX, selectors, authentication) is left out.
+Rules.  * Names and groups are Java's (a test lists them); metrics without meaning here (JMX, selectors, authentication) are left out.
         * Per topic there are rates and totals too, under `producer-topic-metrics` and `consumer-fetch-manager-metrics`.
         * An answer with DUPLICATE_SEQUENCE_NUMBER counts as an error here, although the record is safe: it shows that
           something was sent twice.
@@ -35,7 +35,7 @@ def _registry(settings: Settings, now_ms: Callable[[], int]) -> Metrics:
 
 
 class RequestMetrics:
-    """What every client measures of its requests."""
+    """Metrics of every client's requests."""
 
     def __init__(self, registry: Metrics, group: str) -> None:
         self.registry = registry
@@ -84,7 +84,7 @@ class _TopicSensors:
 
 
 class ProducerMetrics(RequestMetrics):
-    """What a producer measures."""
+    """Metrics of a producer."""
 
     def __init__(self, settings: ProducerConfig, now_ms: Callable[[], int]) -> None:
         super().__init__(_registry(settings, now_ms), _PRODUCER)
@@ -199,7 +199,7 @@ class ProducerMetrics(RequestMetrics):
 
 
 class ConsumerMetrics(RequestMetrics):
-    """What a consumer measures."""
+    """Metrics of a consumer."""
 
     def __init__(self, settings: ConsumerConfig, now_ms: Callable[[], int]) -> None:
         super().__init__(_registry(settings, now_ms), _CONSUMER)
@@ -318,7 +318,7 @@ class ConsumerMetrics(RequestMetrics):
 
 
 class AdminMetrics(RequestMetrics):
-    """What an admin client measures."""
+    """Metrics of an admin client."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         super().__init__(_registry(settings, now_ms), _ADMIN)

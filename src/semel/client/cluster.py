@@ -1,30 +1,26 @@
-"""A client's view of a cluster: where its brokers are, what they speak, one connection to each.
+"""A client's view of a cluster: where its brokers are, and one link to each.
 
-Role.   `Cluster` finds a broker from `bootstrap.servers`, agrees on versions with ApiVersions, knows which broker leads
-        which partition, and sends requests to the right one.
+Role.   `Cluster` finds a broker from `bootstrap.servers`, knows which broker leads which partition, and sends requests to the
+        right one.
 Flow.   `producer`, `consumer` and `admin` build requests and judge answers; they send through here. `blocking` runs all of
         it for callers without a loop.
-Rules.  * The newest version both sides have is used; an API the broker does not have raises before anything is sent.
-        * `send` is one attempt. `patiently` repeats what may be repeated, for `default.api.timeout.ms` at most, with a
-          growing pause and fresh connections; what changes something is never repeated blindly.
-        * A login that fails ends what was asked for at once; one that the broker believes for a limited time is made anew on
-          a new connection, before that time is over if nothing is under way then.
+Rules.  * `send` is one attempt. `patiently` repeats what may be repeated, for `default.api.timeout.ms` at most, with a
+          growing pause and fresh connections; a request that changes something is never repeated blindly.
+        * A login that fails ends the call at once. A login the broker accepts for a limited time is made anew on a new
+          connection, before that time is over if no request is under way then.
         * A topic that does not exist is looked for a few times, because brokers hear of a new one at different moments.
         * That no broker answers is told to `troubles`, whoever asked: the log hears of it within a second.
+Elsewhere. Versions, TLS and logins: `net.link`.
 """
 
 import asyncio
-import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
-from semel._version import __version__
-from semel.client.config import Address, ReachConfig
+from semel.client.config import ReachConfig
 from semel.client.troubles import Kind, Troubles
-from semel.core.wire import registry
 from semel.core.wire.message import Request, Response
-from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -39,18 +35,17 @@ from semel.errors import (
     RequestTimedOutError,
     SemelError,
     UnreachableError,
-    UnsupportedVersionError,
     WireError,
+    error_code,
+    refused,
 )
-from semel.net.connection import Connection, connect
-from semel.net.sasl import authenticate
+from semel.net.link import Link, open_link
 from semel.runtime.bundle import Runtime
+from semel.types import Address
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
-_API_VERSIONS_ASKED: Final = 3
-_LIFETIME_PERCENT: Final = 85  # Of the time a broker believes a login: Java makes it anew at 85 to 95.
 _NO_NODE: Final = -1
 _UNKNOWN_TOPIC_TRIES: Final = 3
 _OLD_MS: Final = 1000
@@ -99,29 +94,8 @@ class TopicView(NamedTuple):
     partitions: tuple[PartitionView, ...]
 
 
-class _Link:
-    """A connection and what the broker behind it serves."""
-
-    __slots__ = ("address", "connection", "features", "served", "trusted_until_ms")
-
-    def __init__(
-        self,
-        address: Address,
-        connection: Connection,
-        served: dict[int, tuple[int, int]],
-        features: dict[str, int],
-        trusted_until_ms: int | None,
-    ) -> None:
-        self.address = address
-        self.connection = connection
-        self.served = served
-        self.features = features
-        self.trusted_until_ms = trusted_until_ms
-        """When its login should be made anew; None: never."""
-
-
 class RequestObserver(Protocol):
-    """Who wants to hear of requests: a client's metrics."""
+    """The listener of requests: a client's metrics."""
 
     def requested(self) -> None: ...
     def answered(self) -> None: ...
@@ -147,7 +121,7 @@ class Cluster:
         self.controller_id = _NO_NODE
         self.nodes: dict[int, Node] = {}
         self._views: dict[str, TopicView] = {}
-        self._links: dict[Address, _Link] = {}
+        self._links: dict[Address, Link] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
 
     async def __aenter__(self) -> Self:
@@ -159,13 +133,13 @@ class Cluster:
     def close(self) -> None:
         """End every connection."""
         for link in self._links.values():
-            link.connection.close()
+            link.close()
         self._links.clear()
 
     async def finish(self) -> None:
         """End every connection once what was written has left."""
         for link in list(self._links.values()):
-            await link.connection.finish()
+            await link.finish()
         self._links.clear()
 
     @property
@@ -174,11 +148,11 @@ class Cluster:
         return ",".join(map(str, self.config.bootstrap_servers))
 
     def disconnect(self, node_id: int) -> None:
-        """End the connection to a broker, if there is one: what waits for an answer there raises."""
+        """End the connection to a broker, if there is one: requests that wait for an answer there raise."""
         node = self.nodes.get(node_id)
         link = None if node is None else self._links.pop(node.address, None)
         if link is not None:
-            link.connection.close()
+            link.close()
 
     # Requests
 
@@ -192,12 +166,12 @@ class Cluster:
     ) -> R:
         """One attempt, at the broker with this id or at any; `timeout_ms` is added to what an answer may take anyway."""
         link = await self._link(node_id)
-        version = self._version(link, request.schema.api_key, version_max, node_id)
         wait_ms = self.config.request_timeout_ms + (timeout_ms or 0)
+        sending = link.send(request, version_max=version_max, timeout_ms=wait_ms)
         if self._observer is not None:
             self._observer.requested()
         try:
-            answer = await link.connection.send(request, version, timeout_ms=wait_ms)
+            answer = await sending
         except (DisconnectedError, WireError) as error:
             self._unanswered(link.address, error)
             raise
@@ -209,7 +183,7 @@ class Cluster:
         return answer
 
     def _unanswered(self, address: Address, error: SemelError) -> None:
-        """A broker did not answer, or is not let in: whoever asked will try again, or raises it."""
+        """A broker did not answer, or is not let in: the caller tries again, or raises it."""
         way_out = _CHECK_SECURITY if is_locked_out(error) else _CHECK_BROKER
         if isinstance(error, WireError):
             way_out = _CHECK_PORT
@@ -219,15 +193,14 @@ class Cluster:
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        return sum(link.connection.is_open for link in self._links.values())
+        return sum(link.is_open for link in self._links.values())
 
     async def send_unanswered(
         self, request: Request[R], *, node_id: int, version_max: int | None = None
     ) -> None:
         """A request without an answer (acks=0)."""
         link = await self._link(node_id)
-        version = self._version(link, request.schema.api_key, version_max, node_id)
-        await link.connection.send_unanswered(request, version)
+        await link.send_unanswered(request, version_max=version_max)
 
     async def served(self, node_id: int | None = None) -> dict[int, tuple[int, int]]:
         """API key -> first and last version of a broker."""
@@ -275,23 +248,9 @@ class Cluster:
         growing = config.retry_backoff_ms << min(tries - 1, 16)
         return min(growing, max(config.retry_backoff_max_ms, config.retry_backoff_ms))
 
-    def _version(self, link: _Link, key: int, version_max: int | None, node_id: int | None) -> int:
-        api = registry.api(key)
-        who = self.where if node_id is None else f"broker {node_id} of {self.where}"
-        if key not in link.served:
-            raise UnsupportedVersionError(f"{who} does not serve {api.name}: use a newer broker")
-        first, last = link.served[key]
-        ours = api.last - api.unstable if version_max is None else min(version_max, api.last)
-        version = min(ours, last)
-        if version < max(api.first, first):
-            raise UnsupportedVersionError(
-                f"{who} serves {api.name} in versions {first} to {last}, this client speaks {api.first} to {ours}"
-            )
-        return version
-
     # Connections
 
-    async def _link(self, node_id: int | None) -> _Link:
+    async def _link(self, node_id: int | None) -> Link:
         if node_id is None:
             return await self._any_link()
         if node_id not in self.nodes:
@@ -307,9 +266,10 @@ class Cluster:
             self._unanswered(node.address, error)
             raise
 
-    async def _any_link(self) -> _Link:
+    async def _any_link(self) -> Link:
+        now_ms = self.runtime.clock.monotonic_ms()
         for link in self._links.values():
-            if link.connection.is_open and not self._is_stale(link):
+            if link.is_open and not link.is_stale(now_ms):
                 return link
         announced = [node.address for node in self.nodes.values()]
         failures, way_out = [], _CHECK_BOOTSTRAP
@@ -322,19 +282,19 @@ class Cluster:
             except RefusedError as error:
                 self.troubles.met(Kind.CLUSTER, self.where, str(error), _CHECK_SECURITY)
                 raise
-        # A cluster that was there a moment ago may come back; one that never was is probably a wrong address.
+        # A cluster that was there a moment ago may come back; a cluster never reached is probably a wrong address.
         kind = DisconnectedError if self.nodes else UnreachableError
         what = f"no broker of {self.where} can be reached ({'; '.join(failures)})"
         self.troubles.met(Kind.CLUSTER, self.where, what, way_out)
         raise kind(f"{what}: start one with 'semel broker', or name another with bootstrap.servers")
 
-    async def _open(self, address: Address) -> _Link:
+    async def _open(self, address: Address) -> Link:
         async with self._opening.setdefault(address, asyncio.Lock()):
             link = self._links.get(address)
-            if link is not None and link.connection.is_open:
-                if not self._is_stale(link):
+            if link is not None and link.is_open:
+                if not link.is_stale(self.runtime.clock.monotonic_ms()):
                     return link
-                link.connection.close()
+                link.close()
             slow = self.runtime.tasks.remind(_SLOW_SECONDS, self._is_slow, address)
             try:
                 return await self._opened(address)
@@ -350,69 +310,24 @@ class Cluster:
         else:
             self.troubles.met(Kind.CLUSTER, self.where, what, _CHECK_PORT, is_old=True)
 
-    async def _opened(self, address: Address) -> _Link:
-        connection = await connect(
-            self.runtime,
-            address.host,
-            address.port,
-            client_id=self.config.client_id,
-            response_max_bytes=self.config.response_max_bytes,
-            timeout_ms=self.config.socket_connection_setup_timeout_ms,
-            tls=self.config.security.tls,
-        )
-        try:
-            link = self._links[address] = await self._introduced(connection, address)
-        except BaseException:
-            connection.close()
-            raise
+    async def _opened(self, address: Address) -> Link:
+        link = self._links[address] = await open_link(self.runtime, address, self.config)
         if self._observer is not None:
             self._observer.connected()
         return link
 
-    def _is_stale(self, link: _Link) -> bool:
-        """Whether the broker will not believe a login for much longer, and nothing is under way that a new one would cut."""
-        until_ms = link.trusted_until_ms
-        is_due = until_ms is not None and self.runtime.clock.monotonic_ms() >= until_ms
-        return is_due and link.connection.in_flight == 0
-
-    async def _introduced(self, connection: Connection, address: Address) -> _Link:
-        """What the broker serves, after a login where one is asked for: it may tell those it knows more."""
-        try:
-            served, features = await self._negotiate(connection, address)
-        except DisconnectedError as error:
-            # Since TLS 1.3 a broker looks at the client's certificate after the client took the handshake for done.
-            if isinstance(error.__cause__, ssl.SSLError):
-                raise HandshakeError(f"{address}: no TLS: {error.__cause__.reason or error}") from error
-            raise
-        login, until_ms = self.config.security.login, None
-        if login is not None:
-            lifetime_ms = await authenticate(
-                connection, login, served, broker=str(address), timeout_ms=self.config.request_timeout_ms
-            )
-            if lifetime_ms is not None:
-                until_ms = self.runtime.clock.monotonic_ms() + lifetime_ms * _LIFETIME_PERCENT // 100
-            served, features = await self._negotiate(connection, address)
-        return _Link(address, connection, served, features, until_ms)
-
-    async def _negotiate(
-        self, connection: Connection, address: Address
-    ) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:
-        request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
-        timeout_ms = self.config.request_timeout_ms
-        try:
-            answer = await connection.send(request, _API_VERSIONS_ASKED, timeout_ms=timeout_ms)
-        except WireError:  # A broker that does not know the version answers in version 0.
-            answer = await connection.send(ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
-        if answer.error_code:
-            raise refused(answer.error_code, f"to say what it serves at {address}", by=str(address))
-        served = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        return served, {one.name: one.max_version_level for one in answer.finalized_features}
-
     # Metadata
 
-    async def metadata(self, topics: Sequence[str] | None, *, create: bool = False) -> MetadataResponse:
-        """What a broker knows of these topics (None: all), with the brokers remembered. `create` lets it make missing ones."""
+    async def metadata(
+        self, topics: Sequence[str] | None, *, create: bool = False, topic_ids: Sequence[bytes] = ()
+    ) -> MetadataResponse:
+        """A broker's metadata of these topics (None: all); its list of brokers is remembered. `create` lets it make missing ones.
+
+        A topic that is asked for by its id is never made.
+        """
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        if asked is not None:
+            asked += [MetadataRequestTopic(name=None, topic_id=one) for one in topic_ids]
         answer = await self.send(MetadataRequest(topics=asked, allow_auto_topic_creation=create))
         self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
         self.nodes = {
@@ -445,7 +360,7 @@ class Cluster:
         return found
 
     async def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
-        """Who leads these partitions, as far as is known: asked again after an error that passes."""
+        """The known leaders of these partitions, asked again after an error that passes."""
         view = self._views.get(topic) or await self.topic(topic)
         grouped: dict[int, list[int]] = {}
         for index in partitions:
@@ -492,21 +407,6 @@ def topic_view(topic: MetadataResponseTopic) -> TopicView:
     )
 
 
-def error_code(number: int) -> ErrorCode:
-    """The code behind a number; one that nobody has defined yet is an unknown error."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def refused(number: int, what: str, *, by: str, reason: str | None = None) -> RefusedError:
-    """The error for an answer with an error code."""
-    code = error_code(number)
-    why = (reason or "no reason given").rstrip(".")
-    return RefusedError(code, f"{by} refuses {what}: {why} ({code.name}, {number})")
-
-
 def is_locked_out(error: SemelError) -> bool:
     """Whether the cluster does not let this client in: TLS or a login failed, and will fail again."""
     return isinstance(error, HandshakeError) or (isinstance(error, RefusedError) and error.code in _NO_ENTRY)
@@ -520,14 +420,14 @@ def passes(error: DisconnectedError | RefusedError) -> bool:
 
 
 def missing_topic(name: str, where: str, code: ErrorCode) -> tuple[str, str]:
-    """What is wrong with a topic a broker gives no partitions of, and the way out."""
+    """The flaw of a topic without partitions in a broker's answer, and the way out."""
     if code in _UNKNOWN_TOPIC:
         return f"topic {name} does not exist at {where}", "create it, or correct its name"
     return f"{where} does not describe topic {name}: {code.name}", "it is asked for again"
 
 
 def without_leader(name: str, partitions: Sequence[PartitionView], where: str) -> tuple[str, str]:
-    """What is wrong with a topic of which nobody leads these partitions, and the way out."""
+    """The flaw of a topic whose partitions have no leader, and the way out."""
     first = partitions[0]
     more = "" if len(partitions) == 1 else f" and {len(partitions) - 1} more of its partitions"
     return (

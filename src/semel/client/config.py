@@ -1,21 +1,23 @@
-"""What every client needs to reach a cluster, and the settings of the command line's.
+"""The settings with which every client reaches a cluster, and those of the command line.
 
 Role.   `ReachConfig` is what `Cluster` runs on, whoever configured it. `ClientConfig.of` takes what a user gave with
         `-X key=value` and `--bootstrap` and gives typed values.
 Rules.  * Kafka's dotted names one to one; underscores may stand for dots. An unknown key is refused with the nearest one.
         * Defaults are Kafka 4's, except `isolation.level`, which is `read_committed`.
-Elsewhere. The keys: `config_keys`. TLS and SASL: `security`. The settings of the public clients: `settings`.
+Elsewhere. The keys: `config_keys`. TLS and SASL: `net.security`. The settings of the public clients: `settings`.
 """
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from semel.client.config_keys import ALL_KEYS, read
-from semel.client.security import PLAINTEXT, Security
 from semel.client.security_keys import is_security
 from semel.errors import ConfigError, InvariantError
+from semel.net.link import LinkConfig
+from semel.net.security import PLAINTEXT, Security
+from semel.types import Address
 from semel.words import kind
 
 logger = logging.getLogger(__name__)
@@ -25,30 +27,13 @@ _PORT_MAX: Final = 65535
 _RESPONSE_MAX: Final = 100 * 1024 * 1024
 READ_COMMITTED: Final = "read_committed"
 ISOLATION_LEVELS: Final = ("read_uncommitted", READ_COMMITTED)
-COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class ReachConfig(Protocol):
-    """What it takes to find a cluster and to talk to it."""
+class ReachConfig(LinkConfig, Protocol):
+    """The settings to find a cluster and to talk to it."""
 
     @property
     def bootstrap_servers(self) -> tuple[Address, ...]: ...
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def request_timeout_ms(self) -> int: ...
-    @property
-    def socket_connection_setup_timeout_ms(self) -> int: ...
     @property
     def default_api_timeout_ms(self) -> int: ...
     @property
@@ -57,15 +42,11 @@ class ReachConfig(Protocol):
     def retry_backoff_ms(self) -> int: ...
     @property
     def retry_backoff_max_ms(self) -> int: ...
-    @property
-    def response_max_bytes(self) -> int: ...
-    @property
-    def security(self) -> Security: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What a command runs with. Attributes are Kafka's keys with underscores for dots."""
+    """The settings of a command. Attributes are Kafka's keys with underscores for dots."""
 
     bootstrap_servers: tuple[Address, ...] = (Address("localhost", 9092),)
     client_id: str = "semel"

@@ -1,7 +1,7 @@
 """The settings of Kafka's clients: names, types, defaults and bounds of Apache Kafka 4.3.1.
 
-Role.   The tables `PRODUCER_KEYS`, `CONSUMER_KEYS` and `ADMIN_KEYS`, and `read`: what a user gave, under Kafka's names, as
-        typed values.
+Role.   The tables `PRODUCER_KEYS`, `CONSUMER_KEYS` and `ADMIN_KEYS`, and `read`: a user's settings, under Kafka's names, as typed
+        values.
 Flow.   `settings` and `config` call `read` and then look at what contradicts each other.
 Rules.  * Facts of Kafka's classes; a test holds every row against them and lists what is meant to differ:
           `isolation.level` is `read_committed`, and `sequence.error.policy` is ours.
@@ -36,14 +36,15 @@ from semel.core.metadata.config_types import (
     text,
 )
 from semel.core.metadata.configs import nearest
+from semel.core.records import codecs
 from semel.errors import ConfigError
 from semel.exceptions import ConfigException
 from semel.words import a
 
 Given: TypeAlias = Value | Callable[..., Any] | list[Any] | tuple[Any, ...]
-"""What a user may give: text, a number, a flag, a list of texts, and callables where Java takes classes."""
+"""A user's value: text, a number, a flag, a list of texts, and callables where Java takes classes."""
 Read: TypeAlias = Value | Callable[..., Any] | tuple[Any, ...]
-"""What `read` makes of it."""
+"""A value that `read` has typed."""
 
 DEFAULT_ASSIGNORS: Final = "org.apache.kafka.clients.consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 _DURATION: Final = re.compile(
@@ -106,7 +107,7 @@ _PRODUCER: Final = (
     ConfigKey("client.id", STRING, "", None, MEDIUM),
     ConfigKey("compression.gzip.level", INT, "-1", RangeOr(1, 9, -1), MEDIUM),
     ConfigKey("compression.lz4.level", INT, "9", Range(1, 17), MEDIUM),
-    ConfigKey("compression.type", STRING, "none", OneOf(("none", "gzip", "snappy", "lz4", "zstd")), HIGH),
+    ConfigKey("compression.type", STRING, "none", OneOf(codecs.NAMES), HIGH),
     ConfigKey("compression.zstd.level", INT, "3", Range(-131072, 22), MEDIUM),
     ConfigKey("connections.max.idle.ms", LONG, "540000", None, MEDIUM),
     ConfigKey("delivery.timeout.ms", INT, "120000", Range(0), MEDIUM),
@@ -227,11 +228,11 @@ REFUSED: Final = {
     "interceptor.classes": "wrap send or poll instead",
     "bootstrap.controllers": "name brokers in bootstrap.servers",
 }
-"""What is refused if it is not empty, and the way out."""
+"""Settings that must be empty, and the way out."""
 
 
 def read(keys: Mapping[str, ConfigKey], settings: Mapping[str, Given], *, of_a: str) -> dict[str, Read]:
-    """What was given, by Kafka's names, typed; what is None was not given. Raises `ConfigException`."""
+    """The given settings, by Kafka's names, typed; None stands for a setting that was not given. Raises `ConfigException`."""
     values: dict[str, Read] = {}
     spelled: dict[str, str] = {}
     for name, given in settings.items():

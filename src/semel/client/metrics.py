@@ -1,4 +1,4 @@
-"""What a client measures, under the names of Java's: rates over a window, averages, greatest values, totals.
+"""A client's metrics, under the names of Java's: rates over a window, averages, greatest values, totals.
 
 Role.   `Metrics` is one client's registry. A `Sensor` takes a number per batch or request and feeds the statistics that
         hang on it; `snapshot` gives them all, and `prometheus` as text for a scraper.
@@ -25,12 +25,12 @@ _MS_PER_HOUR: Final = 3_600_000.0
 
 
 class MetricName(NamedTuple):
-    """What a metric is called: `MetricName("record-send-rate", "producer-metrics")`."""
+    """The name of a metric: `MetricName("record-send-rate", "producer-metrics")`."""
 
     name: str
     group: str
     tags: tuple[tuple[str, str], ...] = ()
-    """What it is of, if not of the whole client: `(("topic", "orders"),)`."""
+    """The subject of the metric, if not the whole client: `(("topic", "orders"),)`."""
 
 
 class _Stat(Protocol):
@@ -346,7 +346,7 @@ async def report(
     *,
     interval_ms: int,
 ) -> None:
-    """Hand a snapshot to every reporter now and then, for ever. One that raises is named in the log and asked again."""
+    """Hand a snapshot to every reporter now and then, for ever. A listener that raises is named in the log and asked again."""
     while True:
         await tasks.sleep(interval_ms / 1000)
         for reporter in reporters:

@@ -1,6 +1,6 @@
 """Settings that belong together, by name: `Producer({**profile("throughput"), "bootstrap.servers": …})`.
 
-Role.   What a guide tells people to set, so that nobody has to copy it. A profile is a plain dict: whatever is given beside it wins by the
+Role.   The settings a guide recommends, by name. A profile is a plain dict: a key given beside it wins by the
         usual rules of dicts.
 """
 

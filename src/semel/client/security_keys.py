@@ -3,7 +3,7 @@
 Role.   The table `SECURITY_KEYS`, part of those in `config_keys`, and why other settings of Kafka's are refused.
 Rules.  * Certificates and keys are PEM, in files or as text: Java's stores (JKS, PKCS12) are refused with the way to convert them.
         * `sasl.username` and `sasl.password` are no keys of Java's: they stand for a `sasl.jaas.config` with the same in it.
-        * What is refused is never passed over: nobody is to believe to be safe who is not.
+        * A refused setting is never passed over: nobody is to believe to be safe who is not.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ def is_security(dotted: str) -> bool:
 
 
 def why_refused(name: str, dotted: str) -> str:
-    """What to say about a setting of TLS or SASL that is not in the table."""
+    """The refusal of a setting of TLS or SASL that is not in the table."""
     instead = _INSTEAD.get(dotted)
     if instead is not None:
         return f"{name}: not there; {instead}"

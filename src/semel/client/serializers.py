@@ -1,4 +1,4 @@
-"""What turns keys and values into bytes and back: callables of one argument, or the names of Java's own.
+"""Serializers and deserializers of keys and values: callables of one argument, or the names of Java's own.
 
 Role.   `serializer` and `deserializer` take what stands in `key.serializer` and its kin: a callable, the name of one of
         Kafka's classes (with or without its package), or nothing.
@@ -22,7 +22,7 @@ Deserializer: TypeAlias = Callable[[bytes], Any]
 
 
 def plain(value: object, argument: str = "value") -> bytes:
-    """Bytes as they are, text as UTF-8: what a producer does without a setting. `argument`: key or value."""
+    """Bytes as they are, text as UTF-8: a producer's default. `argument`: key or value."""
     if isinstance(value, bytes | bytearray | memoryview):
         return raw(value)
     if isinstance(value, str):
@@ -50,7 +50,7 @@ def _utf8(value: str, said: str = "") -> bytes:
 
 
 def unchanged(content: bytes) -> bytes:
-    """The bytes themselves: what a consumer does without a setting."""
+    """The bytes themselves: a consumer's default."""
     return content
 
 

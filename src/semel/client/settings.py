@@ -1,10 +1,10 @@
-"""What producers, consumers and admin clients run with: Kafka's keys, checked once at the edge.
+"""The settings of producers, consumers and admin clients: Kafka's keys, checked once at the edge.
 
-Role.   `ProducerConfig.of`, `ConsumerConfig.of` and `AdminConfig.of` take what a user gave, as a mapping of dotted keys or
-        as keywords, and give typed values under Kafka's names with underscores for dots.
+Role.   `ProducerConfig.of`, `ConsumerConfig.of` and `AdminConfig.of` take a user's settings, as a mapping of dotted keys or
+        as keywords. They give typed values under Kafka's names with underscores for dots.
 Flow.   The public clients build one each; `Cluster` runs on any of them; `effective` shows what came out.
-Rules.  * Settings that contradict each other are refused as Java's client refuses them, or settled as it settles them:
-          idempotence asked for and made impossible is an error, idempotence by default yields with a warning.
+Rules.  * Settings that contradict each other are refused or settled as by Java's client. Idempotence asked for and made
+          impossible is an error; idempotence by default yields with a warning.
         * A key of Kafka's that changes nothing here is accepted, and a warning names it.
         * Defaults are Kafka 4.3.1's, except `isolation.level`, which is `read_committed`.
 Elsewhere. The tables of keys: `config_keys`. Serializers: `serializers`.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
-from semel.client.config import Address, parse_addresses
+from semel.client.config import parse_addresses
 from semel.client.config_keys import (
     ADMIN_KEYS,
     CONSUMER_KEYS,
@@ -27,13 +27,14 @@ from semel.client.config_keys import (
     defaults,
     read,
 )
-from semel.client.security import Security
 from semel.client.security_keys import SECURITY_KEYS
 from semel.client.serializers import Deserializer, Serializer, deserializer, serializer
 from semel.core.groups.assignors import ASSIGNORS
 from semel.core.metadata.config_types import ConfigKey
 from semel.errors import ConfigError
 from semel.exceptions import ConfigException, InvalidGroupIdException
+from semel.net.security import Security
+from semel.types import Address
 from semel.words import kind, shown
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def check_mapping(client: str, given: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(ABC):
-    """What every client has."""
+    """The settings of every client."""
 
     KEYS: ClassVar[Mapping[str, ConfigKey]]
     KIND: ClassVar[str]
@@ -156,7 +157,7 @@ class Settings(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(Settings):
-    """What a producer runs with."""
+    """The settings of a producer."""
 
     KEYS: ClassVar[Mapping[str, ConfigKey]] = PRODUCER_KEYS
     KIND: ClassVar[str] = "producer"
@@ -190,7 +191,7 @@ class ProducerConfig(Settings):
     max_in_flight_requests_per_connection: int
     max_request_size: int
     metadata_max_age_ms: int
-    """What is known about the cluster is asked for again after so long."""
+    """Age after which metadata is asked for again."""
     metadata_max_idle_ms: int
     partitioner_adaptive_partitioning_enable: bool
     partitioner_class: Callable[..., int] | str | None
@@ -247,7 +248,7 @@ class ProducerConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(Settings):
-    """What a consumer runs with."""
+    """The settings of a consumer."""
 
     KEYS: ClassVar[Mapping[str, ConfigKey]] = CONSUMER_KEYS
     KIND: ClassVar[str] = "consumer"
@@ -290,7 +291,7 @@ class ConsumerConfig(Settings):
     max_poll_interval_ms: int
     max_poll_records: int
     metadata_max_age_ms: int
-    """What is known about the cluster is asked for again after so long."""
+    """Age after which metadata is asked for again."""
     partition_assignment_strategy: tuple[str, ...]
     """Assignors of a classic group by the names members send, by preference: range, roundrobin, sticky, cooperative-sticky."""
     session_timeout_ms: int
@@ -354,7 +355,7 @@ class ConsumerConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(Settings):
-    """What an admin client runs with."""
+    """The settings of an admin client."""
 
     KEYS: ClassVar[Mapping[str, ConfigKey]] = ADMIN_KEYS
     KIND: ClassVar[str] = "admin client"
@@ -404,7 +405,7 @@ def _settle_backoff(values: dict[str, Any], given: Mapping[str, Read]) -> None:
 
 
 def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Read]) -> None:
-    """What stands against idempotence is an error where it was asked for; elsewhere it is switched off with a warning."""
+    """A setting against idempotence is an error where idempotence was asked for; else idempotence goes off with a warning."""
     asked = "enable.idempotence" in given
     against: list[str] = []
     if values["enable.idempotence"]:
@@ -420,7 +421,7 @@ def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Read]) -> No
                 )
             against.append(f"acks={values['acks']}")
         in_flight = values["max.in.flight.requests.per.connection"]
-        # Kafka 3 yields here as with the other two, Kafka 4.3 refuses, in other words. The mission's R-06 and CFG-05 decide.
+        # Kafka 3 switches idempotence off here, as for the two settings above; Kafka 4.3 always refuses. Semel does as Kafka 3.
         if in_flight > _IN_FLIGHT_MAX:
             if asked or values["transactional.id"] is not None:
                 raise ConfigException(

@@ -1,10 +1,11 @@
-"""What keeps a client from its work at the moment: said in the log within a second, and inside every timeout.
+"""The errors that keep a client from its work now: in the log within a second, and in the text of every timeout.
 
-Role.   One `Troubles` for each client, shared by all of its connections. It remembers what failed and was tried again, writes
+Role.   One `Troubles` for each client, shared by all of its connections. It remembers failures that are tried again, writes
         one WARNING for each kind of trouble, and one line when that kind is over.
 Flow.   a retry loop meets an error: `met` -> the log, if it is time to -> the same attempt succeeds: `over`. A call that runs out
         of time asks `last` for its text.
-Rules.  * What passes within half a second is not said. What stays is said before a second is over, also where pauses are long.
+Rules.  * A trouble that passes within half a second is not logged. A trouble that stays is logged before a second is over, also
+          where pauses are long.
         * A kind of trouble has one line at a time, whatever the number of its subjects: the next after 1, 2, 4 … 60 s.
         * While no broker of the cluster can be reached, single brokers are not spoken of.
         * Nothing here waits or sets a timer: a simulation runs the same, whoever listens to its log.
@@ -48,7 +49,7 @@ class _Met:
 
 
 class _Said:
-    """What the log was told about a kind."""
+    """The log's last word about a kind."""
 
     __slots__ = ("not_before_ms", "since_ms", "step_ms")
 

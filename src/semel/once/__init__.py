@@ -1,4 +1,4 @@
-"""Consumers that count once: what to do with a record so that it counts once, wherever the crash comes.
+"""Exactly-once processing in consumers: each record takes effect once, across any crash.
 
     exactly_once_sink   results and positions in one database transaction
     Inbox               a table of received messages: retried, given up, never forgotten
@@ -6,7 +6,7 @@
     Deduplicator        message ids with claim, lease and expiry: in memory, in a database, in Redis
     process             a pool of workers that commits only what is finished
 
-The public names, nothing else. They load lazily: SQLAlchemy (`semel[sql]`) is needed by those that use a database.
+The module holds only the public names, which load lazily: names that use a database need SQLAlchemy (`semel[sql]`).
 """
 
 import importlib
@@ -101,7 +101,7 @@ def __getattr__(name: str) -> object:
         if missing.name != "sqlalchemy":
             raise
         raise ModuleNotFoundError(
-            f"semel.once.{name} keeps its books in a database and needs SQLAlchemy: pip install 'semel[sql]', "
+            f"semel.once.{name} stores its state in a database and needs SQLAlchemy: pip install 'semel[sql]', "
             "or 'semel[postgresql]' with the driver for PostgreSQL",
             name=missing.name,
         ) from missing

@@ -1,12 +1,12 @@
 """The worker pool for asyncio: `await consumer.process(work, workers=8)` of `semel.aio.Consumer`.
 
-Role.   The twin of `workers`, with its options, guarantees and limits: records are worked on in tasks of the running loop, and what
-        is committed is the finished prefix of each partition.
-Flow.   `run` polls, offers records to a `PoolState` and commits; tasks take from it and note what is done.
-Rules.  * `work` is an `async def`, or a function that returns an awaitable or a concurrent future; a plain function runs on the loop
-          and holds it up.
-        * `consumer.wakeup()`, `until`, or work that fails for good end it: what runs is finished, and committed. A cancelled pool
-          cancels its work and commits nothing more.
+Role.   The asyncio twin of `workers`, with its options, guarantees and limits: tasks of the running loop process
+        records, and the pool commits the finished prefix of each partition.
+Flow.   `run` polls, offers records to a `PoolState` and commits; tasks take records from it and report their outcomes.
+Rules.  * `work` is an `async def`, or a function that returns an awaitable or a concurrent future; a plain function
+          runs on the loop and blocks it.
+        * `consumer.wakeup()`, `until`, or a permanent failure of work end the pool: running work is finished and
+          committed. A cancelled pool cancels its work and commits nothing more.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class AsyncCommittingConsumer(Protocol):
-    """What the pool needs of a consumer."""
+    """The consumer methods the pool uses."""
 
     def subscribe(self, topics: Any, *, listener: Any = ...) -> None: ...
     def poll(self, timeout_ms: Any = ...) -> Awaitable[Iterable[Any]]: ...
@@ -38,7 +38,7 @@ class AsyncCommittingConsumer(Protocol):
 
 
 class AsyncWorkerPool:
-    """The workers of one consumer; a rebalance listener as well."""
+    """The workers of one consumer, and its rebalance listener."""
 
     def __init__(self, consumer: AsyncCommittingConsumer, work: Work, options: PoolOptions) -> None:
         self._consumer: Final = consumer
@@ -51,7 +51,8 @@ class AsyncWorkerPool:
         self._commit_at = 0.0
 
     async def run(self, until: Callable[[], bool]) -> int:
-        """Poll and commit until told to stop, woken up, or until work fails for good; how many records were finished."""
+        """Poll and commit until `until`, a wakeup, or a permanent failure of work; returns the number of finished
+        records."""
         try:
             while not until() and self._state.failure is None:
                 self._state.offer(list(await self._consumer.poll(timeout_ms=POLL_MS)), self._owned())
@@ -59,7 +60,7 @@ class AsyncWorkerPool:
                 self._hold_back()
                 await self._commit_now_and_then()
         except WakeupException:
-            _log.debug("the pool was woken up: it ends")
+            _log.debug("the pool ends after a wakeup")
         except asyncio.CancelledError:
             self._is_cancelled = True
             for task in self._running:
@@ -80,7 +81,7 @@ class AsyncWorkerPool:
         return frozenset(TopicPartition(*partition) for partition in self._consumer.assignment())
 
     def _fill(self) -> None:
-        """Have as many at work as may be."""
+        """Start tasks up to the number of workers."""
         while len(self._running) < self._options.workers and (task := self._state.take()) is not None:
             self._running.add(asyncio.get_running_loop().create_task(self._serve(task)))
 
@@ -97,7 +98,7 @@ class AsyncWorkerPool:
             self._fill()
 
     async def _attempt(self, task: Task) -> Outcome:
-        """Do the work, as often as the policy says."""
+        """Do the work, with retries by the policy."""
         attempt = 0
         while True:
             attempt += 1
@@ -146,29 +147,29 @@ class AsyncWorkerPool:
         try:
             await self._consumer.commit(commit.offsets)
         except (CommitFailedException, RebalanceInProgressException) as error:
-            # The group has moved on. Nothing is lost: whoever has the partitions now does this work again.
-            _log.warning("%s partitions could not be committed: %s", len(commit.offsets), error)
+            # The group has rebalanced. No record is lost: the new owner of the partitions repeats this work.
+            _log.warning("offsets of %s partitions could not be committed: %s", len(commit.offsets), error)
         else:
             commit.done()
 
     # ---- the group
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Homes are made when records come."""
+        """Do nothing: a `Home` is made with the first records."""
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Let what runs finish, start nothing more, commit."""
+        """Start no more work, wait for running work, commit."""
         going = [TopicPartition(*partition) for partition in partitions]
         homes = self._state.leaving(going)
         self._notify()
         await self._until(lambda: not any(home.running for home in homes), self._options.drain_ms)
         try:
             await self._commit(going)
-        finally:  # Stored or not, they are not ours to commit when this call has ended.
+        finally:  # After this call, this member may not commit the partitions, stored or not.
             self._drop(going)
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Another one has them already: there is nothing to commit."""
+        """Another member owns the partitions already: nothing can be committed."""
         self._drop([TopicPartition(*partition) for partition in partitions])
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
@@ -182,7 +183,7 @@ class AsyncWorkerPool:
         self._changed = asyncio.Event()
 
     async def _until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait for it; whether it came true in time."""
+        """Wait for the condition; whether it became true in time."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not condition():
@@ -206,7 +207,8 @@ async def process(
     retries: RetryPolicy | None = None,
     dead_letter: DeadLetter | None = None,
 ) -> int:
-    """Give every record to `work`, `workers` at a time, and commit what is finished; how many were. As `workers.process`."""
+    """Pass every record to `work`, `workers` at a time, and commit finished ones; returns their number. As
+    `workers.process`."""
     options = PoolOptions(
         workers=workers,
         order=order,
@@ -224,7 +226,7 @@ async def process(
 
 
 async def _settled(result: object) -> None:
-    """Work that goes on elsewhere is finished when it is finished there."""
+    """Wait for work that returned an awaitable or a future."""
     if isinstance(result, Future):
         await asyncio.wrap_future(result)
     elif inspect.isawaitable(result):

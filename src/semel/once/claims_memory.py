@@ -1,8 +1,8 @@
-"""Claims in this process's memory: for workers of one process, and for tests.
+"""Claims in this process's memory: for workers of one process and for tests.
 
-Rules.  * At most `entries_max` ids are remembered. Expired ones go first; when all are alive, a new id is refused, because
-          forgetting a living one would let its repeat pass.
-Limits. A process that dies forgets everything: repeats after a restart pass.
+Rules.  * At most `entries_max` ids are remembered. Expired ids are dropped first. If none has expired, a new id is
+refused, because a forgotten id would let its duplicate pass. Limits. The ids are lost with the process: duplicates
+after a restart pass.
 """
 
 import heapq
@@ -21,7 +21,9 @@ class MemoryClaims:
     def __init__(self, *, entries_max: int = _ENTRIES_MAX) -> None:
         self._entries_max: Final = entries_max
         self._entries: Final[dict[str, Entry]] = {}
-        self._expiries: Final[list[tuple[int, str]]] = []  # May name an id more than once; the entry decides.
+        self._expiries: Final[
+            list[tuple[int, str]]
+        ] = []  # May list an id more than once; the entry is authoritative.
         self._lock: Final = threading.Lock()
 
     def claim(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> Verdict:
@@ -31,7 +33,7 @@ class MemoryClaims:
                 self._forget(now_ms)
                 if len(self._entries) >= self._entries_max and message_id not in self._entries:
                     raise OnceError(
-                        f"{len(self._entries)} message ids are remembered, which is entries_max: use a shorter ttl_ms, "
+                        f"{len(self._entries)} message ids are remembered, the limit of entries_max: use a shorter ttl_ms, "
                         "a higher entries_max, or a store in a database"
                     )
                 self._put(message_id, Entry(ClaimState.CLAIMED, token, now_ms + lease_ms))
@@ -62,7 +64,8 @@ class MemoryClaims:
         return len(self._entries)
 
     def _owns(self, message_id: str, token: str) -> bool:
-        """A lease that is over counts as held as long as nobody else took the id: then nothing was done twice."""
+        """An expired lease still counts as held until another worker takes the id, because no work was repeated until
+        then."""
         entry = self._entries.get(message_id)
         return entry is not None and entry.state is ClaimState.CLAIMED and entry.token == token
 

@@ -1,10 +1,10 @@
-"""Claims in Redis, or in what speaks its protocol: shared by many processes, without a table.
+"""Claims in Redis or a compatible server: shared by many processes, without a table.
 
 Role.   `RedisClaims(client)` with a client of the `redis` package (or `valkey`): it uses `set`, `get`, `pttl` and `eval`.
 Rules.  * A claim is `SET key c:token NX PX lease`, a done id is `d` with the time to live; Redis's own clock lets both expire.
-        * What compares and then changes runs as a script, in one step.
-Limits. Redis acknowledges before it writes to disk, unless told otherwise, and a failover may forget the last claims.
-        Work in a database is better deduplicated in that database.
+        * Each compare-and-change runs as a script, in one step. Limits. Redis acknowledges before it writes to disk,
+unless told otherwise, and a failover may forget the last claims. Work in a database is better deduplicated in that
+database.
 """
 
 from typing import Any, Final, Protocol
@@ -30,7 +30,7 @@ return 0
 
 
 class RedisClient(Protocol):
-    """What is used of a client."""
+    """The methods of a client that are used."""
 
     def set(self, name: Any, value: Any, *, px: Any = ..., nx: Any = ...) -> Any: ...
     def get(self, name: Any) -> Any: ...
@@ -55,7 +55,7 @@ class RedisClaims:
             return AlreadyDone()
         return Busy(
             max(int(self._client.pttl(key)), 1)
-        )  # One that has just expired is looked at again at once.
+        )  # A claim that has just expired is checked again at once.
 
     def renew(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> bool:  # noqa: ARG002
         return self._set_if_mine(message_id, token, _CLAIM + token.encode(), lease_ms)
@@ -75,5 +75,5 @@ class RedisClaims:
 
 
 def _as_bytes(value: object) -> bytes | None:
-    """Clients may be told to decode what they read."""
+    """The value as bytes; some clients are configured to decode."""
     return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else None

@@ -1,4 +1,4 @@
-"""Claims in a database table: for workers of many processes, and for work that is in the same database.
+"""Claims in a database table: for workers of many processes, and for work in the same database.
 
 Role.   `SqlClaims` is a store for `Deduplicator`; its own `once` marks and works in one transaction.
 
@@ -8,11 +8,11 @@ Role.   `SqlClaims` is a store for `Deduplicator`; its own `once` marks and work
                     if db is not None:            # None: it was done before
                         db.execute(insert(payments), …)
 
-Rules.  * The first statement decides: an insert that leaves out what is there, then an update of what has expired. Two that
-          come at once wait for each other's transaction there.
-        * An id that is only claimed is not done. `once` waits for the end of such a claim, as `Deduplicator` does: then the id
-          is done, or free again.
-        * Expired ids are deleted in small bites, beside claims.
+Rules.  * The first statements decide: an insert that ignores existing ids, then an update of expired ones. Concurrent
+          claims wait for each other's transaction there.
+        * A claimed id is not done yet. `once` waits for the end of the claim, as `Deduplicator` does: then the id is
+          done, or free again.
+        * Expired ids are deleted in small batches, along with claims.
 """
 
 import time
@@ -56,9 +56,9 @@ class SqlClaims:
     ) -> Iterator[sa.Connection | None]:
         """A transaction in which the id is marked done; None if it was done before.
 
-        The caller's statements and the mark are committed together, or not at all: there is no window in which a kill
-        could repeat or lose the work. No lease is needed: a claim that is not committed does not exist. While a
-        `Deduplicator` of the same name has the id, wait for at most `wait_ms`, outside any transaction.
+        The caller's statements and the mark are committed together, or not at all: so a kill can neither repeat nor
+        lose the work. No lease is needed, because an uncommitted claim does not exist. While a `Deduplicator` of the
+        same name has the id, wait for at most `wait_ms`, outside any transaction.
         """
         token = str(uuid.uuid4())
         give_up_ms = self._clock() + wait_ms
@@ -101,7 +101,7 @@ class SqlClaims:
             return deleted.rowcount == 1
 
     def purge(self, *, rows_max: int = _PURGE_ROWS_MAX) -> int:
-        """Delete ids whose time is over; how many."""
+        """Delete expired ids; returns their number."""
         now_ms = self._clock()
         with self.engine.begin() as connection:
             ids = connection.scalars(
@@ -127,13 +127,13 @@ class SqlClaims:
         expires_ms: int,
         now_ms: int,
     ) -> Verdict:
-        """Take the id if it is free or its time is over; else say what keeps it."""
+        """Take the id if it is free or expired; else return its state."""
         if self._take(connection, message_id, state, token, expires_ms, now_ms):
             return Taken()
         row = connection.execute(
             sa.select(table.c.state, table.c.token, table.c.expires_ms).where(*self._is(message_id))
         ).one_or_none()
-        if row is None:  # Released between two of our statements: free in a moment.
+        if row is None:  # Released between the two statements: free in a moment.
             return Busy(1)
         return judge(Entry(ClaimState(row.state), row.token, row.expires_ms), now_ms=now_ms)
 

@@ -1,7 +1,7 @@
-"""What counting once needs of a consumer, a producer and a record: no more than this.
+"""The interfaces of consumer, producer and record that exactly-once processing needs.
 
-Role.   Protocols. `semel.Consumer` and `semel.Producer` fit them, and so does whatever else has these methods.
-Rules.  * This package never imports the client: the client may offer it (`Consumer.process`) without a circle.
+Role.   Protocols. `semel.Consumer` and `semel.Producer` implement them; any class with these methods may.
+Rules.  * This package never imports the client: the client may offer it (`Consumer.process`) without an import cycle.
         * Rebalance listeners are called inside `poll`, on the caller's thread, and may seek there.
 """
 
@@ -30,7 +30,7 @@ class Record(Protocol):
     def offset(self) -> int: ...
     @property
     def timestamp(self) -> int: ...
-    # What a deserializer makes of bytes is the user's own business.
+    # The types depend on the user's deserializers.
     @property
     def key(self) -> Any: ...
     @property
@@ -40,7 +40,7 @@ class Record(Protocol):
 
 
 class RebalanceListener(Protocol):
-    """Who is told, inside `poll`, what the group gives and takes."""
+    """Called inside `poll` when the group assigns or revokes partitions."""
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None: ...
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None: ...
@@ -48,7 +48,7 @@ class RebalanceListener(Protocol):
 
 
 class Committed(Protocol):
-    """A committed offset, with the text that was committed beside it."""
+    """A committed offset and its metadata text."""
 
     @property
     def offset(self) -> int: ...
@@ -57,7 +57,7 @@ class Committed(Protocol):
 
 
 class SeekingConsumer(Protocol):
-    """A consumer whose positions are kept elsewhere."""
+    """A consumer whose positions are stored outside of Kafka."""
 
     def subscribe(self, topics: Any, *, listener: Any = ...) -> None: ...
     def assign(self, partitions: Any) -> None: ...

@@ -1,11 +1,11 @@
-"""The database behind the consumers that count once: its tables, and one transaction around work and bookkeeping.
+"""The database of exactly-once consumers: its tables, and one transaction for work and bookkeeping.
 
-Role.   The only place that knows SQLAlchemy's engine and the two dialects. SQLite and PostgreSQL are served.
-Rules.  * Tables begin with `semel_`, live beside the user's own, and are made when they are missing.
-        * A transaction of ours begins with a statement that writes: on SQLite that takes the write lock at once, so that
-          no transaction fails half way because another one got it first; on PostgreSQL it locks the rows it is about.
-        * A connection that commits every statement by itself is refused: the position would stay where failed work left it.
-        * Times are milliseconds since 1970 in a plain integer, the same on both.
+Role.   The only module that knows SQLAlchemy's engine and the two supported dialects, SQLite and PostgreSQL.
+Rules.  * Table names begin with `semel_`. The tables are in the user's database, and are created if missing.
+        * Each transaction begins with a write. On SQLite this takes the write lock at once, so that no transaction
+          fails half-way for it; on PostgreSQL it locks the affected rows.
+        * A connection in autocommit mode is refused, because a failed transaction could not roll back the position.
+        * Times are milliseconds since 1970 as integers, in both dialects.
 """
 
 from typing import Any, Final
@@ -61,7 +61,7 @@ outbox = sa.Table(
     _metadata,
     sa.Column("id", _number, primary_key=True, autoincrement=True),
     sa.Column("name", _name, nullable=False),
-    sa.Column("number", sa.BigInteger),  # Given by the relay, to rows that are committed.
+    sa.Column("number", sa.BigInteger),  # Set by the relay, for committed rows.
     sa.Column("topic", sa.String(249), nullable=False),
     sa.Column("partition", sa.Integer),
     sa.Column("timestamp_ms", sa.BigInteger),
@@ -94,7 +94,8 @@ claims = sa.Table(
 
 
 def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table, pooled: bool = True) -> sa.Engine:
-    """The engine of a URL, or the one given, with these tables in it. Not `pooled`: a connection for each transaction."""
+    """The engine of a URL, or the given one, with these tables created. Without `pooled`, each transaction gets a new
+    connection."""
     if isinstance(database, sa.Engine):
         engine = database
     else:
@@ -104,7 +105,7 @@ def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table, pooled:
         engine = sa.create_engine(url, connect_args=sqlite_only, **pool)
     if engine.dialect.name not in DIALECTS:
         raise ConfigError(
-            f"the database is {engine.dialect.name}: counting once is served on {' and '.join(DIALECTS)} only"
+            f"the database is {engine.dialect.name}: exactly-once processing supports {' and '.join(DIALECTS)} only"
         )
     _refuse_autocommit(engine)
     for table in tables:
@@ -113,20 +114,20 @@ def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table, pooled:
 
 
 def checked_name(name: str) -> str:
-    """The name under which books are kept: two programs with one name share them, and that must be meant."""
+    """Check the name of stored state; two programs with the same name share it."""
     if not name or len(name) > _NAME_MAX:
         raise ConfigError(f"the name {name!r} has {len(name)} characters: from 1 to {_NAME_MAX} are allowed")
     return name
 
 
 def insert_ignoring(engine: sa.Engine, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An insert that leaves out what is there already; its row count says whether it did."""
+    """An insert that ignores existing rows; its row count says whether it inserted."""
     insert = sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
     return insert.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 
 
 def as_bytes(what: str, value: object) -> bytes | None:
-    """A key or value as a column stores it."""
+    """A key or value as bytes for a column."""
     match value:
         case None:
             return None
@@ -143,11 +144,12 @@ def as_bytes(what: str, value: object) -> bytes | None:
 
 
 def _refuse_autocommit(engine: sa.Engine) -> None:
-    """Both ways ask what the connection does: there are too many switches for it, of SQLAlchemy and of each driver."""
+    """Test the connection's actual behaviour, because SQLAlchemy and each driver have several autocommit switches."""
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             driver: Any = connection.connection.driver_connection
-            # By default the driver begins by itself, with the first write; else SQLAlchemy's recipe has begun by now.
+            # By default the driver begins a transaction with the first write; with SQLAlchemy's recipe it has begun by
+            # now.
             begins = driver.isolation_level is not None and getattr(driver, "autocommit", None) is not True
             is_one = driver.in_transaction or begins
         else:
@@ -155,7 +157,7 @@ def _refuse_autocommit(engine: sa.Engine) -> None:
             is_one = ids[0] == ids[1]
     if not is_one:
         raise ConfigError(
-            "the engine commits every statement by itself (AUTOCOMMIT), so work and bookkeeping cannot be one transaction: "
+            "the engine is in AUTOCOMMIT mode, so work and bookkeeping cannot be one transaction: "
             'give a database URL, or an engine without isolation_level="AUTOCOMMIT"; code of yours that needs it can use '
             'engine.execution_options(isolation_level="AUTOCOMMIT") of the same engine'
         )
@@ -165,6 +167,6 @@ def _create(engine: sa.Engine, table: sa.Table) -> None:
     try:
         table.create(engine, checkfirst=True)
     except (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.OperationalError):
-        # Another process made it between the look and the leap. If it is still not there, it was something else.
+        # Another process may have created the table since the check; if it is still missing, raise.
         if not sa.inspect(engine).has_table(table.name):
             raise

@@ -1,4 +1,4 @@
-"""Deduplication by message id: a message that comes again is recognised, whoever gets it.
+"""Deduplication by message id: a repeated message is recognised in every worker.
 
 Role.   `Deduplicator`: claim -> work -> done, over a store in memory, in a database or in Redis.
 
@@ -8,13 +8,13 @@ Role.   `Deduplicator`: claim -> work -> done, over a store in memory, in a data
                     if mine:                      # False: it was done before
                         send_mail(record)
 
-Flow.   Commit the record's offset after the `with`: what is not marked done is delivered again.
-Rules.  * Check and claim are one atomic step of the store; the seeds' "look, then lock, then put" lets two through.
-        * The id is kept after the work, until `ttl_ms` is over. Deleting it would let a later repeat pass.
-        * A claim lives for `lease_ms`. Its owner dead, the next one to come works on it again.
-        * Work that fails releases its claim, so that it can be tried at once.
-Limits. Work outside the store is done again if its worker dies after the work and before `done`, or works for longer than
-        its lease. Work inside a database has no such window: `SqlClaims.once` marks and works in one transaction.
+Flow.   Commit the record's offset after the `with`: a record that is not marked done is delivered again.
+Rules.  * Check and claim are one atomic step of the store; separate steps would let two workers through.
+        * The id is kept after the work for `ttl_ms`, so that later duplicates are recognised.
+        * A claim lasts for `lease_ms`. If its owner dies, another worker repeats the work after that.
+        * Failed work releases its claim, so that it can be retried at once. Limits. Work outside the store is repeated
+if its worker dies between the work and `done`, or exceeds its lease. Work inside a database has no such window:
+`SqlClaims.once` marks and works in one transaction.
 """
 
 import time
@@ -34,27 +34,27 @@ _LOOK_AGAIN_MS: Final = 100  # A busy claim may end early: its owner finishes or
 
 
 class ClaimStore(Protocol):
-    """Where ids are remembered. Each method is one atomic step."""
+    """The store of ids. Each method is one atomic step."""
 
     def claim(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> Verdict:
-        """Take the id if it is free or its time is over."""
+        """Take the id if it is free or expired."""
         ...
 
     def renew(self, message_id: str, token: str, *, lease_ms: int, now_ms: int) -> bool:
-        """A claim that is still the token's lives for another lease."""
+        """Extend the claim by a lease, if the token still holds it."""
         ...
 
     def done(self, message_id: str, token: str, *, ttl_ms: int, now_ms: int) -> bool:
-        """Mark it done, if the claim is still the token's."""
+        """Mark the id done, if the token still holds the claim."""
         ...
 
     def release(self, message_id: str, token: str) -> bool:
-        """Give it back, if the claim is still the token's."""
+        """Release the claim, if the token still holds it."""
         ...
 
 
 class Claim:
-    """What a claim brought: true if the work is ours."""
+    """The result of a claim; true if the caller must do the work."""
 
     def __init__(self, dedup: "Deduplicator", message_id: str, token: str | None) -> None:
         self.message_id = message_id
@@ -65,13 +65,13 @@ class Claim:
         return self.token is not None
 
     def renew(self) -> None:
-        """Work that takes long says so before its lease ends."""
+        """Extend the lease, for long work."""
         if self.token is not None:
             self._dedup.renew(self)
 
 
 class Deduplicator:
-    """Lets each message id be worked on once."""
+    """Lets each message id be processed once."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class Deduplicator:
 
     @contextmanager
     def claim(self, message_id: str) -> Iterator[Claim]:
-        """Claim an id for the length of a `with`; done at its end, released if it raises.
+        """Claim an id for a `with` block: marked done at its end, released if it raises.
 
-        While another one has it, wait for at most `wait_ms`.
+        While another worker holds it, wait for at most `wait_ms`.
         """
         claim = self._take(message_id)
         if claim.token is None:
@@ -140,7 +140,7 @@ class Deduplicator:
 
 
 def pause_seconds(message_id: str, busy_ms: int, *, left_ms: int, wait_ms: int) -> float:
-    """How long to sleep before a busy id is looked at again; raises `ClaimBusyError` if nothing is left of the wait."""
+    """Pause before a busy id is checked again; raises `ClaimBusyError` if `wait_ms` is over."""
     if left_ms <= 0:
         raise ClaimBusyError(
             f"{message_id!r} is being worked on by another one for {busy_ms} ms more, and wait_ms ({wait_ms}) is over: "

@@ -1,22 +1,22 @@
-"""What the consumers that count once raise.
+"""Errors of exactly-once consumers.
 
-    OnceError                   everything below
-    ├── PositionMovedError      another worker has stored a newer position: this batch is not ours any more
+    OnceError                   base of all errors below
+    ├── PositionMovedError      another worker has stored a newer position and owns this batch now
     ├── PositionError           the consumer and the stored position disagree: a record below it was delivered
-    ├── ClaimBusyError          a message is being worked on by another one for longer than we wait
-    ├── ClaimLostError          the lease ran out while we worked: another one may have done the same
+    ├── ClaimBusyError          another worker holds the message for longer than the wait
+    ├── ClaimLostError          the lease ran out during the work: another worker may have repeated it
     ├── InDoubtError            the ledger of an outbox is gone, and rows may or may not have been published
     ├── LedgerMismatchError     the ledger and the outbox do not belong together
     └── WorkFailedError         a record could not be processed; nothing from it on was committed
 
-Rules.  * Each says what is untouched, and what to do.
+Rules.  * Each message says which state is unchanged, and what to do.
 """
 
 from semel.errors import SemelError
 
 
 class OnceError(SemelError):
-    """A promise of counting once that could not be kept without asking."""
+    """Exactly-once processing cannot continue without a decision of the user."""
 
 
 class PositionMovedError(OnceError):
@@ -28,7 +28,7 @@ class PositionError(OnceError):
 
 
 class ClaimBusyError(OnceError):
-    """Another one works on the message for longer than we wait."""
+    """Another worker holds the message for longer than the wait."""
 
 
 class ClaimLostError(OnceError):
@@ -36,12 +36,12 @@ class ClaimLostError(OnceError):
 
 
 class InDoubtError(OnceError):
-    """Nobody knows whether some rows of an outbox were published."""
+    """It is unknown whether some rows of an outbox were published."""
 
 
 class LedgerMismatchError(OnceError):
-    """The ledger is of another outbox, or the database is older than the topic."""
+    """The ledger belongs to another outbox, or the database is older than the topic."""
 
 
 class WorkFailedError(OnceError):
-    """The work on a record failed for good."""
+    """The work on a record failed permanently."""

@@ -1,6 +1,6 @@
 """Record headers as text in a column: JSON, with the bytes of a value in Latin-1 letters.
 
-Rules.  * Order and repeated names stay; a null value stays null. What is read back equals what was written.
+Rules.  * Order, repeated names and null values are kept: headers read back equal those written.
 """
 
 import json

@@ -1,22 +1,22 @@
-"""An inbox table: every message is written down before it is worked on, and nothing that was written down is forgotten.
+"""An inbox table: every message is stored before it is processed, and no stored message is lost.
 
-Role.   `Inbox`. Receiving (from a topic into the table) and working (from the table) are two steps; a crash between them
-        leaves a row that the next sweep finds.
+Role.   `Inbox`. Receiving (from a topic into the table) and processing (from the table) are two steps; after a crash
+        between them the next sweep finds the row.
 
             inbox = Inbox("sqlite:///shop.db", name="orders")
             inbox.subscribe(consumer, ["orders"])
             inbox.run(consumer, lambda db, message: db.execute(insert(bills), …))
 
-Flow.   poll -> transaction {rows, positions} -> look for what is due -> per message: claim it (transaction), then transaction
-        {mark processed, the user's statements}. `rules.inbox` decides every move.
-Rules.  * Positions are stored with the rows: a message enters once, also after its row was deleted.
-        * With `message_id`, a message whose id is in the table already does not enter again.
-        * A message is claimed when its work is about to begin, and not before: its lease and its attempt are spent on nothing
-          else, however long those before it took, and whatever happened to their worker.
-        * A failed message waits and is tried again; after `attempts_max` it is dead: it stays, with its error, and
-          `revive` gives it another life. `on_dead` runs in the transaction that buries it.
-        * Others pass a message that waits: the order of messages is kept only while none fails.
-Limits. What work does outside the database may happen again, if its worker dies before the transaction ends.
+Flow.   poll -> transaction {rows, positions} -> find due messages -> per message: claim it (transaction), then
+        transaction {mark processed, the user's statements}. `rules.inbox` decides every state change.
+Rules.  * Positions are stored with the rows: a message is inserted once, even after its row was deleted.
+        * With `message_id`, a message with a known id is not inserted again.
+        * A message is claimed right before its work, so that earlier messages cost it neither lease time nor an
+          attempt, even if their worker dies.
+        * A failed message is retried after a wait; after `attempts_max` attempts it is dead: its row stays, with the
+          error, and `revive` resets it. `on_dead` runs in the transaction that marks it dead.
+        * Other messages overtake a waiting one: order is kept only while no message fails. Limits. Effects outside the
+          database may be repeated, if the worker dies before the transaction ends.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -42,7 +42,7 @@ _ERROR_MAX: Final = 2_000  # Characters.
 
 @dataclass(frozen=True, slots=True)
 class InboxMessage:
-    """A message as the table has it."""
+    """A stored message."""
 
     id: int
     message_id: str
@@ -60,10 +60,10 @@ class InboxMessage:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What one sweep did."""
+    """The counts of one sweep."""
 
     processed: int = 0
-    failed: int = 0  # Will be tried again.
+    failed: int = 0  # To be retried.
     buried: int = 0
 
     def __bool__(self) -> bool:
@@ -108,7 +108,7 @@ class Inbox:
         self.sink.assign(consumer, partitions)
 
     def receive(self, consumer: SeekingConsumer, *, timeout_ms: int = 500) -> int:
-        """One poll into the table, with its positions; how many records it brought."""
+        """Store the records and positions of one poll; returns the number of records."""
         batch = self.sink.poll(consumer, timeout_ms=timeout_ms)
         if batch is None:
             return 0
@@ -131,23 +131,24 @@ class Inbox:
             try:
                 self.receive(consumer, timeout_ms=0 if swept else timeout_ms)
             except PositionMovedError:
-                continue  # Another worker has received them. The next poll starts where the table says.
+                continue  # Another worker has received them. The next poll starts at the stored positions.
 
     # ---- working
 
     def sweep(self, work: Work, *, limit: int = _SWEPT_MAX) -> Worked:
-        """Work on at most `limit` messages that are due: new ones, failed ones whose wait is over, and those left by the dead."""
+        """Process at most `limit` due messages: new ones, failed ones after their wait, and ones with an expired
+        lease."""
         processed = failed = buried = 0
         for row_id in self._due(limit):
             message = self._claim(row_id)
             if message is None:
-                continue  # Another worker was here first.
+                continue  # Another worker has claimed it.
             if message.state is InboxState.DEAD:
                 buried += 1
                 continue
             try:
                 processed += self._process(message, work)
-            except Exception as error:  # Whatever it was, it is written down and tried again.
+            except Exception as error:  # Any error is stored, and the message retried.
                 if self._fail(message, error):
                     buried += 1
                 else:
@@ -155,15 +156,15 @@ class Inbox:
         return Worked(processed, failed, buried)
 
     def unfinished(self) -> list[InboxMessage]:
-        """What was received and is neither processed nor dead."""
+        """Received messages that are neither processed nor dead."""
         return self._messages(InboxState.RECEIVED)
 
     def dead(self) -> list[InboxMessage]:
-        """What was given up, each with its error."""
+        """Dead messages, each with its error."""
         return self._messages(InboxState.DEAD)
 
     def revive(self, ids: Iterable[int]) -> int:
-        """Give dead messages all their attempts again; how many."""
+        """Reset the attempts of dead messages; returns their number."""
         alive = InboxEntry(InboxState.DEAD).revived(now_ms=self._clock())
         with self.engine.begin() as db:
             changed = db.execute(
@@ -174,7 +175,8 @@ class Inbox:
             return changed.rowcount
 
     def forget(self, *, processed_before_ms: int) -> int:
-        """Delete processed messages of the past; how many. Their ids are not recognised any more, their offsets are."""
+        """Delete messages processed before a time; returns their number. Their message ids are then unknown, but their
+        offsets stay counted."""
         with self.engine.begin() as db:
             gone = db.execute(
                 sa.delete(table).where(
@@ -220,7 +222,7 @@ class Inbox:
         ]
 
     def _due(self, limit: int) -> Sequence[int]:
-        """Rows whose turn it is; others may take them before we do."""
+        """Ids of due rows; another worker may claim them first."""
         with self.engine.connect() as db:
             return db.scalars(
                 sa.select(table.c.id)
@@ -234,14 +236,14 @@ class Inbox:
             ).all()
 
     def _claim(self, row_id: int) -> InboxMessage | None:
-        """Take a message, so that no other worker does, or bury it if it was taken too often; None if it is not due any more."""
+        """Claim a message, or mark it dead after too many attempts; None if it is no longer due."""
         with self.engine.begin() as db:
-            # The first statement of a transaction writes (see `database`); this one changes nothing.
+            # A transaction must begin with a write (see `database`); this one changes no row.
             db.execute(sa.update(table).where(sa.false()).values(due_ms=table.c.due_ms))
             row = db.execute(
                 sa.select(table)
                 .where(table.c.id == row_id)
-                .with_for_update(skip_locked=True)  # SQLite has one writer anyway, and leaves this out.
+                .with_for_update(skip_locked=True)  # SQLite has one writer and ignores this.
             ).one_or_none()
             if row is None:
                 return None
@@ -255,7 +257,7 @@ class Inbox:
         return message
 
     def _process(self, message: InboxMessage, work: Work) -> int:
-        """Mark and work in one transaction; 0 if the claim ran out and another one has it."""
+        """Mark and process in one transaction; 0 if the claim expired and another worker took the message."""
         entry = InboxEntry(message.state, message.attempts).succeeded()
         with self.engine.begin() as db:
             marked = db.execute(
@@ -269,7 +271,7 @@ class Inbox:
         return 1
 
     def _fail(self, message: InboxMessage, error: Exception) -> bool:
-        """Write the failure down; whether it was the last attempt."""
+        """Store the failure; whether it was the last attempt."""
         text = f"{type(error).__name__}: {error}"[:_ERROR_MAX]
         before = InboxEntry(message.state, message.attempts)
         entry = before.failed(text, now_ms=self._clock(), policy=self._retries)
@@ -285,7 +287,7 @@ class Inbox:
         return buried
 
     def _still_ours(self, message: InboxMessage) -> Sequence[sa.ColumnElement[bool]]:
-        """The attempt is what tells a worker from the one that was thought dead."""
+        """The attempt number tells the current worker from one whose lease expired."""
         return (
             table.c.id == message.id,
             table.c.state == InboxState.RECEIVED,
@@ -312,7 +314,7 @@ class Inbox:
 
 
 def _place(record: Record) -> str:
-    """A message without an id of its own is known by its place in the log."""
+    """The identity of a message without an id: its partition and offset."""
     return f"{record.topic}-{record.partition}@{record.offset}"
 
 

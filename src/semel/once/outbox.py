@@ -8,8 +8,8 @@ Role.   `Outbox.put` writes a row beside the user's own; `Relay` moves rows to t
                 outbox.put(db, key=b"17", value=b"paid")      # both, or none
             outbox.relay(producer, consumer).run()            # a transactional producer; a consumer for its group only
 
-Rules.  * A row that was not committed does not exist: what is rolled back is never published.
-Elsewhere. How rows become visible in the topic once: `relay`.
+Rules.  * A row that is rolled back is never published.
+Elsewhere. Publishing rows exactly once: `relay`.
 """
 
 from collections.abc import Callable
@@ -31,12 +31,12 @@ class Executes(Protocol):
 
 
 class Outbox:
-    """Rows of `semel_outbox`, under one name."""
+    """The rows of `semel_outbox` with one name."""
 
     def __init__(self, database: str | sa.URL | sa.Engine, *, name: str, topic: str) -> None:
         self.engine: Final = open_database(database, table, relays)
         self.name: Final = checked_name(name)
-        self.topic: Final = topic  # Where rows go that name no topic; its partition 0 names the ledger.
+        self.topic: Final = topic  # The topic of rows without one; its partition 0 identifies the ledger.
 
     def put(
         self,
@@ -63,7 +63,7 @@ class Outbox:
         )
 
     def waiting(self) -> int:
-        """How many rows are not known to be published."""
+        """Number of rows not yet known to be published."""
         with self.engine.connect() as db:
             count = db.scalar(sa.select(sa.func.count()).where(table.c.name == self.name))
         return int(count or 0)
@@ -77,7 +77,7 @@ class Outbox:
         rows_max: int = 500,
         sleep: Callable[[float], None] | None = None,
     ) -> Relay:
-        """Who publishes the rows. One at a time works; another one with the same transactional.id takes over."""
+        """A relay that publishes the rows. Only one is active; another with the same transactional.id takes over."""
         return Relay(
             self.engine,
             name=self.name,

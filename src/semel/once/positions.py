@@ -1,6 +1,6 @@
 """Positions stored with the results, in one database transaction: each record counts once in the database.
 
-Role.   `exactly_once_sink`. The database, not the group, knows how far it has come.
+Role.   `exactly_once_sink`. The database, not the group, stores the positions.
 
             sink = exactly_once_sink("sqlite:///bills.db", name="billing")
             sink.subscribe(consumer, ["orders"])
@@ -10,12 +10,13 @@ Role.   `exactly_once_sink`. The database, not the group, knows how far it has c
 
 Flow.   Partitions are assigned -> their positions are read and sought -> poll -> transaction {move the positions, the
         user's statements} -> poll …
-Rules.  * What is stored is the next offset to read (the last one + 1), and the seek happens when partitions are assigned.
-        * A position moves only from where this worker left it. A worker that lost its partitions without noticing finds
-          it elsewhere, and its whole transaction is rolled back: two workers cannot count one record.
-        * After any failure the truth is read again from the database, also when a commit's outcome is unknown.
-        * A record below the stored position is refused, never skipped: the topic was made anew, or somebody sought.
-Limits. What happens outside the database (a mail, a request) is not part of the transaction.
+Rules.  * A position is the next offset to read (the last one + 1); the consumer seeks to it when partitions are
+          assigned.
+        * A position moves only from the value this worker stored last. A worker that lost its partitions unnoticed
+          finds another value, and its whole transaction is rolled back: two workers cannot count one record.
+        * After any failure, also an unknown commit outcome, the positions are read from the database again.
+        * A record below the stored position is refused, never skipped: the topic was recreated, or the consumer was sought.
+Limits. Effects outside the database (a mail, a request) are not part of the transaction.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -37,7 +38,7 @@ _POLL_MS: Final = 500
 
 
 class Batch:
-    """What one poll brought, and the transaction it belongs to. Iterate over it for its records."""
+    """The records of one poll and their transaction. Iterate over it for the records."""
 
     def __init__(self, sink: "ExactlyOnceSink", records: list[Any]) -> None:
         self.records = records
@@ -70,14 +71,14 @@ class Batch:
         if self._begun is None:
             raise OnceError("this batch was never begun")
         begun, self._begun, self.closed = self._begun, None, True
-        self._sink.in_doubt(self.moves)  # Until the commit has come back, only the database knows.
+        self._sink.in_doubt(self.moves)  # Until the commit returns, only the database knows.
         begun.__exit__(kind, error, trace)
         if kind is None:
             self._sink.moved(self.moves)
 
 
 class ExactlyOnceSink:
-    """Keeps the positions of a consumer beside what is made of its records. One sink per consumer and thread."""
+    """Stores a consumer's positions beside the results of its records. One sink per consumer and thread."""
 
     def __init__(self, database: str | sa.URL | sa.Engine, *, name: str, start: Start = "earliest") -> None:
         if start not in ("earliest", "latest"):
@@ -86,25 +87,27 @@ class ExactlyOnceSink:
         self.name = checked_name(name)
         self._start: Final = start
         self._consumer: SeekingConsumer | None = None
-        self._known: dict[TopicPartition, int | None] = {}  # Where this worker left them; None: no row yet.
+        self._known: dict[
+            TopicPartition, int | None
+        ] = {}  # The values this worker stored last; None: no row yet.
         self._in_doubt: set[TopicPartition] = set()
 
     # ---- the consumer's side
 
     def subscribe(self, consumer: SeekingConsumer, topics: Collection[str]) -> None:
-        """Join the consumer's group; every partition it is given starts where the database says."""
+        """Join the consumer's group; every assigned partition starts at its stored position."""
         self._consumer = consumer
         consumer.subscribe(list(topics), listener=_Seeker(self))
 
     def assign(self, consumer: SeekingConsumer, partitions: Collection[tuple[str, int]]) -> None:
-        """Read these partitions, without a group, from where the database says."""
+        """Read these partitions, without a group, from their stored positions."""
         self._consumer = consumer
         owned = [TopicPartition(*partition) for partition in partitions]
         consumer.assign(owned)
         self.assigned(owned)
 
     def batches(self, consumer: SeekingConsumer, *, timeout_ms: int = _POLL_MS) -> Iterator[Batch]:
-        """Poll for ever; each batch that has records must be entered with `with`."""
+        """Poll for ever; each returned batch must be entered with `with`."""
         while True:
             batch = self.poll(consumer, timeout_ms=timeout_ms)
             if batch is None:
@@ -116,7 +119,7 @@ class ExactlyOnceSink:
                 )
 
     def poll(self, consumer: SeekingConsumer, *, timeout_ms: int = _POLL_MS) -> Batch | None:
-        """One poll; None if it brought nothing."""
+        """One poll; None without records."""
         self._settle()
         records = list(consumer.poll(timeout_ms=timeout_ms))
         return Batch(self, records) if records else None
@@ -129,7 +132,7 @@ class ExactlyOnceSink:
         timeout_ms: int = _POLL_MS,
         until: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Give every batch to `work(db, records)`. A batch that another worker has counted is left to it."""
+        """Pass every batch to `work(db, records)`; skip a batch that another worker has counted."""
         while not until():
             batch = self.poll(consumer, timeout_ms=timeout_ms)
             if batch is None:
@@ -138,12 +141,12 @@ class ExactlyOnceSink:
                 with batch as db:
                     work(db, batch.records)
             except PositionMovedError:
-                continue  # Rolled back. The next poll reads the positions again, and the group will tell us the rest.
+                continue  # Rolled back. The next poll reads the positions again, and the group reports the revocation.
 
     # ---- the database's side
 
     def positions(self) -> dict[TopicPartition, int]:
-        """What is stored: the next offset of every partition this name has ever counted."""
+        """The stored positions of this name: the next offset of each partition."""
         with self.engine.connect() as connection:
             rows = connection.execute(
                 sa.select(table.c.topic, table.c.partition, table.c.position).where(table.c.name == self.name)
@@ -151,7 +154,7 @@ class ExactlyOnceSink:
             return {TopicPartition(row.topic, row.partition): row.position for row in rows}
 
     def moves(self, records: Iterable[Record]) -> dict[TopicPartition, tuple[int | None, int]]:
-        """From where to where these records move each position."""
+        """Old and new position of each partition for these records."""
         firsts: dict[TopicPartition, int] = {}
         lasts: dict[TopicPartition, int] = {}
         for record in records:
@@ -169,13 +172,13 @@ class ExactlyOnceSink:
             if known is not None and firsts[partition] < known:
                 raise PositionError(
                     f"{partition} delivered offset {firsts[partition]}, but {self.name!r} has counted up to {known}: "
-                    "the topic was made anew, or somebody sought. Delete its row of semel_positions to count it again"
+                    "the topic was recreated, or the consumer was sought. Delete its row of semel_positions to count it again"
                 )
             moves[partition] = (known, lasts[partition] + 1)
         return moves
 
     def move(self, connection: sa.Connection, moves: Mapping[TopicPartition, tuple[int | None, int]]) -> None:
-        """Move the positions inside a transaction; raises if one is not where this worker left it."""
+        """Move the positions inside a transaction; raises if one differs from the value this worker stored."""
         for partition, (known, position) in moves.items():
             if known is None:
                 statement = insert_ignoring(self.engine, table).values(
@@ -205,7 +208,7 @@ class ExactlyOnceSink:
     # ---- the group's side
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read where these partitions were left, and seek there."""
+        """Read the stored positions of these partitions and seek to them."""
         if self._consumer is None:
             raise OnceError("the sink has no consumer yet: call subscribe or assign first")
         wanted = sorted(TopicPartition(*partition) for partition in partitions)
@@ -223,13 +226,13 @@ class ExactlyOnceSink:
         self._in_doubt.difference_update(wanted)
 
     def taken(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are another worker's now."""
+        """These partitions belong to another worker now."""
         for partition in partitions:
             self._known.pop(TopicPartition(*partition), None)
             self._in_doubt.discard(TopicPartition(*partition))
 
     def _begin_at(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Store where the end was when this name first looked, so that a crash before the first batch skips nothing."""
+        """Store the end offsets at the first assignment, so that a crash before the first batch skips no records."""
         rows = [
             {"name": self.name, "topic": topic, "partition": partition, "position": end}
             for (topic, partition), end in sorted(ends.items())
@@ -240,7 +243,7 @@ class ExactlyOnceSink:
         return {TopicPartition(*partition): stored[TopicPartition(*partition)] for partition in ends}
 
     def _settle(self) -> None:
-        """Read again what a failed transaction left in doubt."""
+        """Read positions again that a failed transaction left in doubt."""
         if self._in_doubt and self._consumer is not None:
             owned = {TopicPartition(*partition) for partition in self._consumer.assignment()}
             self.taken(self._in_doubt - owned)
@@ -255,7 +258,7 @@ class ExactlyOnceSink:
 
 
 class _Seeker:
-    """Tells the sink what the group gives and takes."""
+    """Tells the sink of assigned and revoked partitions."""
 
     def __init__(self, sink: ExactlyOnceSink) -> None:
         self._sink = sink

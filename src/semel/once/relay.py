@@ -1,17 +1,17 @@
-"""Moves the rows of an outbox to their topics, each exactly once, whatever dies in between.
+"""Publishes the rows of an outbox to their topics, each exactly once, across any crash.
 
 Role.   `Outbox.relay`. A transactional producer publishes; a group's committed offset is the ledger.
-Flow.   start: init_transactions (fences the relay before, settles what it left open) -> read the ledger -> compare
+Flow.   start: init_transactions (fences the previous relay, ends its open transaction) -> read the ledger -> compare
         (`rules.ledger`). step: number committed rows (database) -> transaction {records, ledger = last number} (topics)
         -> delete the rows (database).
-Rules.  * The ledger is committed in the transaction of the records: both are visible, or none. After a crash it says which
-          rows are out, and only the others are sent.
-        * Rows are numbered by the relay when they are visible, not by the database when they are inserted: a row whose
-          transaction began earlier and ended later has a lower id, and by ids it would be skipped.
-        * One transactional.id for ever: it is what fences the relay before. Another one is refused.
-        * A lost ledger is never guessed at: see `in_doubt`.
-Limits. Readers must read committed. Offsets of a group that is not used expire (`offsets.retention.minutes`, a week): a relay
-        that was down for longer and died between its two commits is the case that raises `InDoubtError`.
+Rules.  * The ledger is committed in the transaction of the records: both become visible, or neither. After a crash the
+          ledger says which rows are published, and only the others are sent.
+        * The relay numbers committed rows; the database's insert ids would not do. A row of a transaction that began
+          earlier and committed later has a lower id, and would be skipped.
+        * The transactional.id of an outbox never changes, because it fences the previous relay. Another one is refused.
+        * A lost ledger is never guessed: see `in_doubt`. Limits. Consumers must use read_committed. The offsets of an
+          unused group expire (`offsets.retention.minutes`, a week): a relay that died between its two commits and was
+          down for longer raises `InDoubtError`.
 """
 
 import logging
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class LedgerOffset(NamedTuple):
-    """An offset with its text, as `send_offsets_to_transaction` takes it."""
+    """An offset with its metadata, for `send_offsets_to_transaction`."""
 
     offset: int
     metadata: str = ""
@@ -49,7 +49,7 @@ class LedgerOffset(NamedTuple):
 
 
 class TransactionalProducer(Protocol):
-    """What the relay needs of a producer that has a `transactional.id`."""
+    """The methods of a transactional producer that the relay uses."""
 
     @property
     def config(self) -> Mapping[str, Any]: ...
@@ -72,7 +72,7 @@ class TransactionalProducer(Protocol):
 
 
 class LedgerConsumer(Protocol):
-    """What the relay needs of a consumer: its group, and what was committed for it. It never subscribes."""
+    """The consumer methods the relay uses: its group and committed offsets. The consumer never subscribes."""
 
     def committed(self, partitions: Any) -> Mapping[TopicPartition, Committed | None]: ...
     def group_metadata(self) -> Any: ...
@@ -107,10 +107,10 @@ class Relay:
         self._sleep: Final = sleep or time.sleep
         self._outbox_id = ""
         self._initialized = False
-        self._published: int | None = None  # Rows up to this number are in their topics; None before `start`.
+        self._published: int | None = None  # Rows up to this number are published; None before `start`.
 
     def run(self, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Publish what comes, until told otherwise. Errors that pass by themselves are waited out."""
+        """Publish rows until `until` returns True. Retriable errors are retried after a pause."""
         failures = 0
         while not until():
             try:
@@ -127,7 +127,7 @@ class Relay:
                 self._sleep(_IDLE_SECONDS)
 
     def step(self) -> int:
-        """Publish at most `rows_max` rows in one transaction; how many."""
+        """Publish at most `rows_max` rows in one transaction; returns their number."""
         if self._published is None:
             self.start()
         self._number()
@@ -139,15 +139,15 @@ class Relay:
         return len(rows)
 
     def start(self) -> None:
-        """Fence the relay before this one, and find out how far it came."""
+        """Fence the previous relay, and read its progress."""
         book = self._open_book()
         if not self._initialized:
             self._producer.partitions_for(
                 self._ledger.topic
-            )  # Offsets can be committed for a topic that exists only.
+            )  # Offsets can be committed only for an existing topic.
             self._producer.init_transactions()
             self._initialized = True
-        # From here on nobody else can commit for this transactional.id, so what the ledger says stays true.
+        # From here on no other relay can commit for this transactional.id, so the ledger is final.
         committed = self._consumer.committed([self._ledger]).get(self._ledger)
         found = settle(
             committed=None if committed is None else committed.offset,
@@ -194,9 +194,10 @@ class Relay:
         return book
 
     def _number(self) -> None:
-        """Give the next numbers to rows that are committed and have none."""
+        """Assign the next numbers to committed rows without one."""
         with self._engine.begin() as db:
-            # Takes the lock on the book, so that two relays, one of them fenced but not yet told, do not number at once.
+            # Lock the outbox's state row, so that a fenced relay that does not know it yet cannot number rows at the
+            # same time.
             db.execute(
                 sa.update(relays).where(relays.c.name == self._name).values(numbered=relays.c.numbered)
             )
@@ -242,7 +243,7 @@ class Relay:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """One transaction. Whatever fails in it is aborted, and the ledger is looked at again before the next one."""
+        """One transaction. After a failure it is aborted, and the ledger is read again before the next one."""
         published, self._published = self._published, None
         self._producer.begin_transaction()
         try:
@@ -254,14 +255,14 @@ class Relay:
         self._published = published
 
     def _abort_after(self, error: BaseException) -> None:
-        """Abort without hiding why."""
+        """Abort without hiding the original error."""
         try:
             self._producer.abort_transaction()
         except SemelError as second:
             error.add_note(f"and the transaction could not be aborted: {second}")
 
     def _commit(self) -> None:
-        """An answer that did not come in time is asked for again: the coordinator gives it as often as it likes."""
+        """Commit; after a timeout ask again, because the coordinator repeats its answer."""
         for _ in range(_COMMIT_ATTEMPTS - 1):
             try:
                 return self._producer.commit_transaction()

@@ -1,25 +1,26 @@
-"""A pool of workers for one consumer, which commits only what is finished: `consumer.process(work, workers=8)`.
+"""A pool of workers for one consumer, which commits only finished records: `consumer.process(work, workers=8)`.
 
-Role.   Records go to threads and finish in any order; what is committed is the finished prefix of each partition, so no
-        crash loses a record whose work was not done.
+Role.   Records go to threads and finish in any order. The pool commits the finished prefix of each partition, so no
+        crash loses an unfinished record.
 
             consumer.subscribe(["orders"])
             consumer.process(charge, workers=8)               # charge(record); or `async def charge(record)`
 
-Flow.   The caller's thread polls, offers records to a `PoolState` and commits. Workers take from it and note what is done.
-Rules.  * Work is finished when it returned; if it returned a future or an awaitable, when that has a result.
-        * `order`: "key" keeps records of one key in order (records without a key have none), "partition" those of one
-          partition, "none" nothing.
-        * At most about `in_flight_max` records are unfinished: partitions are paused above it, and polling goes on, so
-          that the group does not take this member for dead.
-        * A partition that is taken away is waited for (`drain_ms`) and committed; what is then still running finishes
-          without a commit, and the new owner does it again.
-        * Work that fails is tried again (`retries`), then given to `dead_letter`; without one the pool stops, having
-          committed everything before the record.
-        * `until`, or `consumer.wakeup()` from another thread, ends it: what runs is finished, and committed.
-        * A consumer that commits by itself is refused: it would commit what is not finished.
-Limits. At least once: what was finished but not committed is done again after a crash. Make the work idempotent, or use
-        `Deduplicator` or `exactly_once_sink` inside it.
+Flow.   The caller's thread polls, offers records to a `PoolState` and commits. Workers take records from it and report
+        their outcomes.
+Rules.  * Work is finished when it returns; if it returns a future or an awaitable, when that has a result.
+        * `order`: "key" keeps records of one key in order (not records without a key), "partition" records of one
+          partition, "none" no order.
+        * At most about `in_flight_max` records are unfinished: above it partitions are paused, and polling continues,
+          so that the member stays in the group.
+        * A revoked partition is drained for at most `drain_ms` and committed; work still running then finishes without
+          a commit, and the new owner repeats it.
+        * Failed work is retried (`retries`), then passed to `dead_letter`. Without one the pool stops and has committed
+          every earlier record.
+        * `until`, or `consumer.wakeup()` from another thread, ends the pool: running work is finished and committed.
+        * A consumer with `enable.auto.commit` is refused, because it would commit unfinished records. Limits. At least
+once: finished but uncommitted records are repeated after a crash. Make the work idempotent, or use `Deduplicator` or
+`exactly_once_sink` inside it.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class CommittingConsumer(Protocol):
-    """What the pool needs of a consumer."""
+    """The consumer methods the pool uses."""
 
     def subscribe(self, topics: Any, *, listener: Any = ...) -> None: ...
     def poll(self, timeout_ms: Any = ...) -> Iterable[Any]: ...
@@ -54,7 +55,7 @@ class CommittingConsumer(Protocol):
 
 
 class WorkerPool:
-    """The workers of one consumer. `process` makes one, runs it and ends it; it is a rebalance listener as well."""
+    """The workers of one consumer. `process` makes, runs and ends a pool, which is also the rebalance listener."""
 
     def __init__(self, consumer: CommittingConsumer, work: Work, options: PoolOptions) -> None:
         self._consumer: Final = consumer
@@ -67,7 +68,8 @@ class WorkerPool:
         self._commit_at = 0.0
 
     def run(self, until: Callable[[], bool]) -> int:
-        """Poll and commit until told to stop, woken up, or until work fails for good; how many records were finished."""
+        """Poll and commit until `until`, a wakeup, or a permanent failure of work; returns the number of finished
+        records."""
         self._start()
         try:
             while not until() and self._state.failure is None:
@@ -75,7 +77,7 @@ class WorkerPool:
                 self._hold_back()
                 self._commit_now_and_then()
         except WakeupException:
-            _log.debug("the pool was woken up: it ends")
+            _log.debug("the pool ends after a wakeup")
         finally:
             self._stop()
         self._commit()
@@ -116,18 +118,18 @@ class WorkerPool:
         try:
             self._consumer.commit(commit.offsets)
         except (CommitFailedException, RebalanceInProgressException) as error:
-            # The group has moved on. Nothing is lost: whoever has the partitions now does this work again.
-            _log.warning("%s partitions could not be committed: %s", len(commit.offsets), error)
+            # The group has rebalanced. No record is lost: the new owner of the partitions repeats this work.
+            _log.warning("offsets of %s partitions could not be committed: %s", len(commit.offsets), error)
         else:
             commit.done()
 
     # ---- the group
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Homes are made when records come."""
+        """Do nothing: a `Home` is made with the first records."""
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Let what runs finish, start nothing more, commit."""
+        """Start no more work, wait for running work, commit."""
         going = [TopicPartition(*partition) for partition in partitions]
         with self._changed:
             homes = self._state.leaving(going)
@@ -137,11 +139,11 @@ class WorkerPool:
             )
         try:
             self._commit(going)
-        finally:  # Stored or not, they are not ours to commit when this call has ended.
+        finally:  # After this call, this member may not commit the partitions, stored or not.
             self._drop(going)
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Another one has them already: there is nothing to commit."""
+        """Another member owns the partitions already: nothing can be committed."""
         self._drop([TopicPartition(*partition) for partition in partitions])
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
@@ -158,7 +160,7 @@ class WorkerPool:
             self._threads.append(thread)
 
     def _stop(self) -> None:
-        """Nothing more is handed out; what runs is waited for."""
+        """Hand out no more records; wait for running work."""
         with self._changed:
             self._state.stopping = True
             self._changed.notify_all()
@@ -185,13 +187,14 @@ class WorkerPool:
             return None
 
     def _attempt(self, task: Task) -> Outcome:
-        """Do the work, as often as the policy says; `End.FINISHED`, `End.LEFT` by a pool that stops, or the error that remained."""
+        """Do the work, with retries by the policy. Returns `End.FINISHED`, `End.LEFT` if the pool stops, or the last
+        error."""
         attempt = 0
         while True:
             attempt += 1
             try:
                 self._settle(self._work(task.record))
-            except BaseException as error:  # A thread has nobody above it: whatever it is, `run` raises it.
+            except BaseException as error:  # `run` raises any error of a worker thread.
                 wait_ms = self._options.retries.wait_ms(attempt)
                 if wait_ms is None or not isinstance(error, Exception):
                     return self._put_aside(task, error)
@@ -214,7 +217,7 @@ class WorkerPool:
         return End.FINISHED
 
     def _settle(self, result: object) -> None:
-        """Work that goes on elsewhere is finished when it is finished there."""
+        """Wait for work that returned an awaitable or a future."""
         if isinstance(result, Future):
             result.result()
         elif inspect.isawaitable(result):
@@ -244,10 +247,10 @@ def process(
     retries: RetryPolicy | None = None,
     dead_letter: DeadLetter | None = None,
 ) -> int:
-    """Give every record to `work`, `workers` at a time, and commit what is finished; how many were.
+    """Pass every record to `work`, `workers` at a time, and commit finished ones; returns their number.
 
-    With `topics` the pool subscribes itself, and partitions that are taken away are waited for and committed first. For a
-    consumer that was subscribed before, work that finishes while its partition moves is done again by the new owner.
+    With `topics` the pool subscribes itself, and drains and commits revoked partitions. For a consumer subscribed
+    before, the new owner repeats work that finishes while its partition moves.
     """
     options = PoolOptions(
         workers=workers,
@@ -266,7 +269,7 @@ def process(
 
 
 def check_commits(consumer: object) -> None:
-    """A consumer that commits by itself commits what it has handed out, finished or not."""
+    """Refuse `enable.auto.commit`, which commits polled records, finished or not."""
     config: Mapping[str, object] = getattr(consumer, "config", {})
     if config.get("enable.auto.commit") is True and config.get("group.id") is not None:
         raise ConfigError(

@@ -1,1 +1,1 @@
-"""The consumer: `consumer.AsyncConsumer` is the whole of it, `semel.aio.Consumer` and `semel.Consumer` are its two faces."""
+"""The consumer: `engine` is the whole of it, `semel.aio.Consumer` and `semel.Consumer` are its two faces."""

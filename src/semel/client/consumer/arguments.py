@@ -1,4 +1,4 @@
-"""What users hand to a consumer, in the shapes they like, made into what the consumer works with.
+"""Arguments of users in the shapes they like, made into the consumer's own.
 
 Role.   Shared by the blocking and the asynchronous face: offsets, times, subscriptions, listeners; and what is the same for every
         client, from `semel.client.arguments`.
@@ -24,7 +24,7 @@ from semel.client.arguments import (
     topic,
     wait_ms,
 )
-from semel.client.consumer.values import (
+from semel.client.values.consuming import (
     CommitCallback,
     ConsumerRebalanceListener,
     OffsetAndMetadata,
@@ -85,7 +85,7 @@ def times(given: object) -> dict[TopicPartition, int]:
 
 
 def subscription(topics: Any, pattern: Any) -> list[str] | re.Pattern[str] | SubscriptionPattern:
-    """What to subscribe to: names, or a pattern."""
+    """A subscription: names, or a pattern."""
     if isinstance(topics, re.Pattern) and pattern is None:
         return _compiled(topics)
     if isinstance(topics, SubscriptionPattern) and pattern is None:
@@ -120,7 +120,7 @@ def _compiled(pattern: Any) -> re.Pattern[str]:
 
 
 def told_of_commits(given: CommitCallback | None) -> CommitCallback | None:
-    """Who is told about commits."""
+    """The callback for commits."""
     return function_or_none(given, "callback", "offsets and error")
 
 
@@ -152,7 +152,7 @@ class _Callables(ConsumerRebalanceListener):
 def listener(
     given: Any, on_assign: Told | None, on_revoke: Told | None, on_lost: Told | None
 ) -> ConsumerRebalanceListener | None:
-    """Who is told about partitions; an object with the methods of a listener, under Python's or Java's names, is one."""
+    """The listener for partitions; an object with its methods, under Python's or Java's names, is one."""
     callables = (on_assign, on_revoke, on_lost)
     for name, one in zip(("on_assign", "on_revoke", "on_lost"), callables, strict=True):
         function_or_none(one, name, "partitions")

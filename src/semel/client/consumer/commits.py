@@ -1,12 +1,12 @@
-"""Positions on their way to the coordinator: one commit at a time, in order, and what became of each.
+"""Positions on their way to the coordinator: one commit at a time, in order, and the outcome of each.
 
 Role.   `Commits` stores offsets for the user (now, or beside everything else) and by itself (every `auto.commit.interval.ms`,
-        and before partitions go), and keeps the callbacks of commits that are over until the user's next call.
+        and before partitions go). It keeps the callbacks of finished commits until the user's next call.
 Rules.  * Commits leave in the order they were asked for, each after the answer to the one before: an older position never
           overwrites a newer one.
-        * A commit the user waits for is tried again until `default.api.timeout.ms`; one that nobody waits for never is.
+        * A commit the user waits for is tried again until `default.api.timeout.ms`; a commit that nobody waits for never is.
         * A member that is out of its group cannot commit: somebody else may have its partitions. Saying so is the
-          `CommitFailedException`; what the coordinator answered is told to the membership.
+          `CommitFailedException`; the coordinator's answer is told to the membership.
         * Nor are positions stored of partitions that were let go or lost between the asking and the sending, also where they
           have come back since.
 """
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from semel.client.cluster import Cluster
 from semel.client.consumer.coordinator import GroupOffsets
 from semel.client.consumer.membership import Claim, Membership
-from semel.client.consumer.values import CommitCallback, OffsetAndMetadata
+from semel.client.values.consuming import CommitCallback, OffsetAndMetadata
 from semel.core.groups.member_words import NO_GENERATION, NO_MEMBER_ID, Identity
 from semel.errors import ErrorCode, RefusedError, SemelError
 from semel.exceptions import (
@@ -91,7 +91,7 @@ class Commits:
         return self._under_way == 0
 
     def next_call(self) -> CommitCall | None:
-        """What the user must be told next about a commit that is over."""
+        """The next call to the user about a commit that is over."""
         return self._calls.popleft() if self._calls else None
 
     def not_told(self, call: CommitCall) -> None:

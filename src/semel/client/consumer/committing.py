@@ -3,10 +3,10 @@
 Role.   `Committing` knows which positions there are to store and as whom; `Commits` carries them to the coordinator. Without a
         group there is nothing to do, and whatever needs one raises.
 Flow.   a poll: `automatically` -> partitions are about to go: `before_they_go` -> the consumer closes: `at_the_end`.
-Rules.  * What is stored is the position of the next record, of partitions whose position is known to be in the log. A transaction
-          takes the others along: their records were handed out, and what was made of them is stored with it. Whoever begins
-          there checks the position by its epoch.
-        * Nothing that is stored automatically raises: what was not stored is read again.
+Rules.  * A commit stores the position of the next record, of partitions whose position is known to be in the log. A transaction
+          takes the others along: their records were handed out, and it stores the outputs made of them. The next consumer to
+          begin there checks the position by its epoch.
+        * An automatic commit never raises: records of a failed one are read again.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from semel.client.config import READ_COMMITTED
 from semel.client.consumer.commits import CommitCall, Commits
 from semel.client.consumer.coordinator import GroupOffsets
 from semel.client.consumer.membership import Membership
-from semel.client.consumer.values import (
+from semel.client.settings import ConsumerConfig
+from semel.client.values.consuming import (
     CommitCallback,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OwnGroupMetadata,
 )
-from semel.client.settings import ConsumerConfig
 from semel.core.client.subscription import Mode, PartitionState, Subscription
 from semel.core.groups.member_words import Identity
 from semel.exceptions import InvalidGroupIdException, KafkaException
@@ -93,7 +93,7 @@ class Committing:
         return self.commits.identity
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group."""
+        """This consumer's identity in its group."""
         identity = self.commits.identity
         return OwnGroupMetadata.of(
             self.chain,
@@ -130,7 +130,7 @@ class Committing:
         await commits.store(self.consumed() if offsets is None else offsets, timeout_ms=timeout_ms)
 
     def next_call(self) -> CommitCall | None:
-        """What the user must be told about a commit that is over."""
+        """The call to the user about a commit that is over."""
         return None if self._commits is None else self._commits.next_call()
 
     # Automatically

@@ -1,7 +1,7 @@
 """The asynchronous consumer: Kafka's consumer with `await`, for users with an event loop of their own.
 
-Role.   `AsyncConsumer` is `semel.aio.Consumer`. What waits is a coroutine; what only changes or shows the consumer's state
-        (subscribe, assign, seek, pause, assignment) is not.
+Role.   `AsyncConsumer` is `semel.aio.Consumer`. A method that waits is a coroutine; a method that only changes or shows the
+        consumer's state (subscribe, assign, seek, pause, assignment) is not.
 Flow.   `subscribe` or `assign` -> `poll`, `poll_arrow` or `async for` -> `commit` -> `close`, or `async with`.
 Rules.  * Listeners and callbacks run inside `poll`, `commit` and `close`; they may be coroutines and may use the consumer.
         * Methods Java has are here under Java's names too.
@@ -15,12 +15,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from semel.client.consumer import arguments
-from semel.client.consumer.calls import Call, told
 from semel.client.consumer.engine import Engine
 from semel.client.consumer.hand import Hand
 from semel.client.consumer.questions import Questions
 from semel.client.consumer.records import ConsumerRecords, Unreadable, readable, to_arrow
-from semel.client.consumer.values import (
+from semel.client.consumer.telling import Call, told
+from semel.client.metrics import MetricValues
+from semel.client.settings import ConsumerConfig
+from semel.client.values.consuming import (
     CommitCallback,
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -30,8 +32,6 @@ from semel.client.consumer.values import (
     SubscriptionPattern,
     Told,
 )
-from semel.client.metrics import MetricValues
-from semel.client.settings import ConsumerConfig
 from semel.core.client.fetched import Piece
 from semel.core.client.reset import EARLIEST, LATEST
 from semel.errors import SemelError
@@ -173,7 +173,7 @@ class AsyncConsumer:
             await self._engine.called(call)
 
     def _settle(self, *, without_last: bool = False) -> None:
-        """Somebody calls the consumer: what a loop over it still has in hand is put back."""
+        """Somebody calls the consumer: records a loop over it still has in hand are put back."""
         if self._hand is not None:
             hand, self._hand = self._hand, None
             if not hand.is_over:
@@ -202,7 +202,7 @@ class AsyncConsumer:
         self._questions.reset(arguments.partitions(partitions), None)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions behind what was handed out: what a transaction stores."""
+        """The positions behind the records handed out, for a transaction to store."""
         self._settle()
         return self._engine.committing.handed_out()
 
@@ -226,7 +226,7 @@ class AsyncConsumer:
         self._questions.pause(arguments.partitions(partitions), paused=False)
 
     def paused(self) -> set[TopicPartition]:
-        """Those that wait for `resume`."""
+        """The paused partitions: they wait for `resume`."""
         return self._questions.paused()
 
     # Commits
@@ -253,7 +253,7 @@ class AsyncConsumer:
     async def committed(
         self, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What is stored for these, None where nothing is."""
+        """The committed offsets of these partitions, None where there is none."""
         return await self._public(self._questions.committed(arguments.partitions(partitions), timeout_ms))
 
     async def _make_commit_calls(self) -> None:
@@ -261,7 +261,7 @@ class AsyncConsumer:
             await self._make(call)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group: for `send_offsets_to_transaction`."""
+        """This consumer's identity in its group: for `send_offsets_to_transaction`."""
         return self._questions.group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
@@ -315,7 +315,7 @@ class AsyncConsumer:
             raise public from error
 
     def metrics(self) -> MetricValues:
-        """What this consumer measures, by Java's names."""
+        """The metrics of this consumer, by Java's names."""
         return self._engine.metrics.registry.snapshot()
 
     async def process(self, work: Callable[..., Any], *, workers: int = 1, **options: Any) -> int:

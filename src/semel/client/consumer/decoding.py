@@ -1,7 +1,7 @@
 """The kernels that decode records, loaded beside a consumer's first answers.
 
 Role.   `load_decoding` is called on a thread, once per consumer: importing the compiler costs a third of a second and 60 MB.
-Rules.  What the compiler could not do is no error: records are read in plain Python then.
+Rules.  A failure of the compiler is no error: records are read in plain Python then.
 """
 
 import logging
@@ -21,7 +21,7 @@ def load_decoding() -> Decoding:
 
         kernels.scan_kernel()
         kernels.fill_kernel()
-    except Exception:  # Whatever the compiler could not do: everything works without it.
+    except Exception:  # Any failure of the compiler: everything works without it.
         _logger.exception("kernels could not be loaded: records are read in plain Python")
         return Decoding.PLAIN
     return Decoding.KERNELS

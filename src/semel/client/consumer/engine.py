@@ -22,23 +22,23 @@ from semel.client.arguments import wait_ms
 from semel.client.client_metrics import ConsumerMetrics
 from semel.client.cluster import Cluster, troubles_of
 from semel.client.config import READ_COMMITTED
-from semel.client.consumer.calls import Call
 from semel.client.consumer.commits import CommitCall
 from semel.client.consumer.committing import LAST_MS, Committing, without_group
 from semel.client.consumer.decoding import load_decoding
 from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
 from semel.client.consumer.positions import Positions
+from semel.client.consumer.telling import Call
 from semel.client.consumer.topics import Topics
 from semel.client.consumer.validation import Validation
-from semel.client.consumer.values import (
-    ConsumerRebalanceListener,
-    SubscriptionPattern,
-)
 from semel.client.consumer.waiting import Waiting, in_time
 from semel.client.metrics import report
 from semel.client.settings import ConsumerConfig
 from semel.client.troubles import Kind
+from semel.client.values.consuming import (
+    ConsumerRebalanceListener,
+    SubscriptionPattern,
+)
 from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
 from semel.core.client.fetched import Decoding, Piece
 from semel.core.client.kip848_member import Kip848Member
@@ -148,7 +148,7 @@ class Engine:
         self._called_ms = 0
         self._idle_ms = 0
 
-    # What the user wants
+    # The user's wishes
 
     def subscribe(
         self,
@@ -300,7 +300,7 @@ class Engine:
             if pieces or left_ms <= 0:
                 self._count(pieces)
                 if not pieces:
-                    await asyncio.sleep(0)  # Who polls in a tight loop lets the others have a turn.
+                    await asyncio.sleep(0)  # A tight loop of polls lets the others have a turn.
                 return pieces
             await self._wait(left_ms)
 
@@ -341,7 +341,7 @@ class Engine:
         return call
 
     async def called(self, call: Call) -> None:
-        """The user has been told. What is to be stored of partitions is stored before they are let go."""
+        """The user has been told. Store the positions of partitions before they are let go."""
         membership = self._membership
         if not isinstance(call, RebalanceCall) or membership is None:
             return
@@ -370,7 +370,7 @@ class Engine:
     # Orders
 
     def read_committed(self) -> None:
-        """From now on hand out only what is committed; what was fetched otherwise is fetched again."""
+        """From now on hand out only committed records; records fetched otherwise are fetched again."""
         if self.config.isolation_level == READ_COMMITTED:
             return
         values = {**self.config.values, "isolation.level": READ_COMMITTED}
@@ -398,7 +398,7 @@ class Engine:
         return self.config.default_api_timeout_ms if timeout_ms is None else wait_ms(timeout_ms)
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
-        """What the attempt gives, tried again while its errors may pass; raises `TimeoutException` in the end."""
+        """The attempt's result, tried again while its errors may pass; raises `TimeoutException` in the end."""
         self._check()
         limit_ms = self.limit_ms(timeout_ms)
         since_ms = self._now_ms()

@@ -3,16 +3,16 @@
 Role.   `Fetcher` keeps the buffer filled: it plans what to ask of whom, sends, and puts away what comes back.
 Flow.   `kick` -> per broker: the buffer's wants, by leader -> the session's plan -> Fetch -> `FetchBuffer.add` -> `on_news`,
         and again.
-Rules.  * One fetch to a broker at a time; it may wait there for `fetch.max.wait.ms`. One that waits without asking for what
-          is wanted by now (after a seek, a new assignment, a resume) is ended with its connection, and asked anew.
-        * While there is enough of one of a broker's partitions, the broker is not asked for the others: it might wait, and
-          hold up the next fetch of the first.
+Rules.  * One fetch to a broker at a time; it may wait there for `fetch.max.wait.ms`. A waiting fetch that misses partitions
+          wanted by now (after a seek, a new assignment, a resume) is ended with its connection, and asked anew.
+        * While there are enough records of one of a broker's partitions, the broker is not asked for the others. It might
+          wait, and hold up the next fetch of the first.
         * A broker that does not answer, and a partition that cannot be read for a while, rest before they are asked again.
-        * What arrives for a position that is no longer the consumer's is dropped (`FetchBuffer.add` says why).
+        * Records for a position that is no longer the consumer's are dropped (`FetchBuffer.add` says why).
         * A position is checked before it is fetched from a new leader (`validation`).
         * An offset out of range starts a reset, or with `auto.offset.reset=none` is the user's to hear about.
-        * Where the leader names a replica that is nearer to `client.rack`, that one is asked for a while; one that does not
-          answer, or does not have the offset, sends the consumer back to the leader.
+        * Where the leader names a replica nearer to `client.rack`, the consumer asks that replica for a while. If it does not
+          answer, or does not have the offset, the consumer goes back to the leader.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from semel.client.client_metrics import ConsumerMetrics
-from semel.client.cluster import Cluster, error_code
+from semel.client.cluster import Cluster
 from semel.client.config import ISOLATION_LEVELS
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
@@ -38,7 +38,7 @@ from semel.core.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from semel.errors import DisconnectedError, ErrorCode, RefusedError
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, error_code
 from semel.exceptions import KafkaException, OffsetOutOfRangeException, exception_for
 from semel.types import TopicPartition
 
@@ -67,7 +67,7 @@ _LOOK_AGAIN: Final = frozenset(
 
 
 class _Asked(NamedTuple):
-    """What one fetch asks of a partition."""
+    """The wish of one fetch for a partition."""
 
     turn: int
     wanted: Wanted
@@ -111,7 +111,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._under_way: dict[int, _UnderWay] = {}
         self._ended: set[int] = set()
-        """Whose fetch this side has ended."""
+        """The brokers whose fetch this side has ended."""
         self._resting: dict[int | TopicPartition, int] = {}
         self._nearer: dict[TopicPartition, tuple[int, int]] = {}
         self._is_closed = False
@@ -174,7 +174,7 @@ class Fetcher:
         return self._node_of(where, now_ms), _Asked(state.turn, wanted)
 
     def _node_of(self, where: TopicPartition, now_ms: int) -> int:
-        """Who is asked for a partition: its leader, or a nearer replica for as long as that holds."""
+        """The broker asked for a partition: its leader, or a nearer replica for as long as that holds."""
         node_id, until_ms = self._nearer.get(where, (_NO_REPLICA, 0))
         if until_ms > now_ms:
             return node_id
@@ -328,7 +328,7 @@ class Fetcher:
         self._rest(where)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.position != offset:
-                return  # What is buffered comes first.
+                return  # Buffered records come first.
             if self._reset.kind is not ResetKind.NONE:
                 _logger.info("%s has no offset %d: reset to %s", where, offset, self._reset.kind)
                 self._subscription.lose_position(where, self._reset)

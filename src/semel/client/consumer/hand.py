@@ -2,7 +2,7 @@
 
 Role.   `for record in consumer` polls for many records and gives them one by one. `Hand` remembers how far that got, so that any
         other call on the consumer finds its positions where the user stands, not where the poll ended.
-Rules.  * A record counts as consumed when it is given out; in an exception that leaves the `with` block of the consumer it
+Rules.  * A record counts as consumed when it is given out. If an exception then leaves the `with` block of the consumer, it
           does not: it may not have been worked on.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from semel.client.consumer.records import ConsumerRecords
-from semel.client.consumer.values import ConsumerRecord
+from semel.client.values.consuming import ConsumerRecord
 from semel.core.client.fetched import Piece
 
 
@@ -26,7 +26,7 @@ class Hand:
         self.is_over = False
 
     def rest(self, *, without_last: bool = False) -> list[Piece]:
-        """End the hand; what was not given out, and with `without_last` what was given out last."""
+        """End the hand; gives the records not given out, and with `without_last` the one given out last."""
         self.is_over = True
         given = self.given - 1 if without_last and self.given else self.given
         rest = []

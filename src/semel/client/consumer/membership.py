@@ -1,19 +1,19 @@
 """The shell around a member of a group: carries out what it decides, and brings to the user what only the user can do.
 
 Role.   `Membership` owns a `Member` (classic) or a `Kip848Member` and their common way to the coordinator. Heartbeats, joins
-        and looks at topics go on beside everything else; what concerns the user's partitions waits as a `Call` for the next
+        and looks at topics go on beside everything else. A change of the user's partitions waits as a `Call` for the next
         poll, because callbacks run where the user polls.
 Flow.   an event (a poll, an answer, time) -> the member -> instructions: requests are sent at once, Revoke, Lose and Own become
         calls -> `next_call` -> the user's callback -> `done`.
-Rules.  * Calls are made in the order the member decided. From the moment a Revoke is waiting nothing more of its partitions
-          is handed out; what is lost is gone at once, whether the user has been told or not.
-        * Until the user has heard of a loss, nothing is done in this member's name: it may be in the group again, under a new
-          epoch, and what the user wants to store then concerns partitions that are somebody else's. It has been heard of when
-          the listener is done: listeners store positions.
-        * That partitions are let go is told to the member that asked for it: not to the one that was lost and joined again.
+Rules.  * Calls are made in the order the member decided. While a Revoke waits no more records of its partitions are handed
+          out. A lost partition is gone at once, whether the user has been told or not.
+        * Until the user has heard of a loss, nothing is done in this member's name. It may be in the group again, under a new
+          epoch, while the user still commits partitions that another member owns. The user has heard when the listener is
+          done: listeners store positions.
+        * The member that asked for it is told that partitions are let go: not the one that was lost and joined again.
         * The coordinator has a connection of its own: a JoinGroup holds up what is sent behind it.
-        * A failure that ends the membership is raised by the next poll, and by every one after it. That no broker can be
-          reached is none: whoever is a member has reached one, and waits for it to come back.
+        * A failure that ends the membership is raised by the next poll, and by every one after it. An unreachable cluster is
+          no such failure: a member has reached a broker before, and waits for it to come back.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from semel.client.client_metrics import ConsumerMetrics
-from semel.client.cluster import Cluster, error_code, passes
+from semel.client.cluster import Cluster, passes
 from semel.client.consumer.coordinator import coordinator_of, report_coordinator
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
@@ -51,7 +51,7 @@ from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from semel.core.wire.messages.heartbeat import HeartbeatRequest
 from semel.core.wire.messages.join_group import JoinGroupRequest
 from semel.core.wire.messages.sync_group import SyncGroupRequest
-from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError, UnreachableError
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError, UnreachableError, error_code
 from semel.exceptions import KafkaException, as_exception, exception_for
 from semel.types import TopicPartition
 
@@ -63,11 +63,11 @@ _LOST_GENERATION: Final = 0
 
 AnyInstruction: TypeAlias = Instruction | Kip848Instruction
 Event: TypeAlias = Callable[[int], Sequence[AnyInstruction]]
-"""What has happened, as a call of the member's; it is given the time."""
+"""An event, as a call of the member's; it is given the time."""
 
 
 class Told(Enum):
-    """What the user is told about partitions."""
+    """A call to the user about partitions."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -82,7 +82,7 @@ class RebalanceCall(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a consumer has when it asks for something that is done later."""
+    """The consumer's state at the time of a request that is carried out later."""
 
     losses: int
     states: Mapping[TopicPartition, PartitionState]
@@ -132,7 +132,7 @@ class Membership:
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: KafkaException | None = None
         self.losses = 0
-        """How often partitions were lost: what was asked for before the last time concerns partitions that are gone."""
+        """How often partitions were lost: a request made before the last time concerns partitions that are gone."""
         self._telling: RebalanceCall | None = None
         self._telling_since = 0
         """After how many losses the user began to be told."""
@@ -158,12 +158,12 @@ class Membership:
         return identity._replace(generation_id=_LOST_GENERATION) if self.has_lost else identity
 
     def claim(self, partitions: Iterable[TopicPartition]) -> Claim:
-        """What the user has of these now."""
+        """The ones of these that the user has now."""
         held = self._subscription.partitions
         return Claim(self.losses, {where: held[where] for where in partitions if where in held})
 
     def holds(self, claim: Claim) -> bool:
-        """Whether the user has had all of it ever since: what came back is not what was there."""
+        """Whether the user has had all partitions of the claim ever since: one lost and regained does not count."""
         held = self._subscription.partitions
         return self.losses == claim.losses and all(
             held.get(where) is state for where, state in claim.states.items()
@@ -191,7 +191,7 @@ class Membership:
         self._tell(lambda now_ms: self.member.committed(code, now_ms))
 
     def next_call(self) -> RebalanceCall | None:
-        """What the user must be told next. Nothing else is handed out before it is `done`."""
+        """The next call to the user. Nothing else is handed out before it is `done`."""
         if not self._calls:
             return None
         call = self._telling = self._calls.popleft()
@@ -230,14 +230,14 @@ class Membership:
 
     @property
     def topics_to_watch(self) -> tuple[str, ...]:
-        """What a leader must know about, beside its own subscription."""
+        """The topics a leader must know about, beside its own subscription."""
         return self.member.group_topics if isinstance(self.member, Member) else ()
 
     def topics_changed(self) -> None:
         """The view of the topics is new: a leader compares it with what it divided."""
         if isinstance(self.member, Member) and self.member.group_topics:
             known = self._racks(self.member.group_topics)
-            if all(known.values()):  # What is missing may only be so for a moment.
+            if all(known.values()):  # A missing topic may be missing for a moment only.
                 member = self.member
                 self._tell(lambda now_ms: member.topics_known(known, now_ms))
 
@@ -252,7 +252,7 @@ class Membership:
                 ]
         return found
 
-    # What the member says
+    # Instructions of the member
 
     def _tell(self, event: Event) -> None:
         """Tell the member what happened, and do what it says."""
@@ -337,7 +337,7 @@ class Membership:
         task.add_done_callback(self._tasks.discard)
 
     def _failed(self, name: str, error: BaseException) -> None:
-        """What nobody expected there is the user's to hear about."""
+        """An unexpected error is told to the user."""
         if isinstance(error, SemelError):
             self.failure = as_exception(error)
         else:

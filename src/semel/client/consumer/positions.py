@@ -1,4 +1,4 @@
-"""Where partitions begin: what the group has stored, or the start, the end or a time of the log.
+"""Where partitions begin: the group's stored position, or the start, the end or a time of the log.
 
 Role.   `Positions` finds a position for every partition that has none, beside everything else; `offsets_at` answers the user's
         own questions about offsets and times.
@@ -12,10 +12,10 @@ Rules.  * What cannot be found now is looked for again, with a growing pause, fo
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from semel.client.cluster import Cluster, refused
-from semel.client.config import ISOLATION_LEVELS
+from semel.client.calls.list_offsets import Asked, FoundOffset, all_found, ask_leaders
+from semel.client.cluster import Cluster
 from semel.client.consumer.coordinator import GroupOffsets
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
@@ -23,25 +23,11 @@ from semel.client.troubles import Kind
 from semel.core.client.reset import LATEST, Reset, ResetKind
 from semel.core.client.subscription import Subscription
 from semel.core.groups.member_words import Identity
-from semel.core.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from semel.errors import DisconnectedError, ErrorCode, RefusedError
 from semel.exceptions import KafkaException, NoOffsetForPartitionException, as_exception
 from semel.types import UNKNOWN_OFFSET, TopicPartition
 
-_CONSUMER: Final = -1
 _POSITIONS: Final = "what begins at a position that was looked for"
-
-
-class FoundOffset(NamedTuple):
-    """What a leader answers; offset -1 if there is no such record."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int | None
 
 
 class Positions:
@@ -163,14 +149,18 @@ class Positions:
         if unknown or self._refused & topics:
             await self._topics.refresh(sorted(topics))
             self._refused -= topics
-        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        by_leader: dict[int, dict[TopicPartition, Asked]] = {}
         for where, timestamp in asked.items():
             view = self._topics.partition(where)
             if view is None:
                 raise self._without_leader(where)
-            by_leader.setdefault(view.leader, {})[where] = timestamp
-        answers = await asyncio.gather(*(self._ask(leader, of) for leader, of in by_leader.items()))
-        return {where: at for answer in answers for where, at in answer.items()}
+            by_leader.setdefault(view.leader, {})[where] = Asked(timestamp, view.leader_epoch)
+        answers = await ask_leaders(self._cluster, by_leader, isolation_level=self.config.isolation_level)
+        for where, answer in answers.items():
+            if isinstance(answer, RefusedError):
+                self._topics.wanted()
+                self._refused.add(where.topic)
+        return all_found(answers)
 
     def _without_leader(self, where: TopicPartition) -> RefusedError:
         """Why a partition cannot be asked for its offsets."""
@@ -183,38 +173,6 @@ class Positions:
         else:
             return RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader at {at}")
         return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-
-    async def _ask(
-        self, leader: int, asked: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, FoundOffset]:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for where, timestamp in asked.items():
-            view = self._topics.partition(where)
-            epoch = -1 if view is None else view.leader_epoch
-            topics.setdefault(where.topic, ListOffsetsTopic(name=where.topic)).partitions.append(
-                ListOffsetsPartition(
-                    partition_index=where.partition, current_leader_epoch=epoch, timestamp=timestamp
-                )
-            )
-        request = ListOffsetsRequest(
-            replica_id=_CONSUMER,
-            isolation_level=ISOLATION_LEVELS.index(self.config.isolation_level),
-            topics=list(topics.values()),
-            timeout_ms=self.config.request_timeout_ms,
-        )
-        answer = await self._cluster.send(request, node_id=leader)
-        found = {}
-        for topic in answer.topics:
-            for one in topic.partitions:
-                where = TopicPartition(topic.name, one.partition_index)
-                if one.error_code:
-                    self._topics.wanted()
-                    self._refused.add(topic.name)
-                    what = f"the offset of {where} at time {asked[where]}"
-                    raise refused(one.error_code, what, by=self._cluster.where)
-                epoch_or_none = one.leader_epoch if one.leader_epoch >= 0 else None
-                found[where] = FoundOffset(one.offset, one.timestamp, epoch_or_none)
-        return found
 
 
 def _passes(code: ErrorCode) -> bool:

@@ -1,4 +1,4 @@
-"""What a user can ask a consumer beside records, and order it beside reading: for both faces.
+"""Questions and orders of a user beside reading records: for both faces of a consumer.
 
 Role.   `Questions` answers from the engine's state or from the brokers; `seek`, `pause` and the like change the state at once.
 Rules.  Waits are bounded by `default.api.timeout.ms` or the given time, and ended by `wakeup`.
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from semel.client.cluster import TopicView
 from semel.client.consumer.engine import Engine
-from semel.client.consumer.values import (
+from semel.client.values.consuming import (
     CommitCallback,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -56,7 +56,7 @@ class Questions:
             state.paused = paused
 
     def paused(self) -> set[TopicPartition]:
-        """Those that are stopped."""
+        """The paused partitions."""
         partitions = self._engine.subscription.partitions
         return {where for where, state in partitions.items() if state.paused}
 
@@ -93,7 +93,7 @@ class Questions:
         self._engine.committing.begin(offsets, callback)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group."""
+        """This consumer's identity in its group."""
         self._engine.check()
         return self._engine.committing.group_metadata()
 

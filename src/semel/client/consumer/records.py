@@ -1,4 +1,4 @@
-"""What a poll gives: records of some partitions, made into Python objects, Arrow columns or data frames when asked.
+"""The records of a poll, made into Python objects, Arrow columns or data frames when asked.
 
 Role.   `ConsumerRecords`, an iterable of `ConsumerRecord` as in Java, that holds columns until somebody looks at records.
 Flow.   `FetchBuffer.take` -> pieces -> `readable` applies the deserializers, if there are any -> the user.
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.client.consumer.values import ConsumerRecord, OffsetAndMetadata
 from semel.client.serializers import Deserializer, unchanged
+from semel.client.values.consuming import ConsumerRecord, OffsetAndMetadata
 from semel.core.client.fetched import Piece
 from semel.exceptions import RecordDeserializationException
 from semel.types import TopicPartition
@@ -77,11 +77,11 @@ class ConsumerRecords:
         return not self
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Those with records here."""
+        """The partitions with records here."""
         return tuple(dict.fromkeys(piece.where for piece in self._pieces))
 
     def records(self, where: str | tuple[str, int]) -> list[ConsumerRecord]:
-        """Those of one partition, or of all partitions of a topic."""
+        """The records of one partition, or of all partitions of a topic."""
         if isinstance(where, str):
             wanted = {one for one in self.partitions() if one.topic == where}
         else:
@@ -94,7 +94,7 @@ class ConsumerRecords:
         ]
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where each partition goes on once these records are worked on: what to commit then."""
+        """Where each partition goes on once these records are worked on: the positions to commit then."""
         return {
             piece.where: OffsetAndMetadata(piece.next_offset, "", piece.last_leader_epoch)
             for piece in self._pieces
@@ -155,7 +155,7 @@ def to_arrow(pieces: Sequence[Piece]) -> "pa.RecordBatch":
 
 
 class Unreadable(Exception):  # noqa: N818 - it never leaves the consumer.
-    """A record its deserializer cannot take: what is in front of it, what begins with it, and the error."""
+    """A record its deserializer cannot take: the records before it, those that begin with it, and the error."""
 
     def __init__(
         self, before: ConsumerRecords, rest: list[Piece], error: RecordDeserializationException
@@ -234,7 +234,7 @@ def _deserialized(
     try:
         for content in contents:
             found.append(None if content is None else deserialize(content))  # noqa: PERF401 - how far it got matters.
-    except Exception as error:  # Whatever the user's callable raises.
+    except Exception as error:  # Any exception of the user's callable.
         index = len(found)
         offset = piece.offset_at(index)
         unreadable = RecordDeserializationException(

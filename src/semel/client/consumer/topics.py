@@ -1,10 +1,10 @@
-"""What a consumer knows about topics: who leads which partition, which ids they have, which ones there are.
+"""A consumer's knowledge of topics: leaders of partitions, ids, names.
 
 Role.   `Topics` keeps a view of the topics the consumer has to do with, and renews it when it is old or was wrong.
 Flow.   whoever meets an error that a new view may cure calls `wanted`; `run` asks the cluster and tells `on_change`.
 Rules.  * A topic that is not there, or a partition without a leader, is asked for again, with a growing pause.
-        * What a broker says of a partition that has fallen behind is not taken: leader epochs only grow, within one topic.
-        * What is not there is told to `troubles`: the log hears of a topic nobody made.
+        * An answer with an older leader epoch is not taken: leader epochs only grow, within one topic.
+        * A missing topic is told to `troubles`, and so to the log.
         * A name no topic can have, and a topic one may not see, are the user's to hear about.
 """
 
@@ -16,7 +16,6 @@ from semel.client.cluster import (
     Cluster,
     PartitionView,
     TopicView,
-    error_code,
     is_locked_out,
     missing_topic,
     topic_view,
@@ -24,8 +23,7 @@ from semel.client.cluster import (
 )
 from semel.client.settings import ConsumerConfig
 from semel.client.troubles import Kind
-from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from semel.errors import DisconnectedError, ErrorCode, RefusedError
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, error_code
 from semel.exceptions import KafkaException, as_exception, exception_for
 from semel.types import TopicPartition
 
@@ -56,11 +54,11 @@ class Topics:
         """Every topic a subscription by pattern may mean, if there is one."""
 
     def wanted(self) -> None:
-        """What is known is wrong, or not enough."""
+        """The metadata is wrong, or not enough: ask again."""
         self._wanted.set()
 
     def partition(self, where: TopicPartition) -> PartitionView | None:
-        """What is known of a partition that has a leader; otherwise it is asked for."""
+        """The metadata of a partition that has a leader; otherwise it is asked for."""
         view = self.views.get(where.topic)
         found = None
         if view is not None and where.partition < len(view.partitions):
@@ -146,11 +144,7 @@ class Topics:
         known = {view.topic_id.bytes: name for name, view in self.views.items()}
         missing = [one for one in topic_ids if one not in known]
         if missing:
-            request = MetadataRequest(
-                topics=[MetadataRequestTopic(name=None, topic_id=one) for one in missing],
-                allow_auto_topic_creation=False,
-            )
-            answer = await self._cluster.send(request)
+            answer = await self._cluster.metadata([], topic_ids=missing)
             for topic in answer.topics:
                 if not topic.error_code and topic.name:
                     view = self.views[topic.name] = topic_view(topic)

@@ -4,11 +4,11 @@ Role.   `Validation` asks the leaders, by OffsetForLeaderEpoch, where the epoch 
         long as that is not known the partition is not fetched and has no position to commit.
 Flow.   the fetcher meets a leader epoch that is new, or somebody sought an offset with its epoch -> `kick` -> a request to every
         leader -> the position stands, or the log has been cut off below it.
-Rules.  * A log that was cut off is read on from where it was, so that what replaced the lost records is not passed over. With
-          `auto.offset.reset=none` it is the user's to hear about: `LogTruncationException` says where the logs part.
+Rules.  * A log that was cut off is read on from the cut, so that no record in place of a lost one is passed over. With
+          `auto.offset.reset=none` the user hears of it: `LogTruncationException` says where the logs part.
         * A leader that has nothing of the epoch or before it gives nothing to go on from: the position is reset.
         * A position without an epoch, and a broker that cannot be asked (before Kafka 2.3), pass unchecked, as in Java.
-        * What cannot be asked now is asked again, with a growing pause, for as long as the partition is assigned.
+        * A leader that cannot be asked now is asked again, with a growing pause, while the partition is assigned.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from semel.client.cluster import Cluster, error_code
+from semel.client.cluster import Cluster
 from semel.client.consumer.topics import Topics
-from semel.client.consumer.values import OffsetAndMetadata
+from semel.client.values.consuming import OffsetAndMetadata
 from semel.core.client.reset import Reset, ResetKind
 from semel.core.client.subscription import Subscription
 from semel.core.wire.messages.offset_for_leader_epoch import (
@@ -27,7 +27,7 @@ from semel.core.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from semel.errors import DisconnectedError, ErrorCode, RefusedError, UnsupportedVersionError
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, UnsupportedVersionError, error_code
 from semel.exceptions import KafkaException, LogTruncationException, exception_for
 from semel.types import UNKNOWN_OFFSET, TopicPartition
 
@@ -102,7 +102,7 @@ class Validation:
                 await self._cluster.runtime.tasks.sleep(self._cluster.backoff_ms(tries) / 1000)
 
     async def _ask(self, leader: int, asked: Mapping[TopicPartition, _Asked]) -> None:
-        """Ask one leader; what it does not answer stays unchecked. Raises what the user must hear of."""
+        """Ask one leader; positions it does not answer stay unchecked. Raises what the user must hear of."""
         topics: dict[str, OffsetForLeaderTopic] = {}
         for where, one in asked.items():
             topics.setdefault(where.topic, OffsetForLeaderTopic(topic=where.topic)).partitions.append(

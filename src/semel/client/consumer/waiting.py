@@ -40,7 +40,7 @@ class Waiting:
         self.tell()
 
     def begin(self) -> None:
-        """Look at everything now: what happens from here on is news."""
+        """Look at everything now: events from here on are news."""
         self._news.clear()
 
     def check(self) -> None:
@@ -60,7 +60,7 @@ class Waiting:
             return
 
     async def until_woken(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gives, unless `wakeup` comes first."""
+        """The work's result, unless `wakeup` comes first."""
         if self._woken.is_set():
             self._woken.clear()
             work.close()
@@ -79,7 +79,7 @@ class Waiting:
 
 
 async def in_time(work: Callable[[], Awaitable[T]], timeout_ms: int, *, last: Callable[[], str]) -> T:
-    """What the work gives; raises `TimeoutException` if it takes too long, or ends with what might have passed.
+    """The work's result; raises `TimeoutException` if it takes too long, or ends with an error that might have passed.
 
     `last` gives the last error as the end of a sentence.
     """

@@ -1,1 +1,1 @@
-"""The public producer: records and Arrow columns in, each stored exactly once."""
+"""The producer: `engine` is the whole of it, `semel.aio.Producer` and `semel.Producer` are its two faces."""

@@ -1,4 +1,4 @@
-"""What answers to Produce mean in words: which batch each belongs to, and the exception its failure becomes.
+"""Answers to Produce in words: the batch each belongs to, and the exception its failure becomes.
 
 Role.   `by_partition` sorts an answer; `failure` and `expired` make exceptions that name the partition, the reason and the
         way out.
@@ -20,7 +20,7 @@ from semel.exceptions import (
 from semel.types import TopicPartition
 
 NO_ANSWER: Final = (DisconnectedError, WireError, RefusedError)
-"""What a request without an answer raises; whether it was carried out is unknown."""
+"""The error of a request without an answer; whether it was carried out is unknown."""
 STALE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -4,7 +4,7 @@ Role.   `Columns.batches` partitions rows by column, sorts them by partition wit
         each partition's rows as finished batches.
 Flow.   `send_arrow` of both producers hands them to the outbox one by one and waits for memory in between.
 Rules.  * Columns are key, value, timestamp, headers and partition, by name. Others are refused, unless `ignore_columns` names them:
-          what a user wrote into a column is not dropped in silence. Columns are judged before the first row is taken.
+          no column of a user's is dropped in silence. Columns are judged before the first row is taken.
         * A partition that is given wins; else the key decides; rows with neither go where keyless records go now, batch by batch.
         * A time without a zone is UTC, as everywhere.
         * Of `partitioner.class`, the round robin goes on from row to row. A callable wants an object per row: rows for it are
@@ -36,7 +36,7 @@ from semel.types import NO_TIMESTAMP
 from semel.words import kind
 
 COLUMNS: Final = ("key", "value", "timestamp", "headers", "partition")
-"""What records are made of."""
+"""The columns of records."""
 _BYTES: Final = (
     pa.types.is_binary,
     pa.types.is_string,
@@ -47,7 +47,7 @@ _BYTES: Final = (
     pa.types.is_string_view,
 )
 
-_BATCH_BYTES: Final = 1 << 20  # What a topic takes by default.
+_BATCH_BYTES: Final = 1 << 20  # The default of topics.
 _REQUEST_OVERHEAD: Final = 1024  # Names and lengths around a batch.
 _PIECE_ROWS: Final = 1 << 16
 _PIECE_BYTES: Final = 16 << 20
@@ -259,7 +259,7 @@ class Columns:
     def _chosen(
         self, rows: pa.RecordBatch, known: KnownTopic, is_free: npt.NDArray[np.bool_]
     ) -> Partitions | None:
-        """As `_partitions`, for rows that name none; what it says of the others does not count."""
+        """As `_partitions`, for rows that name none; its values for the others do not count."""
         if isinstance(self._partitioner, RoundRobin):
             count = int(np.count_nonzero(is_free))
             first = self._partitioner.take(known.name, count)

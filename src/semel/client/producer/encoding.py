@@ -2,7 +2,7 @@
 
 Role.   `encoded` gives the bytes of a batch under an identity and a sequence; `halves` cuts one that is too large in two.
 Flow.   The sender calls `encoded` for every attempt. `send_arrow` makes batches with the same kernels beforehand.
-Rules.  * The same identity and sequence give the same bytes: what is sent again is what was sent.
+Rules.  * The same identity and sequence give the same bytes: a batch sent again is the same to the byte.
         * Compiled kernels write larger batches, once they are loaded on a thread beside the work; plain Python, which is
           as fast for a few records, writes the others. The bytes are the same. A program that sends little never loads
           them: importing the compiler costs more than it would save.

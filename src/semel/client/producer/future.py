@@ -1,12 +1,11 @@
-"""What `send` gives back: a future of where the record went.
+"""The result of `send`: a future of the record's partition and offset.
 
 Role.   `SendFuture` is one record's, `ArrowFuture` that of a whole `send_arrow`. They are waited for with `result`, from any
         thread, or with `await`, from any loop.
-Rules.  * A future costs a few slots: what became of a record is what became of its batch, and nothing is made for one that
-          nobody asks.
-        * Whoever listens is called exactly once, also when the producer closes; on the thread of the producer's loop, or at
-          once if the record's fate is known.
-        * `timeout` is for all that is waited for together, and who waited in vain leaves nothing behind.
+Rules.  * A future costs a few slots: it reads a record's outcome from its batch, and makes nothing before somebody asks.
+        * A listener is called exactly once, also when the producer closes: on the thread of the producer's loop, or at once
+          if the record's fate is known.
+        * `timeout` is for all futures waited for together, and a waiter that gave up leaves nothing behind.
         * Waiting on the loop's own thread would never end: it is refused.
 """
 
@@ -122,7 +121,7 @@ class SendFuture(_Waitable):
         return metadata
 
     def exception(self, timeout: float | None = None) -> SemelError | None:
-        """What kept the record from being stored, or None; waited for."""
+        """The error that kept the record from being stored, or None; waited for."""
         self._wait(timeout)
         return self._outcome()[1]
 
@@ -216,7 +215,7 @@ def _listen(batch: Batch, listener: Callable[[], object]) -> None:
 
 
 def _guarded(callback: Callable[..., object], *arguments: object) -> None:
-    """A callback that fails is the application's trouble, not that of other records: whatever it raises, they are told too.
+    """A callback that fails is the application's trouble, not that of other records: they are told too, whatever it raises.
 
     Only Ctrl-C goes on its way. It comes to the main thread, where a loop of the application's runs.
     """

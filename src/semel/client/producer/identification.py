@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from semel.client.cluster import Cluster, error_code
+from semel.client.calls.init_producer_id import init_producer_id
+from semel.client.cluster import Cluster
 from semel.client.producer import answers
 from semel.client.producer.outbox import Outbox
 from semel.client.troubles import Kind
 from semel.core.idempotence.delivery import NO_IDENTITY
 from semel.core.idempotence.in_flight import InFlight
-from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.errors import ErrorCode, SemelError
 from semel.exceptions import KafkaException, as_exception, exception_for
 from semel.types import TopicPartition
@@ -42,7 +42,7 @@ class Identification:
         self._cluster = cluster
         self._outbox = outbox
         self._in_flight = in_flight
-        self._request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)
+        self._timeout_ms = timeout_ms
         self._pause_ms = pause_ms
         self._on_refusal = on_refusal
         self._task: asyncio.Task[None] | None = None
@@ -64,17 +64,16 @@ class Identification:
         tries = 0
         while not self._is_over:
             try:
-                answer = await self._cluster.send(self._request)
+                code, identity = await init_producer_id(self._cluster, None, timeout_ms=self._timeout_ms)
             except answers.NO_ANSWER as error:
                 _logger.debug("no producer id yet: %s", error)
             except SemelError as error:
                 self._on_refusal(as_exception(error))
                 return
             else:
-                code = error_code(answer.error_code)
                 if code is ErrorCode.NONE:
                     self._cluster.troubles.over(Kind.RECORDS, _PRODUCER_ID)
-                    self._in_flight.use_identity(answer.producer_id, answer.producer_epoch)
+                    self._in_flight.use_identity(*identity)
                     self._outbox.wake()
                     return
                 if not code.retriable:

@@ -1,11 +1,11 @@
 """Records as an application gives them, made ready for the outbox: serialized, checked, given a partition.
 
-Role.   `Intake.offer` takes a record if it can be taken at once, on the caller's thread. What must wait for its topic or for
-        memory comes back as `Held`, to be offered again with `place`.
+Role.   `Intake.offer` takes a record if it can be taken at once, on the caller's thread. A record that must wait for its topic
+        or for memory comes back as `Held`, to be offered again with `place`.
 Flow.   Both producers, blocking and awaitable, call it; how to wait is theirs.
 Rules.  * A partition that is named wins; else the key decides, by the Java client's hash; else the topic's sticky partition.
-        * What cannot be a record is refused at once, by the argument's name: nothing but whole numbers, bytes and text that UTF-8
-          can write gets into a batch. A record above `max.request.size` or `buffer.memory` is refused too.
+        * An argument that cannot be in a record is refused at once, by its name. Only whole numbers, bytes and text that UTF-8
+          can write get into a batch. A record above `max.request.size` or `buffer.memory` is refused too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -162,7 +162,7 @@ class Intake:
     def _asked(
         self, partitioner: Partitioner, known: KnownTopic, key: bytes | None, value: bytes | None
     ) -> int:
-        """What the application's partitioner says, if it is a partition."""
+        """The partition chosen by the application's partitioner, if there is such a partition."""
         chosen: object = partitioner(known.name, key, value, known.count)
         where = "partitioner.class: partition"
         index = arguments.whole(where, chosen, f"a whole number below {known.count}, from 0 on")

@@ -1,4 +1,4 @@
-"""The end of a producer that nobody closed: what it was given is stored if it can be, and the log names what is lost.
+"""The end of a producer that nobody closed: its records are stored if they can be, and the log names lost ones.
 
 Role.   `leave` closes a producer within a time and says what became of its records and its transaction. `LoopWatch` is for a
         producer of asyncio whose loop ended before it: nothing can be sent there any more.
@@ -21,7 +21,7 @@ from semel.core.transactions.producer_states import ProducerState
 from semel.runtime.at_exit import Stage, at_exit
 
 if TYPE_CHECKING:
-    from semel.client.producer.producer import AsyncProducer
+    from semel.client.producer.engine import Engine
 
 _logger: Final = logging.getLogger(__name__)
 _S = ProducerState
@@ -30,24 +30,24 @@ LOOP_ENDED: Final = "when the event loop of the producer ended before close()"
 _ENDING: Final = (_S.COMMITTING, _S.ABORTING)
 
 
-def has_last_work(producer: "AsyncProducer") -> bool:
+def has_last_work(producer: "Engine") -> bool:
     """Whether records wait to be stored, or a transaction waits for its end."""
-    if producer._sender.problem is not None or producer._closing is not None:
+    if producer.sender.problem is not None or producer.is_closing:
         return False
     transactions = producer.transactions
     if transactions is not None and not transactions.is_guest and transactions.state in (*_OPEN, *_ENDING):
         return True
-    is_unanswered = producer._settings.acks == 0 and producer.cluster.connections > 0
+    is_unanswered = producer.config.acks == 0 and producer.cluster.connections > 0
     return is_unanswered or bool(producer.outbox.pending())
 
 
-async def leave(producer: "AsyncProducer", timeout: float | None, when: str) -> None:
+async def leave(producer: "Engine", timeout: float | None, when: str) -> None:
     """Store what was given, for so many seconds and not longer than `delivery.timeout.ms`; end; and say what was not stored."""
-    config, transactions = producer._settings, producer.transactions
+    config, transactions = producer.config, producer.transactions
     seconds = config.delivery_timeout_ms / 1000
     seconds = seconds if timeout is None else min(seconds, timeout)
     pending = producer.outbox.pending()
-    since_ms = producer._now_ms()
+    since_ms = producer.now_ms()
     state = None if transactions is None or transactions.is_guest else transactions.state
     try:
         await producer.close(seconds)
@@ -106,9 +106,9 @@ def _say_lost(client_id: str, batches: Iterable[Batch], why: str) -> None:
 class LoopWatch:
     """Says once which records an asyncio producer had when its loop ended without it."""
 
-    def __init__(self, producer: "AsyncProducer") -> None:
+    def __init__(self, producer: "Engine") -> None:
         self._pid = os.getpid()
-        self._client_id = producer._settings.client_id
+        self._client_id = producer.config.client_id
         self._outbox = producer.outbox
         self._is_said = False
         _WATCHED.add(self)

@@ -4,9 +4,9 @@ Role.   `Outbox` guards the accumulator with one lock, refuses what may not be s
         there is something new for it to do.
 Flow.   `append` and `append_sealed` on the caller's thread; `take`, `finish` and `pending` on the loop.
 Rules.  * No record crosses threads by itself: it is put into its batch, and the loop is woken once for many.
-        * `gate` says why nothing may be sent: closed, failed, or not in a transaction. It is looked at under the lock, so
-          what is appended before a transaction ends belongs to it. What had to wait is appended only while the gate has been
-          open ever since it was given: it does not slip into the next transaction.
+        * `gate` says why nothing may be sent: closed, failed, or not in a transaction. It is looked at under the lock, so a
+          record appended before a transaction ends belongs to it. A record that had to wait is appended only while the gate
+          has been open ever since it was given: it does not slip into the next transaction.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Gate = Callable[[], KafkaException]
 
 
 class Outbox:
-    """What has been given and is not under way yet."""
+    """Records that were given and are not under way yet."""
 
     def __init__(self, runtime: Runtime, *, batch_size_bytes: int, linger_ms: int, buffer_bytes: int) -> None:
         self.accumulator = Accumulator(
@@ -163,7 +163,7 @@ class Outbox:
         self.wake()
 
     def begin_turn(self) -> None:
-        """What is given from now on needs another look."""
+        """Records given from now on need another look."""
         self._is_called = False
         self._looks.clear()
 

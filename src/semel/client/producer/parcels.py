@@ -1,4 +1,4 @@
-"""What the sender keeps in its hands: who decides, the brokers, and the batches of a request.
+"""The sender's values: its decider, the brokers, and the batches of a request.
 
 Role.   `Delivery` is what the pure ends have in common; `Node` and `Parcel` are the sender's notes.
 """
@@ -11,7 +11,7 @@ from semel.types import TopicPartition
 
 
 class Delivery(Protocol):
-    """What decides which batch leaves next: `InFlight`, or `TransactionalProducer` around one."""
+    """The part that decides which batch leaves next: `InFlight`, or `TransactionalProducer` around one."""
 
     def enqueue(self, partition: TopicPartition, batch_id: int, records_count: int) -> None: ...
     def partitions(self) -> Iterable[TopicPartition]: ...

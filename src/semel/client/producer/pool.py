@@ -9,9 +9,9 @@ Rules.  * A transactional id belongs to one producer at a time: the pool's own, 
         * Within a block, the same task (or thread) that asks again joins the transaction that is open; the outermost ends it.
           A task or thread that was started within it has a transaction of its own: it may outlive this one.
         * A producer that is fenced, or failed for good, is closed and its number is not used again: the next caller gets a new
-          one. One that was idle for `idle_seconds` is closed.
-        * At most `producers_max` exist; who comes then waits until one is free. Who is interrupted while it borrows gives back
-          what it had.
+          one. A producer that was idle for `idle_seconds` is closed.
+        * At most `producers_max` exist; the next caller waits until one is free. A caller interrupted while it borrows gives
+          its producer back.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class Shelf(Generic[ProducerT]):
         self._made -= 1
 
     def outdated(self) -> list[ProducerT]:
-        """Those that were idle for too long, taken off."""
+        """The producers that were idle for too long, taken off."""
         gone = []
         while self._idle and self._now() - self._idle[0][0] >= self._idle_seconds:
             gone.append(self._idle.popleft()[1])
@@ -166,7 +166,7 @@ class AsyncTransactionalProducerPool:
         return producer
 
     async def _turn(self) -> None:
-        """Wait until one is free; who is interrupted then passes the word on."""
+        """Wait until one is free; a caller interrupted then passes the word on."""
         try:
             await self._free.wait()
         except BaseException:
@@ -185,7 +185,7 @@ class AsyncTransactionalProducerPool:
             await producer.close(None if is_well else 0.0)
 
     async def close(self) -> None:
-        """Close what is idle; what is in use is closed when it comes back."""
+        """Close idle producers; a producer in use is closed when it comes back."""
         async with self._free:
             self._shelf.is_closed = True
             idle = self._shelf.empty()

@@ -1,7 +1,7 @@
-"""Who a transactional producer is, and the name of a prepared transaction.
+"""A transactional producer's identity, and the name of a prepared transaction.
 
-Role.   `ProducerIdAndEpoch` is what `init_transactions` returns. `PreparedTxnState` is what `prepare_transaction` gives and
-        `complete_transaction` takes, after a restart too: what an application keeps with whatever else is decided together.
+Role.   `init_transactions` returns a `ProducerIdAndEpoch`. `prepare_transaction` gives a `PreparedTxnState` and
+        `complete_transaction` takes it, after a restart too. An application stores it together with its own decision.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from semel.words import kind, shown
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What the coordinator knows a producer by: whoever comes with a higher epoch has taken over."""
+    """The coordinator's name of a producer: an instance with a higher epoch has taken over."""
 
     producer_id: int
     epoch: int

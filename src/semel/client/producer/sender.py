@@ -1,12 +1,12 @@
-"""The sender: takes batches that may leave to the leaders of their partitions, and tells what became of them.
+"""The sender: takes batches that may leave to the leaders of their partitions, and tells their outcome.
 
 Role.   Drives `core.idempotence.in_flight`, or `core.transactions.producer` where there are transactions, over the
         cluster's connections. It waits; they decide.
-Flow.   `run` is one task. Each turn: expire what is too old, get what is missing (an identity, leaders, connections), and
-        put into requests what may leave; then it sleeps until something happens or is due.
+Flow.   `run` is one task. Each turn: expire batches that are too old, get missing things (an identity, leaders, connections),
+        put batches that may leave into requests. Then it sleeps until something happens or is due.
 Rules.  * A request has at most one batch of a partition and not more than `max.request.size`, and a broker at most
           `max.in.flight.requests.per.connection` requests. A batch is handed over to be sent only when there is a connection.
-        * What has no answer is sent again after a pause that grows, until `retries` or `delivery.timeout.ms` is used up.
+        * A batch without an answer is sent again after a pause that grows, until `retries` or `delivery.timeout.ms` is used up.
         * An answer that shows that another broker leads has the leaders asked again.
         * Every batch ends exactly once: settled or failed, also when the producer closes.
 Elsewhere. Requests to coordinators: `transactions`. Producer ids: `identification`. Bytes: `encoding`. Who leads: `topics`.
@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from semel.client.client_metrics import ProducerMetrics
-from semel.client.cluster import Cluster, error_code
-from semel.client.config import COMPRESSION_TYPES
+from semel.client.cluster import Cluster
 from semel.client.producer import answers
 from semel.client.producer.encoding import Codec, encoded, halves
 from semel.client.producer.identification import Identification
@@ -44,13 +43,14 @@ from semel.core.idempotence.delivery import (
     Settle,
 )
 from semel.core.idempotence.in_flight import InFlight
+from semel.core.records import codecs
 from semel.core.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from semel.errors import ErrorCode, SemelError
+from semel.errors import ErrorCode, SemelError, error_code
 from semel.exceptions import IllegalStateException, KafkaException
 from semel.runtime.bundle import Runtime
 from semel.types import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition, WritableBytes
@@ -73,7 +73,7 @@ class Sender:
         self.runtime = runtime
         self.metrics = ProducerMetrics(config, runtime.clock.monotonic_ms)
         self.codec = Codec(
-            COMPRESSION_TYPES.index(config.compression_type),
+            codecs.NAMES.index(config.compression_type),
             config.compression_level,
             config.transactional_id is not None,
         )
@@ -97,9 +97,9 @@ class Sender:
             )
         self.produce_version_max: int | None = None
         self.on_turn: Callable[[], object] | None = None
-        """What transactions do in every turn, before and after batches leave."""
+        """The steps of transactions in every turn, before and after batches leave."""
         self.problem: KafkaException | None = None
-        """What nothing can be sent after."""
+        """The error after which nothing can be sent."""
         self._config = config
         self._nodes: dict[int, Node] = {}
         self._not_before: dict[TopicPartition, int] = {}
@@ -548,7 +548,7 @@ class Sender:
 
 
 def gone(error: KafkaException) -> KafkaException:
-    """What every call raises after this."""
+    """The exception of every later call."""
     over = IllegalStateException(
         f"this producer cannot go on, close it: {error}", code=error.code, fatal=True
     )

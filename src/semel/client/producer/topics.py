@@ -1,36 +1,28 @@
-"""What a producer knows about topics: how many partitions, who leads each, and which one keyless records go to now.
+"""A producer's knowledge of topics: partitions, their leaders, and the current one for keyless records.
 
 Role.   `Topics` asks the cluster for what is missing or old, and remembers it.
 Flow.   `get` is asked for every record, on any thread; `fetch` waits for a topic, on the loop. The sender reports with
         `leader_moved` and `is_stale` what an answer said.
-Rules.  * A topic that does not exist is asked for until the time is over: brokers make it on the first question where
-          `auto.create.topics.enable` is on, and hear of it at different moments.
-        * What is known is asked again after `metadata.max.age.ms`, and at once when an answer shows that it is old. A topic
+Rules.  * A topic that does not exist is asked for until the time is over. With `auto.create.topics.enable` brokers make it on
+          the first question, and they hear of it at different moments.
+        * Metadata is asked for again after `metadata.max.age.ms`, and at once when an answer shows that it is old. A topic
           nobody has sent to for `metadata.max.idle.ms`, and of which no batch waits, is forgotten.
-        * A topic that is refused fails who asks for it. The others of the same answer are learnt all the same, and what is
-          known of it is kept: of batches that are under way its leader says more.
-        * What was asked for in vain is asked for again after a pause that grows.
-        * What is known is replaced as a whole, so that other threads see one state or the other.
+        * A refused topic fails the callers that ask for it. The others of the same answer are learnt all the same. Known
+          facts of the refused topic are kept: its leader says more of batches under way.
+        * A topic asked for in vain is asked for again after a pause that grows.
+        * Metadata is replaced as a whole, so that other threads see one state or the other.
 """
 
 import asyncio
 from collections.abc import Collection
 from typing import Final
 
-from semel.client.cluster import (
-    Cluster,
-    TopicView,
-    error_code,
-    is_locked_out,
-    missing_topic,
-    topic_view,
-    without_leader,
-)
+from semel.client.cluster import Cluster, TopicView, is_locked_out, missing_topic, topic_view, without_leader
 from semel.client.settings import ProducerConfig
 from semel.client.troubles import Kind
 from semel.core.client.sticky import Sticky
 from semel.core.wire.messages.metadata import MetadataResponseTopic
-from semel.errors import DisconnectedError, ErrorCode, RefusedError
+from semel.errors import DisconnectedError, ErrorCode, RefusedError, error_code
 from semel.exceptions import KafkaException, TimeoutException, as_exception, exception_for
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
@@ -75,7 +67,7 @@ class Topics:
         return list(self._known.values())
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """Who leads a partition; None while that is not known."""
+        """The leader of a partition; None while it is not known."""
         known = self._known.get(partition.topic)
         if known is None or partition.partition >= known.count:
             return None
@@ -160,7 +152,7 @@ class Topics:
     async def _refresh(self) -> None:
         try:
             why = await self._ask(list(self._known))
-        except KafkaException as error:  # Whoever sends next hears it.
+        except KafkaException as error:  # The next send raises it.
             why = str(error)
         self._failures = self._failures + 1 if why else 0
         if why:

@@ -2,7 +2,7 @@
 
 Role.   The exceptions of transactional calls, with Java's names, and texts that name the transactional id and the way out.
 Rules.  * The first call that meets an error raises it; later ones raise that the producer is in an error state, caused by it.
-          Who is fenced hears so from every call.
+          Every call of a fenced producer says so.
         * The text for a fenced producer is the sentence Kafka's users know, followed by who it was and who holds it now.
 """
 
@@ -76,7 +76,7 @@ def failed(
     again: bool = False,
     offsets_of: GroupMetadata | None = None,
 ) -> KafkaException:
-    """What a call raises while the producer is in one of the error states."""
+    """The exception of calls while the producer is in an error state."""
     if producer.state is ProducerState.FATAL_ERROR:
         reason = explanation if isinstance(explanation, KafkaException) else fatal(producer, None)
         if not again or isinstance(reason, ProducerFencedException | InvalidProducerEpochException):
@@ -137,7 +137,7 @@ def fatal(producer: TransactionalProducer, current: tuple[int, int] | None) -> K
 def left_block(
     error: BaseException, second: Exception, ending: KafkaException | None
 ) -> KafkaException | None:
-    """The abort after `error` failed with `second`: what the block raises in its place, or None if `error` stays.
+    """The abort after `error` failed with `second`: gives the error the block raises in its place, or None if `error` stays.
 
     An error that says "abort and go on" gives way to the end of its producer. An error of the application's own stays.
     """

@@ -3,24 +3,25 @@
 Role.   Drives `core.transactions.producer` for one transactional id. It finds coordinators, sends what is next to one of
         them, and lets callers wait for what comes of it.
 Flow.   `init` -> `begin` -> sends and `send_offsets` -> `commit` or `abort`, and again. The sender calls `step` every turn.
-Rules.  * One request to a coordinator at a time, repeated until it has an answer; a caller that waited for `max.block.ms`
-          may make the same call again, and no other; only offsets that were not stored in time may be given up by an abort.
-        * What is sent belongs to the transaction that is open while it is given: before the end is asked for, the gate is
+Rules.  * One request to a coordinator at a time, repeated until it has an answer. A caller that waited for `max.block.ms` may
+          make the same call again, and no other; only offsets not stored in time may be given up by an abort.
+        * A record belongs to the transaction that is open while it is given: before the end is asked for, the gate is
           closed and everything taken.
         * After an error the transaction can only be aborted, or, if the error is fatal, the producer only be closed.
         * v1 or v2 is decided once, by what the cluster says is switched on (`transaction.version`).
         * A guest in another's transaction (`join`) speaks v1, and only sends: the owner ends it.
-Elsewhere. What is next and what answers mean: `core.transactions.producer`. Words for errors: `transaction_errors`.
+Elsewhere. The next request and the meaning of answers: `core.transactions.producer`. Words for errors: `transaction_errors`.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any, Final
 
 from semel.client import arguments
-from semel.client.cluster import error_code, is_locked_out
+from semel.client.calls.describe_transactions import ask_coordinator
+from semel.client.calls.find_coordinator import CoordinatorKind, Coordinators
+from semel.client.cluster import is_locked_out
 from semel.client.producer import answers
 from semel.client.producer import transaction_errors as errors
 from semel.client.producer.outbox import Gate
@@ -41,9 +42,7 @@ from semel.core.transactions.producer import (
 from semel.core.transactions.producer_answers import code_of
 from semel.core.transactions.producer_states import Fate, ProducerState
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.core.wire.messages.end_txn import EndTxnRequest
-from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from semel.core.wire.registry import ApiKey
@@ -57,16 +56,8 @@ _FAILED: Final = (_S.ABORTABLE_ERROR, _S.FATAL_ERROR)
 _V2: Final = 2
 _END_TXN_V2, _PRODUCE_V2 = END_TXN_V1_MAX + 1, PRODUCE_V1_MAX + 1
 _ADD_PARTITIONS_BY_CLIENTS: Final = 3  # Later versions are for brokers.
-_FIND_ONE_KEY: Final = 3  # Later versions ask for many at once.
 _TWO_PHASE_INIT: Final = 6
 _CONCURRENT_PAUSE_MS: Final = 20  # The last transaction is being ended: that takes a moment, no more.
-
-
-class _Kind(Enum):
-    """Of coordinators."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 class Transactions:
@@ -78,7 +69,7 @@ class Transactions:
         self._config = config
         self._id = transactional_id
         self._producer: TransactionalProducer | None = None
-        self._coordinators: dict[tuple[_Kind, str], int] = {}
+        self._coordinators = Coordinators(sender.cluster)
         self._waits_for: str | None = None
         """The call that waited in vain; it may be made again."""
         self._offsets_asked: tuple[GroupMetadata, Mapping[TopicPartition, Position]] | None = None
@@ -116,7 +107,7 @@ class Transactions:
     # The application
 
     async def init(self, timeout_ms: int, *, keep_prepared: bool = False) -> Identity:
-        """Introduce itself to the coordinator; who it is now."""
+        """Introduce itself to the coordinator; gives the new identity."""
         deadline_ms = self._now_ms() + timeout_ms
         producer = self._producer
         if producer is None:
@@ -170,7 +161,7 @@ class Transactions:
     async def _spoken(
         self, deadline_ms: int, timeout_ms: int
     ) -> tuple[dict[str, int], dict[int, tuple[int, int]]]:
-        """What the cluster has switched on, and what it serves."""
+        """The features the cluster has switched on, and the APIs it serves."""
         cluster, tries = self._sender.cluster, 0
         while True:
             try:
@@ -433,10 +424,12 @@ class Transactions:
         """One attempt at one request."""
         self._last_code = ErrorCode.NONE
         where = (
-            (_Kind.TRANSACTION, self._id) if outgoing.group_id is None else (_Kind.GROUP, outgoing.group_id)
+            (CoordinatorKind.TRANSACTION, self._id)
+            if outgoing.group_id is None
+            else (CoordinatorKind.GROUP, outgoing.group_id)
         )
         try:
-            node_id = await self._coordinator(*where)
+            node_id = await self._coordinators.of(*where)
         except RefusedError as error:
             if error.code.retriable:
                 self._troubled(str(error))
@@ -452,7 +445,7 @@ class Transactions:
             )
         except answers.NO_ANSWER as error:
             _logger.debug("%s has no answer from its coordinator: %s", self._id, error)
-            self._coordinators.pop(where, None)
+            self._coordinators.forget(*where)
             return producer.lost(outgoing)
         except SemelError as error:
             self._explanation = as_exception(error)
@@ -461,7 +454,7 @@ class Transactions:
         self._last_code = code_of(response)
         after = producer.answered(outgoing, response)
         if after is After.FIND_COORDINATOR:
-            self._coordinators.pop(where, None)
+            self._coordinators.forget(*where)
         if after is not After.GO_ON and self._last_code:
             asked = type(outgoing.request).__name__.removesuffix("Request")
             self._troubled(f"{cluster.where} puts off {asked}: {self._last_code.name}")
@@ -471,20 +464,6 @@ class Transactions:
         """A coordinator is asked again, for this reason."""
         what = f"TransactionalId {self._id}: {why}"
         self._sender.cluster.troubles.met(Kind.TRANSACTION, self._id, what, "it is asked again")
-
-    async def _coordinator(self, kind: _Kind, key: str) -> int:
-        known = self._coordinators.get((kind, key))
-        if known is not None:
-            return known
-        cluster = self._sender.cluster
-        answer = await cluster.send(
-            FindCoordinatorRequest(key=key, key_type=kind.value), version_max=_FIND_ONE_KEY
-        )
-        code = error_code(answer.error_code)
-        if code:
-            raise RefusedError(code, f"{cluster.where} names no coordinator of {key}: {code.name}")
-        self._coordinators[kind, key] = answer.node_id
-        return answer.node_id
 
     def _version_max(self, producer: TransactionalProducer, outgoing: Outgoing) -> int | None:
         match outgoing.request:
@@ -504,12 +483,10 @@ class Transactions:
         current: tuple[int, int] | None = None
         if producer.error in errors.FENCED:
             try:
-                node_id = await self._coordinator(_Kind.TRANSACTION, self._id)
-                answer = await self._sender.cluster.send(
-                    DescribeTransactionsRequest(transactional_ids=[self._id]), node_id=node_id
-                )
-                for one in answer.transaction_states:
-                    if not one.error_code:
+                node_id = await self._coordinators.of(CoordinatorKind.TRANSACTION, self._id)
+                told = await ask_coordinator(self._sender.cluster, node_id, [self._id])
+                for one in told.values():
+                    if not isinstance(one, RefusedError):
                         current = one.producer_id, one.producer_epoch
             except SemelError as error:
                 _logger.debug("the epoch that fenced %s is not known: %s", self._id, error)

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from semel.client.admin_client.client import AsyncAdmin
-from semel.client.admin_client.core import CLOSED
+from semel.client.admin.client import AsyncAdmin
+from semel.client.admin.core import CLOSED
 from semel.client.config_keys import Given
 from semel.client.metrics import MetricValues
 from semel.client.settings import AdminConfig
@@ -52,7 +52,7 @@ class Admin(Shell):
         return self._core.config
 
     def metrics(self) -> MetricValues:
-        """What the client has measured of itself."""
+        """The metrics of the client."""
         return self._core.metrics()
 
     def close(self) -> None:

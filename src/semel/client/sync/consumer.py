@@ -5,7 +5,7 @@ Flow.   `subscribe` or `assign` -> `poll`, `poll_arrow` or `for record in consum
 Rules.  * One thread uses a consumer at a time; another one is refused, except with `wakeup`.
         * Listeners and callbacks run in the caller's thread, inside `poll`, `commit`, `unsubscribe` and `close`, and may use
           the consumer. Heartbeats, fetches and commits go on beside it all.
-        * What an interrupt (Ctrl-C) keeps from the caller was not handed out: the next call finds it where it was.
+        * Records that an interrupt (Ctrl-C) keeps from the caller were not handed out: the next call finds them where they were.
         * Methods Java has are here under Java's names too.
 """
 
@@ -18,13 +18,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from semel.client.consumer import arguments
-from semel.client.consumer.calls import Call, tell
 from semel.client.consumer.consumer import DEFAULT_CLOSE_MS, DEFAULT_POLL_MS
 from semel.client.consumer.engine import Engine
 from semel.client.consumer.hand import Hand
 from semel.client.consumer.questions import Questions
 from semel.client.consumer.records import ConsumerRecords, Unreadable, readable, to_arrow
-from semel.client.consumer.values import (
+from semel.client.consumer.telling import Call, tell
+from semel.client.metrics import MetricValues
+from semel.client.settings import ConsumerConfig
+from semel.client.sync.shell import Shell
+from semel.client.values.consuming import (
     CommitCallback,
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -34,9 +37,6 @@ from semel.client.consumer.values import (
     SubscriptionPattern,
     Told,
 )
-from semel.client.metrics import MetricValues
-from semel.client.settings import ConsumerConfig
-from semel.client.sync.shell import Shell
 from semel.core.client.fetched import Piece
 from semel.core.client.reset import EARLIEST, LATEST
 from semel.errors import SemelError
@@ -82,7 +82,7 @@ class Consumer(Shell):
         self._alone = _OneThread()
         self._hand: Hand | None = None
         self._handing: Call | list[Piece] | None = None
-        """What came of a step, until the caller has it. Of the loop's thread, but for a caller that has it."""
+        """The result of a step, until the caller has it. Of the loop's thread, but for a caller that has it."""
         self._is_interrupted = False
         try:
             self._engine = Engine(self._runtime, config)
@@ -211,7 +211,7 @@ class Consumer(Shell):
             self._run(self._engine.called(call))
 
     def _settle(self, *, without_last: bool = False) -> None:
-        """Somebody calls the consumer: what a loop over it still has in hand is put back."""
+        """Somebody calls the consumer: records a loop over it still has in hand are put back."""
         if self._is_interrupted:
             self._is_interrupted = False
             self._on_loop(self._take_back)
@@ -240,7 +240,7 @@ class Consumer(Shell):
         self._at_once(lambda: self._questions.reset(chosen, None))
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions behind what was handed out: what a transaction stores."""
+        """The positions behind the records handed out, for a transaction to store."""
         return self._at_once(self._engine.committing.handed_out)
 
     def read_committed(self) -> None:
@@ -262,7 +262,7 @@ class Consumer(Shell):
         self._at_once(lambda: self._questions.pause(chosen, paused=False))
 
     def paused(self) -> set[TopicPartition]:
-        """Those that wait for `resume`."""
+        """The paused partitions: they wait for `resume`."""
         return self._at_once(self._questions.paused)
 
     # Commits
@@ -292,11 +292,11 @@ class Consumer(Shell):
     def committed(
         self, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What is stored for these, None where nothing is."""
+        """The committed offsets of these partitions, None where there is none."""
         return self._wait_for(self._questions.committed(arguments.partitions(partitions), timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group: for `send_offsets_to_transaction`."""
+        """This consumer's identity in its group: for `send_offsets_to_transaction`."""
         return self._at_once(self._questions.group_metadata)
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
@@ -339,7 +339,7 @@ class Consumer(Shell):
         return self._at_once(self._questions.current_lag, arguments.partition(partition))
 
     def metrics(self) -> MetricValues:
-        """What this consumer measures, by Java's names."""
+        """The metrics of this consumer, by Java's names."""
         return self._at_once(self._engine.metrics.registry.snapshot)
 
     def process(self, work: Callable[..., Any], *, workers: int = 1, **options: Any) -> int:

@@ -88,7 +88,7 @@ class TransactionalProducerPool:
             producer.close(None if is_well else 0.0)
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when it comes back."""
+        """Close idle producers; a producer in use is closed when it comes back."""
         with self._free:
             self._shelf.is_closed = True
             idle = self._shelf.empty()

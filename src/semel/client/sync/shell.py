@@ -1,4 +1,4 @@
-"""What the blocking clients share: a loop on a thread of its own, and the rules of using it from anywhere.
+"""The base of the blocking clients: a loop on a thread of its own, and the rules of using it from anywhere.
 
 Role.   `Shell` is the base of `semel.Producer`, `semel.Consumer` and `semel.Admin`. They hold the asynchronous core and
         hand its coroutines to `_run`.
@@ -11,8 +11,8 @@ Rules.  * Every call may come from any thread, from a notebook and from inside a
         * After a fork the child has neither the thread nor a right to the connections: every call but `close` raises, and
           says that a new client is needed.
         * A call from the client's own callbacks would wait for itself and is refused.
-        * What was not closed is reported by a ResourceWarning. What it was given is stored all the same: beside the program if
-          it goes on, and within `EXIT_SECONDS` when it ends. The log names what could not be.
+        * A client that was not closed is reported by a ResourceWarning. Its records are stored all the same: beside the program
+          if it goes on, and within `EXIT_SECONDS` when it ends. The log names records that could not be.
 """
 
 import concurrent.futures
@@ -22,7 +22,7 @@ import time
 import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
@@ -50,7 +50,7 @@ class Shell(ABC):
     KIND: ClassVar[str] = "client"
     """The client in an error's words."""
     CLOSED: ClassVar[str] = "This client has already been closed."
-    """What is said to a caller who comes too late."""
+    """The message for a caller who comes too late."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -62,7 +62,7 @@ class Shell(ABC):
         cover_child()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises, run on the client's loop."""
+        """Run the coroutine on the client's loop; return or raise its result."""
         try:
             self._check()
         except IllegalStateException:
@@ -84,9 +84,11 @@ class Shell(ABC):
                 f"a callback of this {self.KIND} called it and would wait for itself: hand the work to another thread"
             )
 
-    def _awaited(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _awaited(
+        self, coroutine: Coroutine[Any, Any, T], *, on_interrupt: Callable[[], object] | None = None
+    ) -> T:
         try:
-            return self._thread.run(coroutine)
+            return self._thread.run(coroutine, on_interrupt=on_interrupt)
         except SemelError as error:
             public = as_exception(error)
             if public is error:
@@ -106,7 +108,8 @@ class Shell(ABC):
             raise
         self._is_closed = True
         try:
-            self._awaited(self._ended(last))
+            # Given up before it is cancelled: else what is left would fail as by a close that was done.
+            self._awaited(self._ended(last), on_interrupt=self._give_up)
         except BaseException:  # Interrupted, perhaps before it began: nobody is left waiting for the core.
             self._thread.call_soon(self._give_up)
             raise
@@ -134,7 +137,7 @@ class Shell(ABC):
         with open ones."""
 
     def _last_work(self, _timeout: float | None, _when: str, /) -> Coroutine[Any, Any, None] | None:
-        """What a client that nobody closed still has to do, for so many seconds at most; it says what it could not, and when."""
+        """The last work of a client that nobody closed, for so many seconds at most; it logs undone work, with the moment."""
         return None
 
     @abstractmethod
@@ -159,7 +162,7 @@ class Shell(ABC):
             self._let_go()
 
     def _let_go(self) -> None:
-        """Nobody holds the client any more: what it has to do is done without it."""
+        """Nobody holds the client any more: its last work is done without it."""
         has_room = sum(one.is_ours for one in _LEFT) < _LEFT_MAX
         work = self._last_work(None if has_room else 0.0, _DROPPED) if self._thread.is_open else None
         if work is not None:

@@ -1,1 +1,1 @@
-"""The rules of consumers that count once: pure, so that every one of them can be tried without a database."""
+"""The pure rules of exactly-once consumers, which can be tested without a database."""

@@ -1,10 +1,10 @@
-"""Whether a message may be worked on: not yet seen, being worked on, or done.
+"""Whether a message may be processed: unseen, in progress, or done.
 
-Role.   The rule of deduplication by message id. Stores apply it in one atomic step, each in its own way.
+Role.   The rule of deduplication by message id. Each store applies it in one atomic step.
 Flow.   claim -> work -> done -> commit the offset. (`003` of the seeds commits before the work: see docs/once.md.)
 Rules.  * An id is claimed by at most one token at a time; a claim ends at its lease.
-        * A done id stays done until it expires, which must be later than any repeat can come.
-        * A lease that ran out makes the id free again: its owner is taken for dead, and its work is done again.
+        * A done id stays done until it expires, which must be later than any possible duplicate.
+        * An expired lease frees the id: its owner counts as dead, and the work is repeated.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class ClaimState(StrEnum):
-    """What a store remembers of an id."""
+    """The stored state of an id."""
 
     CLAIMED = "claimed"
     DONE = "done"
@@ -39,7 +39,7 @@ class AlreadyDone:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another one works on it, for at most this long."""
+    """Another worker holds it, for at most this long."""
 
     for_ms: int
 
@@ -48,7 +48,7 @@ Verdict = Taken | AlreadyDone | Busy
 
 
 def judge(entry: Entry | None, *, now_ms: int) -> Verdict:
-    """What a claim of an id gets, by what is remembered of it."""
+    """The verdict on a claim, from the stored entry."""
     if entry is None or entry.expires_ms <= now_ms:
         return Taken()
     if entry.state is ClaimState.DONE:

@@ -1,14 +1,14 @@
-"""The life of a message in the inbox: received, then processed; or given up, with the reason written down.
+"""The states of an inbox message: received, then processed, or dead with a stored reason.
 
-Role.   Decides what a claim, a success and a failure make of a row. `semel.once.inbox` writes what it decides.
+Role.   Decides how a claim, a success and a failure change a row. `semel.once.inbox` writes the result.
 
             RECEIVED --claim--> RECEIVED (attempt n, hidden until its lease ends)
                |  '--succeeded--> PROCESSED
                '--failed or claimed too often--> DEAD --revive--> RECEIVED
 
-Rules.  * An attempt is counted before it starts, so a message that kills its worker is given up in the end as well.
+Rules.  * An attempt is counted before it starts, so a message that kills its worker is given up eventually.
         * A row is hidden from others until `due_ms`: the end of a lease, or of a wait before the next attempt.
-        * Success needs the attempt it belongs to: a worker that was thought dead changes nothing any more.
+        * A success must name the current attempt: a worker whose lease expired changes nothing.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from semel.once.rules.retries import RetryPolicy
 
 
 class InboxState(StrEnum):
-    """Where a message stands."""
+    """The state of a message."""
 
     RECEIVED = "received"
     PROCESSED = "processed"
     DEAD = "dead"
 
 
-# Every legal move. What is not listed here cannot happen.
+# Every legal move; any other move raises.
 MOVES: Final[Mapping[InboxState, frozenset[InboxState]]] = {
     InboxState.RECEIVED: frozenset({InboxState.RECEIVED, InboxState.PROCESSED, InboxState.DEAD}),
     InboxState.PROCESSED: frozenset(),
@@ -38,7 +38,7 @@ MOVES: Final[Mapping[InboxState, frozenset[InboxState]]] = {
 
 @dataclass(frozen=True, slots=True)
 class InboxEntry:
-    """What the rules need of a row."""
+    """The fields of a row that the rules use."""
 
     state: InboxState = InboxState.RECEIVED
     attempts: int = 0
@@ -46,7 +46,7 @@ class InboxEntry:
     error: str | None = None
 
     def claimed(self, *, now_ms: int, lease_ms: int, policy: RetryPolicy) -> "InboxEntry | None":
-        """The row once a worker has it, or once it is given up; None if it is nobody's turn."""
+        """The row after a claim, or after too many attempts; None if it is not due."""
         if self.state is not InboxState.RECEIVED or self.due_ms > now_ms:
             return None
         if self.attempts >= policy.attempts_max:
@@ -59,7 +59,7 @@ class InboxEntry:
         return replace(self, state=self._may_become(InboxState.PROCESSED), error=None)
 
     def failed(self, error: str, *, now_ms: int, policy: RetryPolicy) -> "InboxEntry":
-        """The row after the attempt that it counts has failed."""
+        """The row after its current attempt failed."""
         if self.attempts == 0:
             raise InvariantError("a message failed that nobody has claimed")
         wait_ms = policy.wait_ms(self.attempts)
@@ -70,7 +70,7 @@ class InboxEntry:
         )
 
     def revived(self, *, now_ms: int) -> "InboxEntry":
-        """A dead message gets all its attempts again."""
+        """The row of a dead message with its attempts reset."""
         if self.state is not InboxState.DEAD:
             raise InvariantError(f"only a dead message can be revived, this one is {self.state}")
         return replace(self, state=self._may_become(InboxState.RECEIVED), attempts=0, due_ms=now_ms)

@@ -1,9 +1,9 @@
-"""Who may run beside whom: items of one lane run one after the other, lanes run side by side.
+"""Ordering of concurrent work: items of one lane run one after the other, lanes run concurrently.
 
-Role.   The order of work inside the worker pool. A lane is a key, a partition, or nothing at all.
-Flow.   `workers` offers every record it polled, takes as many as it has workers, and tells when one is done.
-Rules.  * Of one lane at most one item is out; the next comes in the order it was offered.
-        * An item without a lane waits for nobody.
+Role.   The order of work inside the worker pool. A lane is a key, a partition, or None.
+Flow.   `workers` offers every polled record, takes as many as it has workers, and calls `done` for finished ones.
+Rules.  * At most one item of a lane is out; the next follows in the order of offers.
+        * An item without a lane never waits for another.
         * Ready items are taken in the order they became ready, so no lane starves.
 """
 
@@ -19,10 +19,10 @@ Item = TypeVar("Item")
 
 @dataclass(slots=True)
 class Lanes(Generic[Item]):
-    """Items that wait, by lane."""
+    """Waiting items, by lane."""
 
     _ready: deque[tuple[Hashable, Item]] = field(default_factory=deque)
-    _behind: dict[Hashable, deque[Item]] = field(default_factory=dict)  # Lanes that are out or ready.
+    _behind: dict[Hashable, deque[Item]] = field(default_factory=dict)  # Lanes with an item out or ready.
 
     def offer(self, item: Item, lane: Hashable = None) -> None:
         if lane is not None:
@@ -37,7 +37,7 @@ class Lanes(Generic[Item]):
         return self._ready.popleft() if self._ready else None
 
     def done(self, lane: Hashable) -> None:
-        """The item of this lane that was taken last is done."""
+        """The item taken from this lane is done."""
         if lane is None:
             return
         behind = self._behind.get(lane)
@@ -49,5 +49,5 @@ class Lanes(Generic[Item]):
             del self._behind[lane]
 
     def __len__(self) -> int:
-        """How many wait, ready or not."""
+        """Number of waiting items, ready or not."""
         return len(self._ready) + sum(len(behind) for behind in self._behind.values())

@@ -1,11 +1,11 @@
-"""How far an outbox has been published, told by two books that a crash may leave apart.
+"""The publishing progress of an outbox, from two records that a crash may leave different.
 
 Role.   The database numbers the rows of an outbox and remembers which numbers are known to be published (`confirmed`).
-        The relay's transactions carry the same number as the offset of a group (`committed`), so that offset and records
-        become visible together. After a crash the two are compared.
-Rules.  * The transaction is the truth: rows up to `committed` are in their topics, the rest is not.
-        * A ledger is written before the first number is given. Missing later, it was deleted or has expired:
-          then rows that are numbered but not confirmed are in doubt, and nobody guesses.
+        The relay's transactions carry the same number as the offset of a group (`committed`), so that offset and
+        records become visible together. After a crash `settle` compares the two.
+Rules.  * The transaction is authoritative: rows up to `committed` are published, later ones are not.
+        * A ledger is written before the first number is given. Missing later, it was deleted or has expired: then rows
+          that are numbered but not confirmed are in doubt, and the user must decide.
         * A ledger ahead of the database, or of another outbox, means that they do not belong together (a restored backup).
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Rows up to this number are in their topics, the others are not. `write`: the ledger must be written first."""
+    """Rows up to this number are published, the others are not. `write`: the ledger must be written first."""
 
     to: int
     write: bool
@@ -22,7 +22,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """Nobody knows whether rows `first` to `last` were published."""
+    """It is unknown whether rows `first` to `last` were published."""
 
     first: int
     last: int
@@ -39,7 +39,7 @@ class Mismatch:
 def settle(
     *, committed: int | None, owner: str | None, outbox: str, numbered: int, confirmed: int
 ) -> Published | InDoubt | Mismatch:
-    """Compare the ledger (`committed`, and the outbox it names as `owner`) with the database's book of `outbox`."""
+    """Compare the ledger (`committed`, with its outbox `owner`) with the database's state of `outbox`."""
     if committed is None or committed < confirmed:
         if numbered == confirmed:
             return Published(confirmed, write=True)

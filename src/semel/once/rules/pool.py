@@ -1,11 +1,13 @@
-"""What a pool of workers knows: whose records are out, which are finished, what may be committed, when to poll no more.
+"""The state of a worker pool: records in progress, finished records, offsets to commit, partitions to pause.
 
 Role.   The rules that `workers` (threads) and `async_workers` (tasks of a loop) share, without waiting, locks or a consumer.
-Flow.   `offer` what was polled -> `take` -> the work -> `ended`; meanwhile `held_back` says what to pause, `to_commit` what to commit.
-Rules.  * What is committed of a partition is its finished prefix.
-        * A partition that goes and comes back is a new `Home`: what was still running for the old one counts for nothing.
-        * The first record whose work failed for good stops the pool.
-        * Not safe for threads: whoever has some holds a lock.
+Flow.   `offer` polled records -> `take` -> the work -> `ended`; meanwhile `held_back` gives the partitions to pause,
+        `to_commit` the offsets to commit.
+Rules.  * The committed offset of a partition is the end of its finished prefix.
+        * A partition that is revoked and assigned again gets a new `Home`: work still running for the old one is not
+          counted.
+        * The first permanent failure stops the pool.
+        * The state is not thread-safe: a pool with threads holds a lock.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -31,7 +33,7 @@ class End(Enum):
     """How the work on a record ended, if not with an error."""
 
     FINISHED = 1
-    LEFT = 2  # The pool stopped, or the partition went, before the next attempt.
+    LEFT = 2  # The pool stopped, or the partition was revoked, before the next attempt.
 
 
 Outcome = BaseException | End
@@ -39,7 +41,7 @@ Outcome = BaseException | End
 
 @dataclass(eq=False, slots=True)
 class Home:
-    """One partition for as long as it is ours. When it comes back, it is a new one."""
+    """One assignment of a partition. A later assignment is a new object."""
 
     prefix: FinishedPrefix = field(default_factory=FinishedPrefix)
     committed: int | None = None
@@ -49,7 +51,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A record to work on."""
+    """A record to process."""
 
     record: Any
     home: Home
@@ -57,27 +59,27 @@ class Task:
 
 
 class Commit:
-    """What is to be committed, and whose it is."""
+    """Offsets to commit, with the homes they belong to."""
 
     def __init__(self) -> None:
         self.offsets: Final[dict[TopicPartition, int]] = {}
         self._homes: Final[list[tuple[Home, int]]] = []
 
     def add(self, where: TopicPartition, home: Home) -> None:
-        """Its finished prefix is to be committed."""
+        """Add the finished prefix of a partition."""
         position = home.prefix.position
         if position is not None:
             self.offsets[where] = position
             self._homes.append((home, position))
 
     def done(self) -> None:
-        """It is stored."""
+        """The commit was stored."""
         for home, position in self._homes:
             home.committed = position
 
 
 class HeldBack(NamedTuple):
-    """What the consumer is to be told."""
+    """Partitions to pause and to resume."""
 
     pause: frozenset[TopicPartition]
     resume: frozenset[TopicPartition]
@@ -85,7 +87,7 @@ class HeldBack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """How a pool works."""
+    """The options of a pool."""
 
     workers: int = 1
     order: Order = "key"
@@ -114,7 +116,7 @@ class PoolOptions:
 
 
 class PoolState:
-    """Records that are out, by partition and lane."""
+    """Records in progress, by partition and lane."""
 
     def __init__(self, options: PoolOptions) -> None:
         self.finished = 0
@@ -129,15 +131,13 @@ class PoolState:
     # Records
 
     def offer(self, records: Iterable[Any], owned: Collection[TopicPartition]) -> None:
-        """These were polled while these partitions were ours."""
-        for partition in self._homes.keys() - owned:  # Taken from a consumer that was subscribed without us.
+        """Add polled records; `owned` are the assigned partitions."""
+        for partition in self._homes.keys() - owned:  # Revoked without a call of the pool's listener.
             self._homes.pop(partition).ours = False
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
             home = self._homes.setdefault(partition, Home())
-            if (
-                record.offset <= home.prefix.last
-            ):  # It went and came back inside one poll, or somebody sought.
+            if record.offset <= home.prefix.last:  # Revoked and assigned again inside one poll, or a seek.
                 home.ours = False
                 home = self._homes[partition] = Home()
             home.prefix.started(record.offset)
@@ -146,7 +146,7 @@ class PoolState:
             self._lanes.offer(Task(record, home, lane), lane)
 
     def _lane_of(self, home: Home, record: Any) -> Hashable:
-        """Whom a record must not overtake."""
+        """The lane of a record, by the order option."""
         match self._options.order:
             case "none":
                 return None
@@ -156,18 +156,18 @@ class PoolState:
                 return None if record.key is None else (home, record.key)
 
     def take(self) -> Task | None:
-        """The next to work on; None if there is none now, or the pool stops."""
+        """The next task; None if there is none now, or the pool stops."""
         while not self.stopping and (taken := self._lanes.take()) is not None:
             _, task = taken
             if task.home.ours:
                 task.home.running += 1
                 return task
-            self._unfinished -= 1  # Its partition is gone: the new owner does it.
+            self._unfinished -= 1  # Its partition was revoked: the new owner does it.
             self._lanes.done(task.lane)
         return None
 
     def ended(self, task: Task, outcome: Outcome) -> None:
-        """The work on what was taken came to this."""
+        """The outcome of a taken task."""
         task.home.running -= 1
         self._unfinished -= 1
         self._lanes.done(task.lane)
@@ -179,15 +179,15 @@ class PoolState:
             self.stopping = True
 
     def raise_failure(self) -> None:
-        """A pool that stopped at a record says so."""
+        """Raise `WorkFailedError` if a permanent failure stopped the pool."""
         if self.failure is None:
             return
         record, error = self.failure
         attempts = self._options.retries.attempts_max
         raise WorkFailedError(
             f"the work on {record.topic}-{record.partition} offset {record.offset} failed after "
-            f"{attempts} {'attempt' if attempts == 1 else 'attempts'}: {error!r}. Everything before it is committed, it is not: give "
-            "`dead_letter` to put such records aside"
+            f"{attempts} {'attempt' if attempts == 1 else 'attempts'}: {error!r}. Earlier records are committed, this one is not: pass "
+            "`dead_letter` to set such records aside"
         ) from error
 
     # Bounds and commits
@@ -204,7 +204,7 @@ class PoolState:
         return HeldBack(nothing, resume)
 
     def to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> Commit:
-        """How far these partitions are finished, all if none are named, where that is not committed yet."""
+        """Uncommitted finished prefixes of these partitions, or of all."""
         commit = Commit()
         for where in self._homes if partitions is None else partitions:
             home = self._homes.get(where)
@@ -215,14 +215,14 @@ class PoolState:
     # The group
 
     def leaving(self, partitions: Iterable[TopicPartition]) -> list[Home]:
-        """Nothing more of these is begun; what runs for them can be waited for."""
+        """Stop starting work for these partitions; returns their homes, to wait for running work."""
         homes = [self._homes[where] for where in partitions if where in self._homes]
         for home in homes:
             home.ours = False
         return homes
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """These are somebody else's."""
+        """Forget these partitions, which another member owns."""
         for where in partitions:
             home = self._homes.pop(where, None)
             if home is not None:

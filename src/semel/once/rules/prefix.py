@@ -1,10 +1,10 @@
-"""Which offset may be committed while records finish out of order: the end of the finished prefix.
+"""The offset to commit while records finish out of order: the end of the finished prefix.
 
-Role.   One `FinishedPrefix` per assigned partition remembers what was handed out and what is finished.
+Role.   One `FinishedPrefix` per assigned partition tracks records in progress and finished ones.
 Flow.   `workers` calls `started` when a record is handed out, `finished` when its work is done, and commits `position`.
-Rules.  * Everything below `position` is finished. A commit of it can lose nothing.
-        * Nothing at or above `position` counts as finished, even if it is: after a crash it is done again.
-        * Offsets only grow, but may have gaps: compaction and transaction markers leave them.
+Rules.  * Every record below `position` is finished, so committing it loses none.
+        * Records at or above `position` are repeated after a crash, even finished ones.
+        * Offsets are ascending, with gaps from compaction and transaction markers.
 """
 
 from collections import deque
@@ -15,12 +15,12 @@ from semel.errors import InvariantError
 
 @dataclass(slots=True)
 class FinishedPrefix:
-    """The records of one partition that were handed out, in offset order."""
+    """The started records of one partition, in offset order."""
 
-    position: int | None = None  # The offset to commit; None while nothing was finished.
-    _handed_out: deque[int] = field(default_factory=deque)  # From the first unfinished one on.
+    position: int | None = None  # The offset to commit; None until a record is finished.
+    _handed_out: deque[int] = field(default_factory=deque)  # From the first unfinished record on.
     _unfinished: set[int] = field(default_factory=set)
-    last: int = -1  # The highest offset that was handed out.
+    last: int = -1  # The highest started offset.
 
     def started(self, offset: int) -> None:
         if offset <= self.last:
@@ -41,10 +41,10 @@ class FinishedPrefix:
 
     @property
     def unfinished(self) -> int:
-        """How many were handed out and are not finished."""
+        """Number of started and unfinished records."""
         return len(self._unfinished)
 
     @property
     def span(self) -> int:
-        """How many records a crash now would have done again, at most: all from the first unfinished one on."""
+        """Upper bound of the records repeated after a crash now: all from the first unfinished one on."""
         return len(self._handed_out)

@@ -1,8 +1,8 @@
-"""When a failed message is tried again, and when it is given up.
+"""When a failed message is retried, and when it is given up.
 
-Role.   The policy the inbox, the worker pool and the relay share.
-Rules.  * The wait doubles from `backoff_ms` up to `backoff_max_ms`; the same attempt always waits the same.
-        * After `attempts_max` attempts there is no next one.
+Role.   The policy of the inbox, the worker pool and the relay.
+Rules.  * The wait doubles from `backoff_ms` up to `backoff_max_ms`; the wait of an attempt is deterministic.
+        * After `attempts_max` attempts the message is given up.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from semel.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and how long in between."""
+    """Number of attempts and the waits between them."""
 
     attempts_max: int = 5
     backoff_ms: int = 1_000
@@ -27,7 +27,7 @@ class RetryPolicy:
             )
 
     def wait_ms(self, attempts: int) -> int | None:
-        """How long to wait after this many failed attempts; None if that was the last one."""
+        """The wait after this many failed attempts; None after the last one."""
         if attempts >= self.attempts_max:
             return None
         return min(self.backoff_ms << min(attempts - 1, 40), self.backoff_max_ms)

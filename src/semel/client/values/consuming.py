@@ -1,4 +1,4 @@
-"""What a consumer gives to and takes from its user: records, offsets with what belongs to them, a listener.
+"""The values between a consumer and its user: records, offsets with their epochs and metadata, a listener.
 
 Role.   Plain values under Java's names; all of them are names of `semel`.
 Rules.  Tuples, so that they are cheap to make by the thousand, compare by content and cannot be changed.
@@ -55,7 +55,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is in its group: what a transaction that stores its positions is fenced by."""
+    """A consumer's identity in its group, by which a transaction that stores its positions is fenced."""
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -64,7 +64,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class OwnGroupMetadata(ConsumerGroupMetadata):
-    """The same, of a consumer in this process: what it does beside the transaction can be noticed."""
+    """The same, of a consumer in this process: its steps beside the transaction can be noticed."""
 
     chain: Chain
 
@@ -96,7 +96,7 @@ class SubscriptionPattern(NamedTuple):
 
 
 class ConsumerRebalanceListener:
-    """What a consumer tells its user when partitions come and go; override what matters. Methods may be coroutines
+    """The calls to a consumer's user when partitions come and go; override the ones that matter. Methods may be coroutines
     where the consumer is asynchronous."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Any:

@@ -1,7 +1,7 @@
 """Calls about quotas, users and access.
 
-Role.   The part of the admin client for what limits and admits clients. What a broker does not serve it refuses in its own
-        words: one without an authorizer answers SECURITY_DISABLED to every question about access.
+Role.   The part of the admin client for access, credentials and quotas. A broker refuses requests it does not serve in its own
+        words: without an authorizer it answers SECURITY_DISABLED to every question about access.
 Rules.  A password never leaves this process: it is salted and hashed here, as Java's client does it.
 """
 
@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from semel.client.admin import controller, ordered
-from semel.client.admin_client.core import AdminCore, carried_out, names, public, settled
-from semel.client.admin_client.tables import Answers, Listing
-from semel.client.admin_client.values import (
+from semel.client.admin.core import AdminCore, carried_out, names, public, settled
+from semel.client.admin.tables import Answers, Listing
+from semel.client.calls.routing import controller, ordered
+from semel.client.values.administration import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
@@ -27,7 +27,6 @@ from semel.client.admin_client.values import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from semel.client.cluster import refused
 from semel.core.wire.messages import alter_client_quotas as altering
 from semel.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -42,7 +41,7 @@ from semel.core.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from semel.errors import ErrorCode, SemelError
+from semel.errors import ErrorCode, SemelError, refused
 from semel.exceptions import IllegalArgumentException
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
@@ -213,7 +212,7 @@ class SecurityCalls(AdminCore):
 
     @public
     async def describe_acls(self, which: AclBindingFilter = AclBindingFilter()) -> Listing[AclBinding]:  # noqa: B008 - a tuple.
-        """Who may do what, as far as it matches."""
+        """The rules of access that match."""
         request = DescribeAclsRequest(
             resource_type_filter=which.resource_type,
             resource_name_filter=which.name,
@@ -284,7 +283,7 @@ class SecurityCalls(AdminCore):
     async def delete_acls(
         self, filters: AclBindingFilter | Iterable[AclBindingFilter]
     ) -> Listing[AclBinding]:
-        """Take away whatever matches; what was taken away."""
+        """Remove all matching bindings; gives the removed ones."""
         wanted = [filters] if isinstance(filters, AclBindingFilter) else list(filters)
         request = DeleteAclsRequest(
             filters=[

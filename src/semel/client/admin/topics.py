@@ -1,7 +1,7 @@
 """Calls about topics, their partitions and their records.
 
 Role.   The part of the admin client that makes, shows, grows and deletes topics, asks for offsets and deletes records.
-Rules.  What only asks, or may be said twice, is repeated while errors pass; the rest is sent once, to the controller.
+Rules.  A question, or a request that may be sent twice, is repeated while errors pass; any other is sent once, to the controller.
 """
 
 # ruff: noqa: N815 - the aliases are Java's names.
@@ -10,22 +10,27 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from semel.client import admin, arguments
-from semel.client.admin import controller
-from semel.client.admin_client.core import (
+from semel.client import arguments
+from semel.client.admin.core import (
     AdminCore,
     W,
     by_partition,
     carried_out,
-    known,
-    leaders_of,
     names,
     partitions,
     public,
     settled,
 )
-from semel.client.admin_client.tables import Answers, Listing
-from semel.client.admin_client.values import (
+from semel.client.admin.tables import Answers, Listing
+from semel.client.calls import known
+from semel.client.calls.create_topics import create_topics
+from semel.client.calls.delete_topics import delete_topics
+from semel.client.calls.list_offsets import list_offsets
+from semel.client.calls.list_topics import list_topics
+from semel.client.calls.routing import by_topic, controller, leaders_of
+from semel.client.cluster import TopicView, topic_view
+from semel.client.config import ISOLATION_LEVELS
+from semel.client.values.administration import (
     CreatedTopic,
     DeletedRecords,
     ListOffsetsResultInfo,
@@ -37,7 +42,6 @@ from semel.client.admin_client.values import (
     TopicListing,
     TopicPartitionInfo,
 )
-from semel.client.cluster import TopicView, error_code, refused, topic_view
 from semel.core.wire.messages import elect_leaders as electing
 from semel.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -60,17 +64,15 @@ from semel.core.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from semel.core.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.core.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from semel.errors import ErrorCode, RefusedError, SemelError
+from semel.errors import ErrorCode, RefusedError, SemelError, error_code, refused
 from semel.exceptions import IllegalArgumentException
 from semel.types import TopicPartition
 
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 _ELECTIONS: Final = {"preferred": 0, "unclean": 1}
 _HIGH_WATERMARK: Final = -1
 
@@ -97,7 +99,7 @@ class TopicCalls(AdminCore):
             )
             for one in given
         ]
-        results = await admin.create_topics(
+        results = await create_topics(
             self._cluster, wanted, validate_only=validate_only, timeout_ms=_wait(timeout_ms)
         )
         return settled({one.name: _created(one, self._cluster.where) for one in results})
@@ -105,9 +107,7 @@ class TopicCalls(AdminCore):
     @public
     async def delete_topics(self, topics: str | Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Remove topics with all their records."""
-        results = await admin.delete_topics(
-            self._cluster, names(topics, "topics"), timeout_ms=_wait(timeout_ms)
-        )
+        results = await delete_topics(self._cluster, names(topics, "topics"), timeout_ms=_wait(timeout_ms))
         settled(
             {
                 one.name: _refusal(
@@ -120,7 +120,7 @@ class TopicCalls(AdminCore):
     @public
     async def list_topics(self, *, list_internal: bool = False) -> Listing[TopicListing]:
         """The topics, by name; with Kafka's own if asked for."""
-        found = await admin.list_topics(self._cluster)
+        found = await list_topics(self._cluster)
         return Listing(
             TopicListing(one.name, one.topic_id, one.is_internal)
             for one in found
@@ -195,49 +195,24 @@ class TopicCalls(AdminCore):
     ) -> Answers[TopicPartition, ListOffsetsResultInfo]:
         """Where partitions begin, end, or are at a time. The end is the last stable offset, or with `read_uncommitted` the
         high watermark."""
-        if isolation_level not in _ISOLATION_LEVELS:
+        if isolation_level not in ISOLATION_LEVELS:
             raise IllegalArgumentException(
-                f"isolation_level={isolation_level!r}: use {' or '.join(_ISOLATION_LEVELS)}"
+                f"isolation_level={isolation_level!r}: use {' or '.join(ISOLATION_LEVELS)}"
             )
         wanted = by_partition(specs, "specs")
         for where, spec in wanted.items():
             if not isinstance(spec, OffsetSpec):
                 raise arguments.refused(f"specs[{where}]", spec, "an OffsetSpec, as OffsetSpec.latest()")
-        cluster = self._cluster
-
-        async def ask() -> dict[TopicPartition, ListOffsetsResultInfo | SemelError]:
-            found: dict[TopicPartition, ListOffsetsResultInfo | SemelError] = {}
-            for leader, some in (await leaders_of(cluster, wanted)).items():
-                request = ListOffsetsRequest(
-                    replica_id=-1,
-                    isolation_level=_ISOLATION_LEVELS[isolation_level],
-                    topics=[
-                        ListOffsetsTopic(
-                            name=topic,
-                            partitions=[
-                                ListOffsetsPartition(
-                                    partition_index=one.partition, timestamp=wanted[one].timestamp
-                                )
-                                for one in theirs
-                            ],
-                        )
-                        for topic, theirs in _by_topic(some).items()
-                    ],
-                    timeout_ms=self._settings.request_timeout_ms,
-                )
-                answer = await cluster.send(request, node_id=leader)
-                for topic in answer.topics:
-                    for one in topic.partitions:
-                        where = TopicPartition(topic.name, one.partition_index)
-                        refusal = _refusal(one.error_code, f"the offset of {where}", cluster.where)
-                        if refusal is not None and refusal.code.retriable:
-                            raise refusal
-                        found[where] = refusal or ListOffsetsResultInfo(
-                            known(one.offset), known(one.timestamp), known(one.leader_epoch)
-                        )
-            return {where: found[where] for where in wanted}
-
-        return settled(await cluster.patiently(ask))
+        asked = {where: spec.timestamp for where, spec in wanted.items()}
+        found = await list_offsets(self._cluster, asked, isolation_level=isolation_level)
+        return settled(
+            {
+                where: one
+                if isinstance(one, SemelError)
+                else ListOffsetsResultInfo(known(one.offset), known(one.timestamp), one.leader_epoch)
+                for where, one in found.items()
+            }
+        )
 
     @public
     async def delete_records(
@@ -261,11 +236,13 @@ class TopicCalls(AdminCore):
                         DeleteRecordsTopic(
                             name=topic,
                             partitions=[
-                                DeleteRecordsPartition(partition_index=one.partition, offset=wanted[one])
-                                for one in theirs
+                                DeleteRecordsPartition(
+                                    partition_index=index, offset=wanted[TopicPartition(topic, index)]
+                                )
+                                for index in indexes
                             ],
                         )
-                        for topic, theirs in _by_topic(some).items()
+                        for topic, indexes in by_topic(some).items()
                     ],
                     timeout_ms=timeout_ms,
                 )
@@ -290,14 +267,13 @@ class TopicCalls(AdminCore):
         if election_type not in _ELECTIONS:
             raise IllegalArgumentException(f"election_type={election_type!r}: use {' or '.join(_ELECTIONS)}")
         timeout_ms = self._settings.request_timeout_ms
-        topics = None if topic_partitions is None else _by_topic(partitions(topic_partitions))
+        topics = None if topic_partitions is None else by_topic(partitions(topic_partitions))
         request = electing.ElectLeadersRequest(
             election_type=_ELECTIONS[election_type],
             topic_partitions=None
             if topics is None
             else [
-                electing.TopicPartitions(topic=name, partitions=[one.partition for one in some])
-                for name, some in topics.items()
+                electing.TopicPartitions(topic=name, partitions=indexes) for name, indexes in topics.items()
             ],
             timeout_ms=timeout_ms,
         )
@@ -332,11 +308,13 @@ class TopicCalls(AdminCore):
                 ReassignableTopic(
                     name=topic,
                     partitions=[
-                        ReassignablePartition(partition_index=one.partition, replicas=_listed(wanted[one]))
-                        for one in some
+                        ReassignablePartition(
+                            partition_index=index, replicas=_listed(wanted[TopicPartition(topic, index)])
+                        )
+                        for index in indexes
                     ],
                 )
-                for topic, some in _by_topic(wanted).items()
+                for topic, indexes in by_topic(wanted).items()
             ],
         )
         cluster = self._cluster
@@ -364,15 +342,15 @@ class TopicCalls(AdminCore):
     async def list_partition_reassignments(
         self, topic_partitions: Iterable[tuple[str, int]] | None = None
     ) -> Answers[TopicPartition, PartitionReassignment]:
-        """What is being moved, of these partitions or of all."""
-        topics = None if topic_partitions is None else _by_topic(partitions(topic_partitions))
+        """The moves under way, of these partitions or of all."""
+        topics = None if topic_partitions is None else by_topic(partitions(topic_partitions))
         request = ListPartitionReassignmentsRequest(
             timeout_ms=self._settings.request_timeout_ms,
             topics=None
             if topics is None
             else [
-                ListPartitionReassignmentsTopics(name=name, partition_indexes=[one.partition for one in some])
-                for name, some in topics.items()
+                ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+                for name, indexes in topics.items()
             ],
         )
         cluster = self._cluster
@@ -479,13 +457,6 @@ def _described(view: TopicView) -> TopicDescription:
             for one in view.partitions
         ),
     )
-
-
-def _by_topic(wanted: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    grouped: dict[str, list[TopicPartition]] = {}
-    for one in wanted:
-        grouped.setdefault(one.topic, []).append(one)
-    return grouped
 
 
 def _listed(some: Sequence[int] | None) -> list[int] | None:

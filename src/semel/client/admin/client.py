@@ -8,12 +8,12 @@ Elsewhere. The calls: `topics`, `configs`, `groups`, `transactions`, `cluster`, 
 from collections.abc import Mapping
 from typing import Any, Self
 
-from semel.client.admin_client.cluster import ClusterCalls
-from semel.client.admin_client.configs import ConfigCalls
-from semel.client.admin_client.groups import GroupCalls
-from semel.client.admin_client.security import SecurityCalls
-from semel.client.admin_client.topics import TopicCalls
-from semel.client.admin_client.transactions import TransactionCalls
+from semel.client.admin.cluster import ClusterCalls
+from semel.client.admin.configs import ConfigCalls
+from semel.client.admin.groups import GroupCalls
+from semel.client.admin.security import SecurityCalls
+from semel.client.admin.topics import TopicCalls
+from semel.client.admin.transactions import TransactionCalls
 from semel.client.config_keys import Given
 from semel.client.metrics import MetricValues
 from semel.client.settings import AdminConfig
@@ -42,7 +42,7 @@ class AsyncAdmin(TopicCalls, ConfigCalls, GroupCalls, TransactionCalls, ClusterC
         return self._settings.effective()
 
     def metrics(self) -> MetricValues:
-        """What the client has measured of itself."""
+        """The client's own metrics."""
         return self._metrics.snapshot()
 
     async def close(self) -> None:

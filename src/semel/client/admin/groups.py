@@ -1,6 +1,6 @@
 """Calls about groups, their members and their committed offsets.
 
-Role.   The part of the admin client for consumer groups, over the requests of `admin_groups` and `admin_offsets`.
+Role.   The part of the admin client for consumer groups, over `calls`.
 Rules.  Offsets are changed only in groups without members; deleting a group deletes its offsets.
 """
 
@@ -8,11 +8,18 @@ Rules.  Offsets are changed only in groups without members; deleting a group del
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from semel.client import admin_groups, admin_offsets, arguments
-from semel.client.admin_client.core import AdminCore, W, each, names, partitions, public, settled
-from semel.client.admin_client.tables import Answers, Listing
-from semel.client.admin_client.values import ConsumerGroupDescription, GroupListing, MemberDescription
-from semel.client.consumer.values import OffsetAndMetadata
+from semel.client import arguments
+from semel.client.admin.core import AdminCore, W, each, names, partitions, public, settled
+from semel.client.admin.tables import Answers, Listing
+from semel.client.calls.delete_group import delete_group
+from semel.client.calls.describe_group import GroupView, describe_group
+from semel.client.calls.list_groups import list_groups
+from semel.client.calls.offset_commit import alter_offsets
+from semel.client.calls.offset_delete import delete_offsets
+from semel.client.calls.offset_fetch import committed_offsets
+from semel.client.calls.remove_members import remove_members
+from semel.client.values.administration import ConsumerGroupDescription, GroupListing, MemberDescription
+from semel.client.values.consuming import OffsetAndMetadata
 from semel.core.groups.assignors.protocol import PROTOCOL_TYPE
 from semel.types import TopicPartition
 
@@ -25,16 +32,16 @@ class GroupCalls(AdminCore):
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> Listing[GroupListing]:
         """Every group of every broker, in these states and of these types ("classic", "consumer") if any are named."""
-        found = await admin_groups.list_groups(self._cluster, states=states, types=types)
-        return Listing(GroupListing(*one) for one in found)
+        found = await list_groups(self._cluster, states=states, types=types)
+        return Listing(found)
 
     @public
     async def list_consumer_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> Listing[GroupListing]:
         """The groups of consumers, and those that only store offsets."""
-        found = await admin_groups.list_groups(self._cluster, states=states, types=types)
-        return Listing(GroupListing(*one) for one in found if one.protocol_type in (PROTOCOL_TYPE, ""))
+        found = await list_groups(self._cluster, states=states, types=types)
+        return Listing(one for one in found if one.protocol_type in (PROTOCOL_TYPE, ""))
 
     @public
     async def describe_consumer_groups(
@@ -43,7 +50,7 @@ class GroupCalls(AdminCore):
         """Groups with their members and what these read."""
 
         async def ask(group_id: str) -> ConsumerGroupDescription:
-            return _described(await admin_groups.describe_group(self._cluster, group_id))
+            return _described(await describe_group(self._cluster, group_id))
 
         return settled(await each(names(group_ids, "group_ids"), ask))
 
@@ -52,7 +59,7 @@ class GroupCalls(AdminCore):
         """Forget groups without members, and their offsets."""
 
         async def order(group_id: str) -> None:
-            await admin_groups.delete_group(self._cluster, group_id)
+            await delete_group(self._cluster, group_id)
 
         settled(await each(names(group_ids, "group_ids"), order))
 
@@ -65,14 +72,14 @@ class GroupCalls(AdminCore):
         member_ids: Iterable[str] = (),
         reason: str = "removed by an administrator",
     ) -> None:
-        """Take members out of a group: those named, or all of them if none are. Those that live will join again."""
+        """Take members out of a group: those named, or all of them if none are. Living members will join again."""
         instances = names(group_instance_ids, "group_instance_ids")
         members = names(member_ids, "member_ids")
         if not instances and not members:
-            group = await admin_groups.describe_group(self._cluster, group_id)
+            group = await describe_group(self._cluster, group_id)
             instances = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
             members = [one.member_id for one in group.members if one.group_instance_id is None]
-        await admin_groups.remove_members(
+        await remove_members(
             self._cluster, group_id, member_ids=members, group_instance_ids=instances, reason=reason
         )
 
@@ -84,18 +91,14 @@ class GroupCalls(AdminCore):
         *,
         require_stable: bool = False,
     ) -> Answers[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, in these partitions or in all; where nothing is, there is no answer.
+        """The offsets a group has committed, in these partitions or in all; a partition without one has no answer.
 
-        `require_stable` waits for open transactions; name the partitions with it: of all of them Kafka leaves out one whose
-        first offset is in a transaction that has not ended.
+        `require_stable` waits for open transactions. Name the partitions with it: asked for all, Kafka leaves out a partition
+        whose first offset is in a transaction that has not ended.
         """
         wanted = None if topic_partitions is None else partitions(topic_partitions)
-        found = await admin_offsets.committed_offsets(
-            self._cluster, group_id, wanted, require_stable=require_stable
-        )
-        return Answers(
-            {one: OffsetAndMetadata(at.offset, at.metadata, at.leader_epoch) for one, at in found.items()}
-        )
+        found = await committed_offsets(self._cluster, group_id, wanted, require_stable=require_stable)
+        return Answers(found)
 
     @public
     async def alter_consumer_group_offsets(
@@ -104,17 +107,15 @@ class GroupCalls(AdminCore):
         offsets: Mapping[W, OffsetAndMetadata | int],
     ) -> None:
         """Set what a group without members has committed; a group that does not exist comes to be."""
-        wanted: dict[TopicPartition, admin_offsets.Committed] = {}
-        for where, (offset, metadata, leader_epoch) in arguments.positions(offsets).items():
-            wanted[where] = admin_offsets.Committed(offset, leader_epoch, metadata)
-        await admin_offsets.alter_offsets(self._cluster, group_id, wanted)
+        wanted = {where: OffsetAndMetadata(*at) for where, at in arguments.positions(offsets).items()}
+        await alter_offsets(self._cluster, group_id, wanted)
 
     @public
     async def delete_consumer_group_offsets(
         self, group_id: str, topic_partitions: Iterable[tuple[str, int]]
     ) -> None:
         """Forget what a group has committed in these partitions; nobody of the group may be subscribed to their topics."""
-        await admin_offsets.delete_offsets(self._cluster, group_id, partitions(topic_partitions))
+        await delete_offsets(self._cluster, group_id, partitions(topic_partitions))
 
     describe_groups = describe_consumer_groups
     describe_classic_groups = describe_consumer_groups
@@ -130,7 +131,7 @@ class GroupCalls(AdminCore):
     deleteConsumerGroupOffsets = delete_consumer_group_offsets
 
 
-def _described(group: admin_groups.GroupView) -> ConsumerGroupDescription:
+def _described(group: GroupView) -> ConsumerGroupDescription:
     return ConsumerGroupDescription(
         group_id=group.group_id,
         type=group.type,

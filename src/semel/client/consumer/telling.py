@@ -1,4 +1,4 @@
-"""What a consumer tells its user on the way: partitions that come and go, commits that are over.
+"""Calls to a consumer's user on the way: partitions that come and go, commits that are over.
 
 Role.   A `Call` is what the engine hands to its face instead of records; `tell` makes it, `told` waits for what it returns.
 Flow.   `Engine.step` -> a call -> `tell`, where the user polls -> `Engine.called`.
@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 from semel.client.consumer.commits import CommitCall
 from semel.client.consumer.membership import RebalanceCall, Told
-from semel.client.consumer.values import ConsumerRebalanceListener
+from semel.client.values.consuming import ConsumerRebalanceListener
 
 Call: TypeAlias = RebalanceCall | CommitCall
 
 
 def tell(listener: ConsumerRebalanceListener | None, call: Call) -> Any:
-    """Make a call; what the user's code returns."""
+    """Make a call; gives the result of the user's code."""
     if isinstance(call, CommitCall):
         return call.callback(call.offsets, call.error)
     if listener is None:
@@ -30,7 +30,7 @@ def tell(listener: ConsumerRebalanceListener | None, call: Call) -> Any:
 
 
 async def told(listener: ConsumerRebalanceListener | None, call: Call) -> None:
-    """Make a call on the loop; what the user's code returns may be awaitable."""
+    """Make a call on the loop; the user's code may return an awaitable."""
     found = tell(listener, call)
     if inspect.isawaitable(found):
         await found

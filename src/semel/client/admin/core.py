@@ -1,9 +1,9 @@
-"""What every call of the admin client stands on.
+"""The ground of every call of the admin client.
 
 Role.   `AdminCore` holds the cluster; `public` marks a call that leaves the client; `settled` turns answers per thing into a
         result or an exception.
-Rules.  * One call may name many things. All of them are tried; if some are refused, the first refusal is raised when all have
-          been answered, and its `errors` has every one of them by name.
+Rules.  * One call may name many things, and all are tried. If some are refused, the first refusal is raised when all are
+          answered; its `errors` has every refusal by name.
         * Errors leave under Java's names.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from semel.client import arguments
-from semel.client.admin import ordered
-from semel.client.admin_client.tables import Answers
+from semel.client.admin.tables import Answers
+from semel.client.calls.routing import ordered
 from semel.client.client_metrics import AdminMetrics
 from semel.client.cluster import Cluster
 from semel.client.metrics import report
@@ -133,29 +133,6 @@ def partitions(given: object, argument: str = "topic_partitions") -> list[TopicP
 
 
 def by_partition(given: Mapping[W, V], argument: str) -> dict[TopicPartition, V]:
-    """What is given for each partition."""
+    """The value given for each partition."""
     found = arguments.mapped(argument, given, "a mapping whose keys are partitions")
     return {arguments.partition(where, argument): value for where, value in found.items()}
-
-
-async def leaders_of(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-    """Who leads these partitions; raises for one that does not exist."""
-    grouped: dict[int, list[TopicPartition]] = {}
-    by_topic: dict[str, list[int]] = {}
-    for one in wanted:
-        by_topic.setdefault(one.topic, []).append(one.partition)
-    for topic, indexes in by_topic.items():
-        view = await cluster.topic(topic)
-        for index in indexes:
-            if not 0 <= index < len(view.partitions):
-                raise RefusedError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {topic} at {cluster.where} has partitions 0 to {len(view.partitions) - 1}, not {index}",
-                )
-            grouped.setdefault(view.partitions[index].leader, []).append(TopicPartition(topic, index))
-    return grouped
-
-
-def known(value: int) -> int | None:
-    """Kafka's -1 is nobody's value."""
-    return None if value < 0 else value

@@ -10,20 +10,20 @@ from typing import Final, TypeVar
 
 from semel._version import __version__
 from semel.client import arguments
-from semel.client.admin import controller, ordered
-from semel.client.admin_client.core import AdminCore, known, public, settled
-from semel.client.admin_client.tables import Answers
-from semel.client.admin_client.values import (
+from semel.client.admin.core import AdminCore, public, settled
+from semel.client.admin.tables import Answers
+from semel.client.calls import known
+from semel.client.calls.describe_log_dirs import describe_log_dirs
+from semel.client.calls.routing import controller, ordered
+from semel.client.values.administration import (
     ClusterDescription,
     FeatureMetadata,
     FinalizedVersionRange,
     LogDirDescription,
     Node,
-    ReplicaInfo,
     ReplicaLogDirInfo,
     TopicPartitionReplica,
 )
-from semel.client.cluster import error_code, refused
 from semel.core.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -31,9 +31,8 @@ from semel.core.wire.messages.alter_replica_log_dirs import (
 )
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.messages.describe_cluster import DescribeClusterRequest
-from semel.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from semel.errors import SemelError
+from semel.errors import SemelError, refused
 from semel.types import TopicPartition
 
 _REPLICAS: Final = "a list of copies: topic, partition and broker of each"
@@ -68,33 +67,12 @@ class ClusterCalls(AdminCore):
         """The data directories of these brokers, or of all, with what is in them."""
         cluster = self._cluster
 
-        async def ask_one(node_id: int) -> Answers[str, LogDirDescription]:
-            answer = await cluster.send(DescribeLogDirsRequest(topics=None), node_id=node_id)
-            if answer.error_code:
-                what = "to describe its directories"
-                raise refused(answer.error_code, what, by=f"broker {node_id} of {cluster.where}")
-            return Answers(
-                {
-                    one.log_dir: LogDirDescription(
-                        error=error_code(one.error_code),
-                        total_bytes=known(one.total_bytes),
-                        usable_bytes=known(one.usable_bytes),
-                        replica_infos={
-                            TopicPartition(topic.name, part.partition_index): ReplicaInfo(
-                                part.partition_size, part.offset_lag, part.is_future_key
-                            )
-                            for topic in one.topics
-                            for part in topic.partitions
-                        },
-                    )
-                    for one in answer.results
-                }
-            )
-
         async def ask() -> Answers[int, Answers[str, LogDirDescription]]:
             await cluster.metadata([])
             wanted = sorted(cluster.nodes if brokers is None else brokers)
-            return Answers({node_id: await ask_one(node_id) for node_id in wanted})
+            return Answers(
+                {node_id: Answers(await describe_log_dirs(cluster, node_id)) for node_id in wanted}
+            )
 
         return await cluster.patiently(ask)
 

@@ -1,8 +1,8 @@
-"""What the admin client takes and gives: Java's names, as named tuples.
+"""The arguments and results of the admin client: Java's names, as named tuples.
 
-Role.   Plain values without behaviour. What a user builds: `NewTopic`, `NewPartitions`, `ConfigResource`, `AlterConfigOp`,
-        `OffsetSpec`, `AclBinding`, `QuotaEntry`. The rest are answers.
-Rules.  * Times are milliseconds since 1970. What Kafka calls -1 because nobody knows it is None.
+Role.   Plain values without behaviour. Users build `NewTopic`, `NewPartitions`, `ConfigResource`, `AlterConfigOp`,
+        `OffsetSpec`, `AclBinding`, `QuotaEntry`. All other values are answers.
+Rules.  * Times are milliseconds since 1970. An unknown value, -1 in Kafka, is None.
         * Brokers are their ids, except where their addresses are what was asked for.
 """
 
@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from semel.client.arguments import milliseconds
-from semel.client.consumer.values import OffsetAndMetadata
+from semel.client.values.consuming import OffsetAndMetadata
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 
@@ -111,7 +111,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """What settings belong to: `ConfigResource(ConfigResourceType.TOPIC, "orders")`."""
+    """The owner of settings: `ConfigResource(ConfigResourceType.TOPIC, "orders")`."""
 
     type: ConfigResourceType
     name: str
@@ -156,7 +156,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member; what only groups of the consumer protocol have is None in others."""
+    """A member; fields only groups of the consumer protocol have are None in others."""
 
     member_id: str
     group_instance_id: str | None
@@ -240,7 +240,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a partition's leader remembers of a producer."""
+    """A producer, as a partition's leader remembers it."""
 
     producer_id: int
     producer_epoch: int
@@ -386,7 +386,7 @@ class AclPermissionType(IntEnum):
 
 
 class AclBinding(NamedTuple):
-    """Who may, or may not, do what to what."""
+    """A rule of access: principal, operation, resource, and whether it is allowed."""
 
     resource_type: ResourceType
     name: str

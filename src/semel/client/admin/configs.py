@@ -9,27 +9,27 @@ Rules.  A broker answers for its own settings itself; for the rest anyone, and c
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from semel.client import admin, arguments
-from semel.client.admin_client.core import AdminCore, public, settled
-from semel.client.admin_client.tables import Answers, Listing
-from semel.client.admin_client.values import (
+from semel.client import arguments
+from semel.client.admin.core import AdminCore, public, settled
+from semel.client.admin.tables import Answers, Listing
+from semel.client.calls.alter_configs import altered_configs
+from semel.client.calls.describe_configs import config_entry, config_refusal, described_configs
+from semel.client.values.administration import (
     AlterConfigOp,
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
     OpType,
 )
-from semel.client.cluster import refused
 from semel.core.wire.messages.describe_configs import (
     DescribeConfigsResource,
-    DescribeConfigsResourceResult,
 )
 from semel.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
 )
 from semel.core.wire.messages.list_config_resources import ListConfigResourcesRequest
-from semel.errors import SemelError
+from semel.errors import SemelError, refused
 from semel.exceptions import IllegalArgumentException
 from semel.words import shown
 
@@ -55,7 +55,7 @@ class ConfigCalls(AdminCore):
         asked = None if keys is None else arguments.names(keys, "keys")
         found: dict[ConfigResource, Answers[str, ConfigEntry] | SemelError] = {}
         for node_id, some in _by_node(wanted).items():
-            results = await admin.described_configs(
+            results = await described_configs(
                 self._cluster,
                 [
                     DescribeConfigsResource(
@@ -70,7 +70,7 @@ class ConfigCalls(AdminCore):
                 one = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
                 entries = sorted(result.configs, key=lambda entry: entry.name)
                 found[one] = self._refusal(one, result.error_code, result.error_message) or Answers(
-                    {entry.name: _entry(entry) for entry in entries}
+                    {entry.name: config_entry(entry) for entry in entries}
                 )
         return settled({one: found[one] for one in wanted})
 
@@ -86,7 +86,7 @@ class ConfigCalls(AdminCore):
         }
         answers: dict[ConfigResource, SemelError | None] = {}
         for node_id, some in _by_node(wanted).items():
-            results = await admin.altered_configs(
+            results = await altered_configs(
                 self._cluster,
                 [
                     AlterConfigsResource(
@@ -108,14 +108,15 @@ class ConfigCalls(AdminCore):
         settled(answers)
 
     def _refusal(self, one: ConfigResource, number: int, reason: str | None) -> SemelError | None:
-        what = f"the settings of {one.type.name.lower()} {one.name or 'default'}"
-        return refused(number, what, by=self._cluster.where, reason=reason) if number else None
+        if not number:
+            return None
+        return config_refusal(self._cluster, one.type.name, one.name, number, reason)
 
     @public
     async def list_config_resources(
         self, types: Iterable[ConfigResourceType] = ()
     ) -> Listing[ConfigResource]:
-        """What has settings of its own, of these types or of all the broker lists."""
+        """The resources with settings of their own, of these types or of all the broker lists."""
         request = ListConfigResourcesRequest(resource_types=list(types))
         cluster = self._cluster
 
@@ -134,7 +135,7 @@ class ConfigCalls(AdminCore):
 
     @public
     async def list_client_metrics_resources(self) -> Listing[ConfigResource]:
-        """What is asked of clients' metrics: resources with settings of that kind."""
+        """The resources with settings for clients' metrics."""
         return await self.list_config_resources([ConfigResourceType.CLIENT_METRICS])
 
     describeConfigs = describe_configs
@@ -163,7 +164,7 @@ def _resource(given: object) -> ConfigResource:
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """Who answers for each: None is anyone, or the controller."""
+    """The resources by the broker that answers for them: None is any broker, or the controller."""
     grouped: dict[int | None, list[ConfigResource]] = {}
     for one in resources:
         if one.type in _OWN and one.name and not one.name.isdecimal():
@@ -185,15 +186,3 @@ def _operations(given: Changes) -> list[AlterConfigOp]:
         if not isinstance(one, AlterConfigOp):
             raise arguments.refused("changes", one, "an AlterConfigOp, or settings by name")
     return operations
-
-
-def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:
-    return ConfigEntry(
-        name=one.name,
-        value=one.value,
-        source=admin.CONFIG_SOURCES.get(one.config_source, f"source {one.config_source}"),
-        is_default=one.config_source == admin.DEFAULT_SOURCE,
-        is_read_only=one.read_only,
-        is_sensitive=one.is_sensitive,
-        documentation=one.documentation or None,
-    )

@@ -1,1 +1,0 @@
-"""The public admin client: `semel.Admin` and `semel.aio.Admin` stand on it."""
