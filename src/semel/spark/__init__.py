@@ -32,23 +32,24 @@ if TYPE_CHECKING:
         to_table,
         total,
     )
-    from semel.spark.progress import Lag, lag
     from semel.spark.registration import register
-    from semel.spark.sink.topic_sink import SinkRefusedError, TopicSink
+    from semel.spark.sink.atomic.topic_sink import TopicSink
+    from semel.spark.sink.common.errors import SinkRefusedError
+    from semel.spark.source.progress import Lag, lag
     from semel.spark.spark_session import session
 
 _HOMES: Final = {
     "ChangeCapture": "semel.spark.pipelines.changes",
     "DatabaseSink": "semel.spark.pipelines.database",
     "JavaMissingError": "semel.spark.java",
-    "Lag": "semel.spark.progress",
+    "Lag": "semel.spark.source.progress",
     "LocalFold": "semel.spark.pipelines.local_fold",
     "LocalTable": "semel.spark.pipelines.local_table",
     "PipelineError": "semel.spark.pipelines.errors",
-    "SinkRefusedError": "semel.spark.sink.topic_sink",
+    "SinkRefusedError": "semel.spark.sink.common.errors",
     "TableError": "semel.spark.pipelines.errors",
     "TableQuery": "semel.spark.pipelines.rebuilding",
-    "TopicSink": "semel.spark.sink.topic_sink",
+    "TopicSink": "semel.spark.sink.atomic.topic_sink",
     "bad_rows": "semel.spark.pipelines.dead_letters",
     "branch": "semel.spark.pipelines.stateless",
     "count": "semel.spark.pipelines.table",
@@ -56,7 +57,7 @@ _HOMES: Final = {
     "deduplicated": "semel.spark.pipelines.stateful",
     "good_rows": "semel.spark.pipelines.dead_letters",
     "join_within": "semel.spark.pipelines.joins",
-    "lag": "semel.spark.progress",
+    "lag": "semel.spark.source.progress",
     "largest": "semel.spark.pipelines.table",
     "read": "semel.spark.pipelines.records",
     "register": "semel.spark.registration",

@@ -2,7 +2,7 @@
 
 Role.   `find_java` says which; `use_java` makes Spark's scripts find it.
 Flow.   `session` calls `use_java` before it starts Spark's JVM, as do the tests that start a cluster's processes.
-Rules.  * `JAVA_HOME` comes first, then `java` on the PATH, then the wheel. One that is too old is passed over.
+Rules.  * `JAVA_HOME` comes first, then `java` on the PATH, then the wheel. A Java that is too old is passed over.
         * The wheel's Java has not the module `jdk.incubator.vector`, which Spark's launcher names on every command line; Spark
           works without it. A shim drops that one argument.
         * Nothing is ever downloaded here.

@@ -1,10 +1,10 @@
 """The Python that Spark's workers run: this one, and without compiling PySpark from a zip in every process.
 
 Role.   `use_python` sets `PYSPARK_PYTHON` for the processes Spark will start.
-Rules.  * What the environment says already wins: on a cluster it names an interpreter of the executors' machines.
-        * Spark puts its own `pyspark.zip` first on the path of every worker, and Python keeps no compiled form of what it imports
-          from a zip: 0.8 s of processor time per process, and there are many. On one machine a script in front of the interpreter
-          takes these entries off the path, where the interpreter has the same PySpark installed as a package.
+Rules.  * A variable the environment has already wins: on a cluster it names an interpreter of the executors' machines.
+        * Spark puts its own `pyspark.zip` first on the path of every worker. Python compiles modules of a zip in every process:
+          0.8 s of processor time each, and there are many. On one machine a script in front of the interpreter takes these
+          entries off the path, where the interpreter has the same PySpark installed as a package.
 """
 
 import os

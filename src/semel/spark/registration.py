@@ -1,10 +1,10 @@
 """Make `format("semel")` known to a Spark session.
 
-Role.   `register`. PySpark finds Semel by itself where it looks for installed sources (`pyspark_semel`); a session whose
-        workers run in another environment, or in which that search is off, is told here.
+Role.   `register`. PySpark finds Semel by itself where it looks for installed sources (`pyspark_semel`). A session needs
+        `register` if its workers run in another environment, or if that search is off.
 Rules.  * Registering twice is harmless, whoever came first.
-        * A source that the session knows is left alone: Spark would warn about a replaced source, and again at the start of every
-          streaming query, which gets a copy of the session and of everything registered in it.
+        * A source that the session knows is left alone: Spark would warn about a replaced source. It would warn again at every
+          start of a streaming query, which copies the session and all sources registered in it.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ def register(spark: "SparkSession") -> None:
         return
     from pyspark.errors import AnalysisException
 
-    from semel.spark.source import SemelDataSource
+    from semel.spark.data_source import SemelDataSource
 
     try:
         spark.dataSource.register(SemelDataSource)

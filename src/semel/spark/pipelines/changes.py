@@ -1,7 +1,7 @@
 """A database's changes as a stream: every row that is inserted, updated or deleted becomes a record, exactly once.
 
 Role.   `ChangeCapture`: triggers write each change of a table into the outbox, in the transaction that makes it; the outbox's
-        relay publishes it. Whoever reads the topic can keep a copy of the table that needs the database no more.
+        relay publishes it. A reader of the topic can keep a copy of the table that needs the database no more.
 
             capture = ChangeCapture("postgresql+psycopg://…", table="customers", topic="customers")
             capture.install()                                  # triggers, and the rows that are there already
@@ -9,10 +9,9 @@ Role.   `ChangeCapture`: triggers write each change of a table into the outbox, 
 
 Flow.   the application's transaction {its statement, the trigger's row in `semel_outbox`} -> `once.relay` -> topic -> a table:
         `LocalTable`, `semel.spark.table`.
-Rules.  * A change that is rolled back is never seen, a change that is committed is never missed; nobody asks the database for
-          what is new.
-        * The record's key is the primary key (its text; a JSON object of several columns), its value the row as a JSON object;
-          null for a row that is gone. A changed primary key is a row that is gone and another one.
+Rules.  * A change that is rolled back is never seen, a change that is committed is never missed; nobody polls the database.
+        * The record's key is the primary key (its text; a JSON object of several columns). Its value is the row as a JSON
+          object, null for a row that is gone. A changed primary key is a row that is gone and another one.
         * The header `op` says insert, update, delete or snapshot.
         * Rows that are there when the triggers are made are published first, and nothing can come between.
         * Columns of bytes have no JSON: leave them out with `columns=`.
@@ -75,13 +74,13 @@ class ChangeCapture:
                 db.exec_driver_sql(self._sql.snapshot())
 
     def remove(self) -> None:
-        """Drop the triggers. What they have written is still published."""
+        """Drop the triggers. Changes they have written are still published."""
         with self.engine.begin() as db:
             for statement in (*self._sql.lock(), *self._sql.drop()):
                 db.exec_driver_sql(statement)
 
     def relay(self, producer: "TransactionalProducer", consumer: "LedgerConsumer", **options: Any) -> "Relay":
-        """Who publishes the changes: the outbox's relay."""
+        """The outbox's relay, which publishes the changes."""
         return self.outbox.relay(producer, consumer, **options)
 
 
@@ -130,7 +129,7 @@ class _Sqlite:
         return f"json_object({', '.join(f'{_literal(c)}, {self._exact(row, c)}' for c in columns)})"
 
     def _exact(self, row: str, column: str) -> str:
-        """SQLite's JSON keeps 15 digits of a number, a double has 17. What is not finite stays as SQLite writes it."""
+        """SQLite's JSON keeps 15 digits of a number, a double has 17. An infinite number stays as SQLite writes it."""
         value = f"{row}.{_quoted(column)}"
         finite = f"typeof({value}) = 'real' AND abs({value}) <= 1.7976931348623157e308"
         return f"CASE WHEN {finite} THEN json(printf('%!.17g', {value})) ELSE {value} END"

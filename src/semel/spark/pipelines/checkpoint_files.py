@@ -9,8 +9,8 @@ Rules.  * A topic has one position. Two sources may share it if they are at the 
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.spark.offsets import from_json
 from semel.spark.pipelines.errors import PipelineError
+from semel.spark.source.offsets import from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,16 +6,16 @@ Role.   `DatabaseSink`, a function for `foreachBatch`. PostgreSQL and SQLite.
             df.writeStream.foreachBatch(sink).option("checkpointLocation", …).outputMode("update").start()
 
 Flow.   begin -> look into the book (`semel_batches`), locked -> next batch? -> rows -> the book -> commit.
-Rules.  * A batch that Spark repeats (its driver died after our commit, before Spark's) finds its number in the book: nothing
-          is stored, but the rows are computed, for the sake of a query's state. Two drivers at once wait for each other at the book.
-        * What a batch still owes is decided by the rule of the sink for topics (`sink.batch_ledger`): a lost checkpoint or a
-          second query is refused, never guessed at. A gap is refused as well: databases are restored from backups.
+Rules.  * A batch that Spark repeats (its driver died after our commit, before Spark's) finds its number in the book. Nothing is
+          stored, but the rows are computed, for the sake of a query's state. Two drivers at once wait for each other at the book.
+        * Whether a batch is owed is decided by the rule of the sink for topics (`sink.common.batch_ledger`): a lost checkpoint or
+          a second query is refused, never guessed at. A gap is refused as well: databases are restored from backups.
         * Without `key` rows are inserted; with `key` they replace the row of that key, and a row whose `_deleted` is true
           deletes it. `write=` does what you like instead, in the same transaction.
         * Rows come to the driver partition by partition and are sent in pieces: memory does not grow with the batch.
         * Times are stored in UTC. A TIMESTAMP_NTZ is a reading of some clock: it is stored as it is, on whatever machine.
         * The target table is yours and must exist; a column it does not have is refused by name.
-Limits. One connection writes: the database's transaction is one. What `write=` does elsewhere is not part of it.
+Limits. One connection writes: the database's transaction is one. Effects of `write=` elsewhere are not part of it.
 """
 
 import datetime as dt
@@ -27,13 +27,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.errors import ConfigError
-from semel.exceptions import IllegalStateException
 from semel.once.database import checked_name, insert_ignoring, open_database
 from semel.spark.pipelines.column_names import names_of
 from semel.spark.pipelines.records import DELETED
-from semel.spark.sink.batch_ledger import Entry, Refuse, Skip, Write, owed
-from semel.spark.sink.stage import Driver
-from semel.spark.sink.topic_sink import SinkRefusedError
+from semel.spark.sink.atomic.stage import Driver
+from semel.spark.sink.common.batch_ledger import DATABASE, Entry, Refuse, Skip, Write, owed
+from semel.spark.sink.common.errors import CallRefusedError, SinkRefusedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,7 +85,10 @@ class DatabaseSink:
         """One micro-batch."""
         query_id = Driver(batch).query_id()
         if query_id is None:
-            raise IllegalStateException("a DatabaseSink writes micro-batches: give it to foreachBatch")
+            raise CallRefusedError(
+                f"sink {self.name}: a DatabaseSink writes micro-batches of a streaming query",
+                "give it to foreachBatch",
+            )
         self.write_batch(batch, batch_id, query_id)
 
     def write_batch(self, batch: "DataFrame", batch_id: int, query_id: str) -> bool:
@@ -125,19 +127,19 @@ class DatabaseSink:
         ).rowcount
         row = connection.execute(sa.select(books).where(books.c.name == self.name).with_for_update()).one()
         book = None if fresh else Entry(row.query_id, row.batch_id)
-        decision = owed(book, query_id=query_id, batch_id=batch_id, continues=self._continues, sink=self.name)
-        match decision:
+        what = f"sink {self.name}, query {query_id}, batch {batch_id}"
+        match owed(book, Entry(query_id, batch_id), kind=DATABASE, continues=self._continues):
             case Skip():
                 return False
-            case Refuse(reason):
-                raise SinkRefusedError(f"{_in_our_words(reason)}. Nothing of this batch was stored")
+            case Refuse(reason, way_out):
+                raise SinkRefusedError(f"{what}: {reason}. Nothing of this batch was stored", way_out)
             case Write(missed):
                 if missed:
                     raise SinkRefusedError(
-                        f"sink {self.name} has stored batch {row.batch_id}, this is batch {batch_id}: the {missed} between them "
-                        "are missing, as after restoring a backup of the database. Start a new query where the stored rows "
-                        f"end, with a new checkpoint and DatabaseSink(..., continues='{row.query_id}'). A sink must be called "
-                        "for every batch, also for an empty one. Nothing of this batch was stored"
+                        f"{what}: the sink has stored batch {row.batch_id}, and the {missed} between them are missing, as after "
+                        "restoring a backup of the database. Nothing of this batch was stored",
+                        "start a new query where the stored rows end, with a new checkpoint and "
+                        f"{DATABASE.continues.format(row.query_id)}. A sink must be called for every batch, also for an empty one",
                     )
         connection.execute(
             sa.update(books).where(books.c.name == self.name).values(query_id=query_id, batch_id=batch_id)
@@ -239,8 +241,3 @@ def _value(column: "sa.Column[Any]", value: Any, *, is_zoneless: bool) -> Any:
         aware = value.replace(tzinfo=dt.UTC) if is_zoneless else value.astimezone(dt.UTC)
         return aware if getattr(column.type, "timezone", False) else aware.replace(tzinfo=None)
     return value
-
-
-def _in_our_words(reason: str) -> str:
-    """The rule is shared with the sink for topics, and so is its text."""
-    return reason.replace("TopicSink(", "DatabaseSink(")

@@ -2,8 +2,8 @@
 
 Role.   `good_rows`, `bad_rows` and what makes a bad row a dead letter. `to_records(…, dead_letters=topic)` routes both in one pass, so that
         with `TopicSink` good rows and dead letters of a micro-batch are visible together.
-Rules.  * A dead letter has the key, the value and the headers of the record it was, and says in headers of its own where it
-          came from and what was wrong: `semel.error`, `semel.topic`, `semel.partition`, `semel.offset`.
+Rules.  * A dead letter has the key, the value and the headers of its record. Headers of its own name the place and the error:
+          `semel.error`, `semel.topic`, `semel.partition`, `semel.offset`.
         * Mended, it can be sent again as it is.
 """
 

@@ -1,4 +1,4 @@
-"""What pipelines raise when a promise cannot be kept without asking.
+"""The errors of pipelines, raised when a promise cannot be kept without asking.
 
     PipelineError               everything below
     └── TableError              a table and its topic do not belong together

@@ -3,8 +3,8 @@
 Role.   `join_within` joins two streams by columns and by time. A table needs no help: `stream.join(table(…), on)` looks up every
         micro-batch in the table as it is then.
 Rules.  * Both sides are remembered only as long as a row of the other side can still come: `within` and `late` bound the state.
-        * The table's side is planned anew for every micro-batch. What was committed before the batch began is seen; a batch that
-          is repeated after a crash may see a newer table: where the answer must not change, keep the table's value in the stream.
+        * The table's side is planned anew for every micro-batch. Rows committed before the batch began are seen; a batch repeated
+          after a crash may see a newer table. Where the answer must not change, keep the table's value in the stream.
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ Role.   `LocalFold`: Kafka's picture of stateful processing, for programs withou
                 fold.catch_up()
                 fold.table[b"coffee"]
 
-Flow.   start: fence whoever had the name -> read its committed offsets -> carry the changelog over into the store.
+Flow.   start: fence the last owner of the name -> read its committed offsets -> carry the changelog over into the store.
         step: poll the source -> `update` of every record, in order -> one transaction {changed keys to the changelog, offsets
         of the source} -> the store.
 Rules.  * The changelog and the offsets are committed together, so they always tell of the same prefix of the source. The store
@@ -20,7 +20,7 @@ Rules.  * The changelog and the offsets are committed together, so they always t
         * A group that has lost its offsets while the changelog has records is refused: nothing is counted twice in silence.
         * After an error nobody knows here what was committed: it takes no further step, and the next one to open it finds out.
         * One process per name: a second one fences the first.
-Limits. A topic's key belongs in one partition, as everywhere: what is folded for a key in two partitions meets in one entry.
+Limits. A topic's key belongs in one partition, as everywhere: the folds of a key in two partitions meet in one entry.
 """
 
 import os
@@ -29,11 +29,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self
 
-from semel.client.admin_client.values import NewTopic
-from semel.client.consumer.values import ConsumerRecord
 from semel.client.sync.admin import Admin
 from semel.client.sync.consumer import Consumer
 from semel.client.sync.producer import Producer
+from semel.client.values.administration import NewTopic
+from semel.client.values.consuming import ConsumerRecord
 from semel.errors import ConfigError
 from semel.exceptions import TopicExistsException
 from semel.spark.pipelines.errors import TableError
@@ -167,7 +167,7 @@ class LocalFold:
 
 
 def _partitions(bootstrap: str, source: str, changelog: str) -> tuple[int, ...]:
-    """Those of the source; the changelog is made with as many, compacted, if it is missing."""
+    """The partitions of the source; a missing changelog is made with as many, compacted."""
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         partitions = tuple(
             sorted(one.partition for one in admin.describe_topics([source])[source].partitions)

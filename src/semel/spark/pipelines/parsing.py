@@ -1,6 +1,6 @@
 """Records parsed by a schema: columns, or a reason why not.
 
-Role.   What `stream` and `read` do with the connector's rows.
+Role.   The work of `stream` and `read` on the connector's rows.
 Rules.  * A value is a JSON object in UTF-8. Fields that are missing are null; a field that the schema calls NOT NULL must be there.
         * A value that is no such object, or a field of another type, makes the row bad, and the reason names it.
         * A null value is no bad row: it deletes its key. Columns of the key are read from the key then as always.

@@ -1,7 +1,7 @@
 """A table that outlives its checkpoint: lost, the query goes on from the table's own topic, and counts nothing twice.
 
-Role.   `TableQuery` writes a table to its changelog, and with it, in the same transaction, how far the sources were read. After a
-        checkpoint was deleted (a disk is gone, a query was changed in a way Spark cannot take over) both are there to start from.
+Role.   `TableQuery` writes a table to its changelog, and in the same transaction its position in the sources. A query without its
+        checkpoint (a disk is gone, Spark cannot take over a changed query) starts from both.
 
             revenue = TableQuery("revenue", key="product", schema=REVENUE, bootstrap=server, checkpoint="…/revenue")
             revenue.start(spark, lambda start, seed: to_table(
@@ -12,9 +12,9 @@ Flow.   no note in the checkpoint? read the position, save the table as files be
         table and the stream from that position -> micro-batch: one transaction {changed rows, position of the batch}.
 Rules.  * Changelog and position tell of the same prefix of the sources: they are committed together.
         * The saved table is a source like any other: Spark reads it once, and remembers that it did.
-        * Both are read as one too: `snapshot` waits for what was decided and is not yet written everywhere.
-        * What was saved must still be the end of the changelog when the first batch is written, with everybody else fenced:
-          otherwise an old query was still running, and the new one stops.
+        * Both are read as one too: `snapshot` waits for transactions that are decided and not yet written everywhere.
+        * The saved table must still be the end of the changelog when the first batch is written, with everybody else fenced.
+          Otherwise an old query was still running, and the new one stops.
         * On every other start the checkpoint knows better, and is left to it.
         * A partition that is younger than the position is read from its beginning.
 Limits. `seed` must reach `to_table`; a table made by other means cannot go on from rows. The sources must still have what comes after
@@ -27,15 +27,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.client.sync.consumer import Consumer
-from semel.spark.offsets import EARLIEST_OFFSET
 from semel.spark.pipelines.checkpoint_files import CheckpointFiles
 from semel.spark.pipelines.column_names import names_of
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.snapshot import read_as_one, wait_for_markers
 from semel.spark.pipelines.table import create_changelog, table, to_changelog
-from semel.spark.sink.shared_transaction import Step
-from semel.spark.sink.stage import Driver
-from semel.spark.sink.topic_sink import TopicSink, transactional_id_of
+from semel.spark.sink.atomic.shared_transaction import Step
+from semel.spark.sink.atomic.stage import Driver
+from semel.spark.sink.atomic.topic_sink import TopicSink
+from semel.spark.sink.common.names import atomic_id
+from semel.spark.source.offsets import EARLIEST_OFFSET
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,7 +162,7 @@ class TableQuery:
             rows = self.table(spark) if position is not None else self._nothing(spark)
             rows.write.mode("overwrite").parquet(f"{files.location}/{_ROWS}")
 
-        writer = transactional_id_of(self.topic)
+        writer = atomic_id(self.topic)
         position = read_as_one(self.position, save, lambda: wait_for_markers(self._bootstrap, writer))
         files.write(_NOTE, "" if position is None else position.to_json())
 

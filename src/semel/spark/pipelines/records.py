@@ -13,8 +13,8 @@ Rules.  * A row has the columns of the schema, and `_record`: the record it came
         * Columns named by `key=` are read from the record's key, and written to it: one column as its text, several as a JSON
           object. The same row gives the same bytes, always: compaction and partitioning depend on it.
         * A row that does not parse stops the query, unless `bad_rows` says otherwise (`dead_letters`).
-        * A stream begins at the earliest record, not at the latest as Spark's connector does: what was written before the
-          query started counts too.
+        * A stream begins at the earliest record, not at the latest as Spark's connector does: records written before the query
+          started count too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ def read(
     headers: bool = False,
     **options: Any,
 ) -> "DataFrame":
-    """What is in a topic now, as rows: `stream` for once."""
+    """The records now in a topic, as rows: `stream` for once."""
     reader = spark.read.format("semel").options(**_options(topic, bootstrap, bad_rows, headers, options))
     return parsed(reader.load(), schema, key=names_of(key), bad_rows=bad_rows)
 

@@ -1,10 +1,10 @@
-"""A table and its position, read from two topics as if they were one: what a transaction wrote to both is in both, or in neither.
+"""A table and its position, read from two topics as one: the writes of a transaction to both are seen in both, or in neither.
 
 Role.   `read_as_one` reads how far a table has come and then its rows, until both tell of the same transaction.
-        `wait_for_markers` waits until what was decided under a transactional id is written everywhere.
+        `wait_for_markers` waits until every decided transaction of a transactional id has its markers everywhere.
 Flow.   `rebuilding` calls them for a checkpoint that is new: position -> markers -> rows -> markers -> position again.
-Rules.  * A commit is answered when it is decided. Its markers reach the partitions afterwards, one by one: until then readers of
-          committed records may see the position without the rows, or the rows without the position, for as long as a broker is away.
+Rules.  * A commit is answered when it is decided. Its markers reach the partitions afterwards, one by one, late if a broker is
+          away. Until then readers of committed records may see the position without the rows, or the rows without the position.
         * The first wait brings the rows of the position that was read. The second brings the position of rows that came meanwhile,
           which then differs, and all is read again.
         * Nobody is fenced: a query that is still running goes on.

@@ -1,7 +1,7 @@
-"""What needs memory: windows, sessions and deduplication, with the state where a restart finds it.
+"""Stateful operators: windows, sessions and deduplication, with the state where a restart finds it.
 
-Role.   Spark's own stateful operators (they are 5 to 20 times faster than state kept by Python), with the two things that are
-        easily forgotten: the time by which rows may be late, and a state store that survives. Counts and sums are Spark's own
+Role.   Spark's own stateful operators, 5 to 20 times faster than state kept by Python. Two parts that are easily forgotten
+        are added: the time by which rows may be late, and a state store that survives. Counts and sums are Spark's own
         `groupBy(…).count()`, `.agg(sum(…))`.
 Rules.  * State is kept in RocksDB and checkpointed by its changes. `use_state_store` says so; `semel.spark.session` does it.
         * `late` bounds what is remembered: rows that come later than that behind the newest one are left out by Spark.
@@ -73,7 +73,7 @@ def deduplicated(
 
 
 def _timed(rows: "DataFrame", time: str | None, late: str) -> "tuple[DataFrame, str]":
-    """Rows with a watermark on their time; one that is there already stays."""
+    """Rows with a watermark on their time; an existing watermark stays."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name.
 
     if time is None:

@@ -9,7 +9,7 @@ Role.   `to_table` folds a stream into a table, in Spark's state store. `to_chan
             table(spark, "totals", bootstrap=…, schema="product string, orders bigint, revenue double", key="product")
 
 Rules.  * The table is in the topic. The state store is where Spark computes it, and may be lost (`rebuilding`).
-        * Built-in aggregation only: no row passes through Python. Use output mode "update": what changed, once per micro-batch.
+        * Built-in aggregation only: no row passes through Python. Use output mode "update": changed rows, once per micro-batch.
         * The latest row of a key is the one furthest in the log, where all records of a key are in one partition; `order_by` says
           otherwise, for keys that come from several. A deletion is a latest row too (`_deleted`), and a null value in the changelog.
         * Aggregates are those that can be added up from parts, so that a table can go on from its changelog.
@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from semel.client.admin_client.values import NewTopic
 from semel.client.sync.admin import Admin
+from semel.client.values.administration import NewTopic
 from semel.errors import ConfigError
 from semel.exceptions import TopicExistsException
 from semel.spark.pipelines.column_names import columns, names_of, quoted
@@ -43,10 +43,10 @@ _ORDER: Final = "_semel_order"
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """What a row adds to a column of a table, and how two parts of it become one."""
+    """A row's contribution to a column of a table, and how two parts of it become one."""
 
     of: str
-    """An SQL expression: what one row is worth."""
+    """An SQL expression: the value of one row."""
     merge: Literal["sum", "min", "max"]
 
 
@@ -111,8 +111,8 @@ def table(
 ) -> "DataFrame":
     """The table that a topic holds: the latest row of every key that is not deleted.
 
-    `as_of` looks into the past: an offset (of a topic with one partition), offsets by partition, or a time. What is below the
-    offset, or not later than the time, counts.
+    `as_of` looks into the past: an offset (of a topic with one partition), offsets by partition, or a time. Records below the
+    offset, or not later than the time, count.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name.
 
@@ -125,11 +125,11 @@ def table(
 
 
 def create_changelog(topic: str, *, bootstrap: str, partitions: int = 1, **configs: str) -> None:
-    """Make a compacted topic, unless it is there; one that is there and not compacted is refused.
+    """Make a compacted topic, unless it is there; an existing topic that is not compacted is refused.
 
     `configs` are Kafka's settings of a topic, with underscores for dots.
     """
-    from semel.client.admin_client.values import ConfigResource, ConfigResourceType
+    from semel.client.values.administration import ConfigResource, ConfigResourceType
 
     settings = {**COMPACTED, **{name.replace("_", "."): value for name, value in configs.items()}}
     with Admin({"bootstrap.servers": bootstrap}) as admin:

@@ -1,1 +1,6 @@
-"""The atomic sink: every micro-batch one transaction, whatever is killed."""
+"""The sinks: rows of Spark into topics, exactly once.
+
+atomic    `TopicSink`: each micro-batch is one transaction
+dropin    `format("semel")`: one transaction per task, ended together
+common    the rules, rows and errors of both
+"""

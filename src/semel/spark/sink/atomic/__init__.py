@@ -1,0 +1,1 @@
+"""The atomic sink: every micro-batch one transaction, whatever is killed."""
