@@ -5,6 +5,6 @@ Role.   Before its first Python data source PySpark imports every top-level modu
 Rules.  An import that fails here would break every Python data source of the session, so it imports only the source.
 """
 
-from semel.spark.source import SemelDataSource as DefaultSource
+from semel.spark.data_source import SemelDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Final
 from semel._version import __version__
 
 if TYPE_CHECKING:
-    from semel.client.admin_client.values import (
+    from semel.client.consumer.records import ConsumerRecords
+    from semel.client.metrics import MetricName
+    from semel.client.producer.future import BatchMetadata, RecordMetadata
+    from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
+    from semel.client.profiles import profile
+    from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
+    from semel.client.sync.admin import Admin
+    from semel.client.sync.consumer import Consumer
+    from semel.client.sync.pool import TransactionalProducerPool
+    from semel.client.sync.producer import Producer
+    from semel.client.values.administration import (
         AclBinding,
         AclBindingFilter,
         AclOperation,
@@ -29,8 +39,7 @@ if TYPE_CHECKING:
         UserScramCredentialDeletion,
         UserScramCredentialUpsertion,
     )
-    from semel.client.consumer.records import ConsumerRecords
-    from semel.client.consumer.values import (
+    from semel.client.values.consuming import (
         ConsumerGroupMetadata,
         ConsumerRebalanceListener,
         ConsumerRecord,
@@ -39,21 +48,12 @@ if TYPE_CHECKING:
         PartitionInfo,
         SubscriptionPattern,
     )
-    from semel.client.metrics import MetricName
-    from semel.client.producer.future import BatchMetadata, RecordMetadata
-    from semel.client.producer.prepared import PreparedTxnState, ProducerIdAndEpoch
-    from semel.client.profiles import profile
-    from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
-    from semel.client.sync.admin import Admin
-    from semel.client.sync.consumer import Consumer
-    from semel.client.sync.pool import TransactionalProducerPool
-    from semel.client.sync.producer import Producer
     from semel.embedded import Broker
     from semel.exceptions import *  # noqa: F403 - every one of them is a name of this package.
     from semel.types import TopicPartition
 
-_ADMIN_VALUES: Final = "semel.client.admin_client.values"
-_VALUES: Final = "semel.client.consumer.values"
+_ADMIN_VALUES: Final = "semel.client.values.administration"
+_VALUES: Final = "semel.client.values.consuming"
 _SETTINGS: Final = "semel.client.settings"
 _HOMES: Final = {
     "AclBinding": _ADMIN_VALUES,

@@ -1,12 +1,12 @@
-"""Fixtures for tests that need a broker: installed with Semel, nothing to configure.
+"""Pytest fixtures for tests that need a broker, installed with Semel and without configuration.
 
-Role.   `semel_broker` is a running broker, `semel_topic` a topic of the test's own, `semel_producer` and `semel_consumer` are
-        clients of it, `semel_chaos` is a bad connection to it. See docs/testing.md.
+Role.   `semel_broker` is a running broker, `semel_topic` a new topic for the test, `semel_producer` and
+        `semel_consumer` are clients of it, `semel_chaos` is a connection with injected faults. See docs/testing.md.
 Flow.   pytest finds this module by its entry point in every project where Semel is installed.
-Rules.  * Importing it must cost next to nothing: the broker is imported by the first test that asks for one.
-        * One broker per process: under xdist every worker has its own, with its own port and data.
-        * A project that wants other settings defines its own `semel_broker`; the other fixtures use that one.
-        * Whatever a test leaves open is closed after it.
+Rules.  * Importing the plugin must be cheap: the first test that uses a broker imports it.
+        * One broker per process: under xdist every worker has its own port and data.
+        * A project with other settings defines its own `semel_broker`, which the other fixtures then use.
+        * The fixtures close their clients after each test.
 """
 
 import re
@@ -32,8 +32,8 @@ def semel_broker() -> "Iterator[Broker]":
     from semel.broker.dispatch import import_handlers
     from semel.embedded import Broker
 
-    # pytest reads the source of what a plugin's package imports, and CPython 3.11 cannot always do that on two
-    # threads at a time; so nothing is left to be imported on the broker's.
+    # Pytest reads the source of modules a plugin's package imports, which CPython 3.11 cannot always do on two threads.
+    # So import all handlers here, before the broker's thread does.
     import_handlers()
     with Broker() as broker:
         yield broker
@@ -49,7 +49,7 @@ def _semel_admin(semel_broker: "Broker") -> "Iterator[Admin]":
 
 @pytest.fixture
 def semel_topic(request: pytest.FixtureRequest, _semel_admin: "Admin") -> Iterator[str]:
-    """The name of a new, empty topic that no other test has; it is deleted after the test."""
+    """The name of a new, empty topic for this test; it is deleted after the test."""
     legal = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name).strip("-")[:_TEST_NAME_MAX]
     name = f"{legal}-{uuid.uuid4().hex[:12]}"
     _semel_admin.create_topics(name)
@@ -59,7 +59,7 @@ def semel_topic(request: pytest.FixtureRequest, _semel_admin: "Admin") -> Iterat
 
 @pytest.fixture
 def semel_producer(semel_broker: "Broker") -> "Iterator[Producer]":
-    """A producer of the broker, idempotent as all are; what it was given is sent when the test ends."""
+    """An idempotent producer of the broker; it flushes its records when the test ends."""
     from semel.client.sync.producer import Producer
 
     with Producer(bootstrap_servers=semel_broker.bootstrap) as producer:
@@ -68,7 +68,7 @@ def semel_producer(semel_broker: "Broker") -> "Iterator[Producer]":
 
 @pytest.fixture
 def semel_consumer(semel_broker: "Broker") -> "Iterator[Consumer]":
-    """A consumer in a group of its own, which reads topics from their beginning: subscribe it, or assign it partitions."""
+    """A consumer in a new group, which reads topics from the beginning: subscribe it, or assign partitions."""
     from semel.client.sync.consumer import Consumer
 
     with Consumer(
@@ -81,7 +81,8 @@ def semel_consumer(semel_broker: "Broker") -> "Iterator[Consumer]":
 
 @pytest.fixture
 def semel_chaos(semel_broker: "Broker") -> "Iterator[FaultProxy]":
-    """A connection that fails on demand: clients go to `semel_chaos.bootstrap`, `semel_chaos.harm` says what goes wrong."""
+    """A connection that fails on demand: clients connect to `semel_chaos.bootstrap`, `semel_chaos.harm` injects
+    faults."""
     from semel.verify.fault_proxy import FaultProxy
 
     with FaultProxy(semel_broker.bootstrap) as proxy:

@@ -1,11 +1,11 @@
-"""A client's metrics for the systems that watch it: OpenTelemetry and Prometheus. Neither is needed to use Semel.
+"""Client metrics for OpenTelemetry and Prometheus, both optional.
 
-Role.   `OpenTelemetryReporter` is one of the callables `metric.reporters` takes; `prometheus_text` turns what `metrics()` gives into
-        the text a scraper reads.
-Rules.  * Nothing of OpenTelemetry is imported: the caller brings the meter.
-        * A metric is a gauge named after Java's group and name, `kafka.producer-metrics.record-send-rate`; what it is of (a topic,
-          a partition) are its attributes.
-        * A value that nobody can know yet (an average of nothing) is not reported.
+Role.   `OpenTelemetryReporter` is one of the callables `metric.reporters` takes; `prometheus_text` formats the result
+        of `metrics()` for a Prometheus scraper.
+Rules.  * OpenTelemetry is not imported: the caller passes the meter.
+        * A metric is a gauge named after Java's group and name, `kafka.producer-metrics.record-send-rate`; its topic
+          and partition are attributes.
+        * An undefined value (an average without samples) is not reported.
 """
 
 import math
@@ -18,13 +18,13 @@ __all__ = ["OpenTelemetryReporter", "prometheus_text"]
 
 
 class Gauge(Protocol):
-    """What is asked of a synchronous gauge of OpenTelemetry."""
+    """The methods used of OpenTelemetry's synchronous gauge."""
 
     def set(self, amount: float, attributes: Mapping[str, str] | None = None) -> None: ...
 
 
 class Meter(Protocol):
-    """What is asked of a meter of OpenTelemetry."""
+    """The methods used of OpenTelemetry's meter."""
 
     def create_gauge(self, name: str, unit: str = "", description: str = "") -> Gauge: ...
 

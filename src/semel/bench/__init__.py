@@ -1,1 +1,1 @@
-"""Measurements beside the peers, and how to run the peers."""
+"""Measurements of Semel, beside the peers."""

@@ -1,9 +1,10 @@
-"""What one client's requests cost another: the longest wait beside bombs, crowds of rows and searches, beside Apache Kafka.
+"""The cost of one client's requests for another: its longest wait during bombs, requests of many rows and searches,
+beside Apache Kafka.
 
-Role.   `python -m semel.bench abuse` sends each of `abuse_requests` to both brokers while another client asks for something small
-        again and again; `--write` makes the page with its table.
+Role.   `python -m semel.bench abuse` sends each of `abuse_requests` to both brokers while another client repeats a
+        small request; `--write` makes the page with its table.
 Flow.   a broker per abuse and round -> prepare -> another client begins to ask -> the requests -> their answers -> its longest wait.
-Rules.  * A broker is fresh for each abuse: memory that one of them took is not another's.
+Rules.  * Each abuse gets a new broker, so that its memory is not another's.
         * Memory is the peak of resident bytes above what the broker had, as the system counts it.
         * A request that is not answered, but ends its connection, is an answer too, and shown as one. An answer is waited for
           a minute.
@@ -23,9 +24,9 @@ from semel.bench.broker_figures import Figure, Target, figure, table
 from semel.bench.broker_load import LoadError, ProduceFrame, Wire, produced, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL
 from semel.bench.peer import Maker, own_makers, peer_of, peer_words
-from semel.bench.processes import BrokerProcess, pid_of, resident_bytes
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.registry import ApiKey
+from semel.peers.processes import BrokerProcess, pid_of, resident_bytes
 
 _PAIRS_DEFAULT: Final = 3
 _QUICK_PAIRS: Final = 1
@@ -120,7 +121,7 @@ def abused(broker: BrokerProcess, abuse: Abuse) -> Seen:
 
 
 def _answer(wire: Wire, frames: Sequence[bytes]) -> str:
-    """What the broker says: how many bytes, or that it closed the connection."""
+    """The broker's answer as text: its size, or the end of the connection."""
     received = 0
     try:
         for one in frames:
@@ -202,7 +203,7 @@ def _figures(abuse: Abuse, seen: Mapping[str, list[Seen]]) -> list[Figure]:
 
 
 def answers_table(answers: Mapping[tuple[str, str], str]) -> str:
-    """What the brokers said."""
+    """The brokers' answers as a table."""
     lines = ["## Answers", "", "| | Semel | Kafka |", "|---|---|---|"]
     lines += [
         f"| {abuse.name} | {answers.get((SEMEL, abuse.name), '')} | {answers.get((KAFKA, abuse.name), '')} |"

@@ -17,6 +17,8 @@ from typing import Final
 import cramjam
 
 from semel.bench.broker_load import FETCH_VERSION, PRODUCE_VERSION, Wire, frame
+from semel.bench.group_load import await_coordinator
+from semel.core.metadata.config_types import ResourceType
 from semel.core.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -25,12 +27,20 @@ from semel.core.records.batch import (
     set_crc,
     write_header,
 )
-from semel.core.records.compression import Compression, compress
+from semel.core.records.codecs import Compression
+from semel.core.records.compression import compress
 from semel.core.records.varint import varint
+from semel.core.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.core.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.core.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from semel.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from semel.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.core.wire.registry import ApiKey
 from semel.types import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -42,6 +52,10 @@ _DAY_MS: Final = 86_400_000
 _METADATA_VERSION: Final = 9
 _GROUPS_VERSION: Final = 5
 _LIST_OFFSETS_VERSION: Final = 5
+_CONFIGS_VERSION: Final = 4
+_COMMIT_VERSION: Final = 8
+_OFFSET_FETCH_VERSION: Final = 8
+_OFFSETS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +70,16 @@ class Abuse:
     is_answered: bool = True
     """Whether each frame is answered; else its rows are too many, and the connection is closed."""
 
+    has_group: bool = False
+    """Whether a group of the topic's name commits offsets."""
+
     def prepare(self, wire: Wire) -> str:
         """Make what the requests need; the topic's name."""
         topic = f"abused-{uuid.uuid4().hex[:12]}"
         if self.partitions:
             wire.create_topic(topic, self.partitions)
+        if self.has_group:
+            await_coordinator(wire, topic)
         return topic
 
 
@@ -197,6 +216,37 @@ def fetch_frame(count: int) -> bytes:
     return frame(ApiKey.FETCH, request, FETCH_VERSION, 1)
 
 
+def describe_configs_frame(count: int) -> bytes:
+    """The same broker, every setting of it, again and again."""
+    broker = DescribeConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name="1", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[broker] * count)
+    return frame(ApiKey.DESCRIBE_CONFIGS, request, _CONFIGS_VERSION, 1)
+
+
+def offset_fetch_frames(topic: str, count: int, times: int) -> list[bytes]:
+    """A group commits many partitions, and is asked for all of them again and again."""
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=0, committed_metadata="")
+        for index in range(count)
+    ]
+    commit = OffsetCommitRequest(
+        group_id=topic,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
+    )
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic, topics=None)] * times)
+    return [
+        frame(ApiKey.OFFSET_COMMIT, commit, _COMMIT_VERSION, 1),
+        frame(ApiKey.OFFSET_FETCH, fetch, _OFFSET_FETCH_VERSION, 2),
+    ]
+
+
+def _offsets(topic: str) -> list[bytes]:
+    return offset_fetch_frames(topic, _OFFSETS, 249)
+
+
 def _rows(made: Callable[[int], bytes], count: int, _topic: str) -> list[bytes]:
     return [made(count)]
 
@@ -211,6 +261,10 @@ ABUSES: Final = (
     Abuse("Produce of a million records, each ten days ahead", _ahead, 1),
     Abuse("Produce of 45,000 empty gzip members", _empty_members, 1),
     Abuse("ListOffsets by time, five times, in a batch of a million records", _times, 1),
+    Abuse("DescribeConfigs of a broker, 150 times", partial(_rows, describe_configs_frame, 150)),
+    Abuse(
+        f"OffsetFetch of all {_OFFSETS:,} offsets of a group, 249 times", _offsets, _OFFSETS, has_group=True
+    ),
     Abuse("DescribeGroups of 500,000 ids", partial(_rows, describe_groups_frame, 500_000), is_answered=False),
     Abuse("Fetch of 500,000 unknown partitions", partial(_rows, fetch_frame, 500_000), is_answered=False),
     Abuse("Metadata of 3,000,000 names", partial(_rows, metadata_frame, 3_000_000), is_answered=False),

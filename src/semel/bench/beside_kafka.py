@@ -1,4 +1,4 @@
-"""What every bench beside Apache Kafka asks on its command line, and how it writes its page.
+"""Command-line options and page writing of every bench beside Apache Kafka.
 
 Role.   `parser_of`, `options_of`, `carry_out` and `write_page` are shared by the suites, so that they mean the same words.
 Rules.  Figures of `--quick` are never written to a page.
@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from semel.bench import kafka_peer
 from semel.bench.broker_figures import HEADER, Figure, as_json, page, summary
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
 from semel.bench.peer import add_peer_options
 from semel.bench.plot import ratio_plot
 from semel.bench.report import aligned
 from semel.errors import SemelError
+from semel.peers import kafka as kafka_peer
 from semel.runtime.environment import environment
 
 Plot: TypeAlias = Callable[[Sequence[Figure]], str]
@@ -54,7 +54,7 @@ def parser_of(name: str, what: str) -> argparse.ArgumentParser:
 
 
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """What was asked for, if it can be."""
+    """The parsed and checked options."""
     options = parser.parse_args(arguments)
     if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
         parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
@@ -79,7 +79,7 @@ def carry_out(
     plot: Plot | None = None,
     also: Callable[[Sequence[Figure]], str] | None = None,
 ) -> int:
-    """Measure in a folder that is removed whatever happens, show what was reached, write the page; the exit code.
+    """Measure in a temporary folder, show the results, write the page; returns the exit code.
 
     `plot` draws the page's picture, by default every ratio; `also` is more of the page, after what was reached.
     """
@@ -103,7 +103,7 @@ def carry_out(
 
 
 def show(text: str) -> None:
-    """Figures as soon as they are there, in columns that a terminal keeps straight."""
+    """Print figures as they arrive, in columns aligned for a terminal."""
     print(aligned(text), flush=True)
 
 

@@ -7,7 +7,7 @@ Flow.   lives (starts and restarts, on brokers of their own) -> both brokers up,
 Rules.  * Both brokers have warmed up on a workload before its first round counts.
         * A topic is made for a run and deleted behind it; both brokers remove deleted files after a second instead of
           a minute, so that a run needs a few GB of disk at a time. No other setting differs from stock.
-        * Everything written lies in one temporary directory that is removed at the end, however it ends.
+        * All files are in one temporary directory that is always removed at the end.
 """
 
 import contextlib
@@ -36,8 +36,8 @@ from semel.bench.broker_workloads import (
 from semel.bench.idempotence_cost import judge_and_record_seconds
 from semel.bench.measure import PAIRS_DEFAULT
 from semel.bench.peer import Maker, Peer, own_makers, peer_of, peer_words, running_sides
-from semel.bench.processes import RemoteBroker, cpu_seconds, pid_of, resident_bytes
 from semel.core.records.build import load_kernels
+from semel.peers.processes import RemoteBroker, cpu_seconds, pid_of, resident_bytes
 
 _QUICK_PAIRS: Final = 2
 _NOTES: Final = (
@@ -52,7 +52,7 @@ _SETTINGS: Final = {"log.segment.delete.delay.ms": "1000", "log.retention.check.
 
 
 def idempotence_figures(semel: Side, samples: dict[str, Samples], scale: Scale, pairs: int) -> list[Figure]:
-    """What judging and recording adds to Semel's CPU per request, and what on against off shows of it."""
+    """The CPU that judging and recording adds per request, and the difference of idempotence on and off."""
     judging = judge_and_record_seconds()
     group = "Idempotence on against off"
     made: list[Figure] = []
@@ -138,7 +138,7 @@ def life_figures(makers: dict[str, Maker], root: Path, scale: Scale) -> list[Fig
 
 
 def memory_figure(sides: Sequence[Side], work: str, target: Target) -> Figure:
-    """What both hold in memory now."""
+    """The current memory of both brokers."""
     semel, *kafka = (
         resident_bytes(pid_of(side.broker)) / 1e6
         for side in sides

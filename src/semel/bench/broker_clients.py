@@ -15,7 +15,7 @@ import time
 from typing import Any, Final
 
 from semel.bench.broker_load import Load, LoadError, Stopwatch
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
 
 PARTITIONS: Final = 4
 _TIMEOUT_SECONDS: Final = 60.0
@@ -151,7 +151,7 @@ def java_produce(home: KafkaHome, bootstrap: str, topic: str, *, records: int, s
 
 
 def produced_by_java(printed: str, cpu: float, records: int, size_bytes: int) -> Load:
-    """What the last line of ProducerPerformance says."""
+    """The load from the last line of ProducerPerformance."""
     lines = [found for line in printed.splitlines() if (found := _PRODUCED.search(line))]
     if not lines or int(lines[-1][1]) != records:
         raise LoadError(f"ProducerPerformance did not say that it sent {records} records:\n{printed[-2000:]}")
@@ -172,7 +172,7 @@ def java_consume(home: KafkaHome, bootstrap: str, topic: str, *, records: int, s
 
 
 def consumed_by_java(printed: str, cpu: float, records: int, size_bytes: int) -> Load:
-    """What ConsumerPerformance says; the time it took to join its group is not counted."""
+    """The load from the output of ConsumerPerformance, without the time to join its group."""
     lines = [line.split(", ") for line in printed.splitlines() if line.count(", ") == _CONSUMED_FIELDS - 1]
     if not lines or not lines[-1][_CONSUMED_COUNT].isdecimal() or int(lines[-1][_CONSUMED_COUNT]) < records:
         raise LoadError(f"ConsumerPerformance did not say that it read {records} records:\n{printed[-2000:]}")
@@ -181,7 +181,7 @@ def consumed_by_java(printed: str, cpu: float, records: int, size_bytes: int) ->
 
 
 def _run(home: KafkaHome, *arguments: str) -> tuple[str, float]:
-    """What a Java program printed, and its CPU seconds, the start of its JVM included."""
+    """The output of a Java program, and its CPU seconds, including the JVM's start."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     printed = home.run(*arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

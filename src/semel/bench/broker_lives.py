@@ -1,9 +1,9 @@
-"""The life of a broker process: how long until it serves, what it holds in memory, how it comes back after kill -9.
+"""The life of a broker process: start-up time, memory, and restart after kill -9.
 
 Role.   Each function starts a process of its own on a clone of a prepared directory and times it.
 Rules.  * A start is timed from the moment the process is asked for, to the first acknowledged produce: the topic is
           made on the way.
-        * Whatever happens, no process is left behind.
+        * No process is left behind, also after an error.
         * A directory is prepared once and cloned for every run, so that each begins from the same files.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from semel.bench.broker_load import ProduceFrame, Wire, fetch_first, produce_first, produce_large, records_of
-from semel.bench.processes import BrokerProcess, clone, cpu_seconds, pid_of, resident_bytes
+from semel.peers.processes import BrokerProcess, clone, cpu_seconds, pid_of, resident_bytes
 
 _RESTART_TOPIC: Final = "restart"
 _RESTART_BATCH_BYTES: Final = 16_000  # As Kafka's own producer sends them by default.

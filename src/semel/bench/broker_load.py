@@ -68,7 +68,7 @@ class LoadError(SemelError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load did, how long it took, and what CPU the client used for it."""
+    """The work of a load, its duration, and the client's CPU time."""
 
     seconds: float
     client_cpu: float
@@ -425,7 +425,7 @@ def _cut(answers: bytes) -> list[bytes]:
 
 
 def produced(answer: bytes) -> PartitionProduceResponse:
-    """What became of the one batch of a request."""
+    """The result of the only batch of a request."""
     _id, position = framing.read_response_header(answer, api(ApiKey.PRODUCE).response_header(PRODUCE_VERSION))
     return ProduceResponse.decode(answer, PRODUCE_VERSION, position).responses[0].partition_responses[0]
 

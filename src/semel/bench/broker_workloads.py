@@ -1,4 +1,4 @@
-"""What both brokers are asked to do, and how a round of it is measured.
+"""The workloads for both brokers, and the measurement of a round.
 
 Role.   `workloads` are the loads; `measure` runs one on both brokers in turn; `figures_of` is what came of it.
 Rules.  * Both brokers have warmed up on a workload before its first round counts.
@@ -23,13 +23,13 @@ from semel.bench.broker_load import (
     records_of,
     small_requests,
 )
-from semel.bench.kafka_peer import KafkaHome
 from semel.bench.measure import PAIRS_DEFAULT
-from semel.bench.processes import BrokerProcess, cpu_of
+from semel.peers.kafka import KafkaHome
+from semel.peers.processes import BrokerProcess, cpu_of
 
 SEMEL, KAFKA = "Semel", "Kafka"
 _LARGE: Final = 1_000_000
-_MIDDLE: Final = 16_000  # What Kafka's own producer fills by default.
+_MIDDLE: Final = 16_000  # The default batch size of Kafka's producer.
 _CPU: Final = Target(0.5)
 _AS_FAST: Final = Target(1.0, at_least=True)
 _TWICE: Final = Target(2.0, at_least=True)
@@ -80,7 +80,7 @@ class Workload:
 
 @dataclass(slots=True)
 class Samples:
-    """What the rounds of one workload gave, per side."""
+    """The samples of one workload's rounds, per side."""
 
     loads: dict[str, list[Load]] = field(default_factory=lambda: {SEMEL: [], KAFKA: []})
     broker_cpu: dict[str, list[float]] = field(default_factory=lambda: {SEMEL: [], KAFKA: []})

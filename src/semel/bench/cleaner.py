@@ -6,7 +6,7 @@ Flow.   In each round each broker gets a compacted topic with records of many ke
         clean and the new segments are in their places, with the CPU of the broker. The same again with a producer that sends one small record at a time to another
         topic, whose latencies are set beside those without a cleaning.
 Rules.  * Both brokers look for dirty logs every 100 ms instead of every 15 s; everything else is what they ship with.
-        * What was written before is synced first: neither broker is timed while the disk works off the filling.
+        * Written records are synced first, so that neither broker is timed while the disk still writes them.
         * MB/s and CPU are per byte of log that was cleaned, however often it was read.
         * Kernels are compiled before: `semel.runtime.kernel_cache` has them.
 """
@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from semel.bench import kafka_peer
 from semel.bench.broker_figures import Figure, as_json, figure, table
 from semel.bench.broker_load import (
     ProduceFrame,
@@ -34,7 +33,6 @@ from semel.bench.broker_load import (
     records_of,
     small_requests,
 )
-from semel.bench.processes import BrokerProcess, SemelProcess, cpu_seconds, pid_of
 from semel.core.records.build import RecordInput, build_batch
 from semel.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -43,6 +41,8 @@ from semel.core.wire.messages.incremental_alter_configs import (
 )
 from semel.core.wire.registry import ApiKey
 from semel.errors import SemelError
+from semel.peers import kafka as kafka_peer
+from semel.peers.processes import BrokerProcess, SemelProcess, cpu_seconds, pid_of
 from semel.runtime.environment import environment
 from semel.runtime.kernel_cache import use_kernel_cache, warm
 
@@ -120,7 +120,7 @@ def run_all(pairs: int, total_bytes: int, root: Path) -> list[Figure]:
                     wire.create_topic("quiet")
                     _p99(wire, 2_000)  # Warm both up: code is compiled, caches are filled.
                     _clean(broker, wire, directory / "data", "warm", total_bytes)
-                    os.sync()  # What was written before is on disk, and not in the way of what is timed.
+                    os.sync()  # Flush the filling to disk before the timing.
                     quiet[name].append(_p99(wire, 10_000))
                     alone[name].append(_clean(broker, wire, directory / "data", "alone", total_bytes))
                     loaded[name].append(

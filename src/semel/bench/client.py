@@ -18,7 +18,7 @@ from semel.bench import client_subjects as subjects
 from semel.bench.broker_load import Wire
 from semel.bench.measure import Comparison, Subject, peer
 from semel.bench.peer import Peer, side_of
-from semel.bench.processes import BrokerProcess, RemoteBroker, SemelProcess
+from semel.peers.processes import BrokerProcess, RemoteBroker, SemelProcess
 
 _VALUE_BYTES: Final = 100
 _MANY: Final = 500_000
@@ -119,8 +119,8 @@ def _rows(name: str, bootstrap: str, written_to: str, many_in: str, some_in: str
 
 
 def parts_compared(bootstrap: str, wire: Wire, topic: str, table: pa.Table, name: str) -> Comparison:
-    """What producing a table is made of: the batches alone, and finished batches sent by a bare socket, which is all that the
-    broker and the machine's loopback take."""
+    """The parts of producing a table: building batches alone, and sending finished batches by a bare socket, which is
+    the share of the broker and the loopback."""
     rows = table.num_rows
     return Comparison(
         title=f"where the time of a table of {rows:,} records goes, on {name}",
@@ -138,7 +138,7 @@ def parts_compared(bootstrap: str, wire: Wire, topic: str, table: pa.Table, name
 
 
 def settings_compared(bootstrap: str, topic: str, values: Sequence[bytes], name: str) -> Iterator[Comparison]:
-    """What two of our producer's own settings cost: one request in flight instead of five, and idempotence."""
+    """The cost of two settings of Semel's producer: one request in flight instead of five, and idempotence."""
     small = {"batch_size": _SMALL_BATCH_BYTES, "linger_ms": 0}
     title = f"produce {len(values):,} records in batches of {_SMALL_BATCH_BYTES} B"
     for what, sides in (
@@ -170,7 +170,7 @@ def settings_compared(bootstrap: str, topic: str, values: Sequence[bytes], name:
 
 
 def tunings_compared(bootstrap: str, topic: str, values: Sequence[bytes], name: str) -> Iterator[Comparison]:
-    """What each part of the profile `throughput` gains over the settings a producer has by itself, and all of it together."""
+    """The gain of each part of the profile `throughput` over the defaults, and of the whole profile."""
     whole = profile("throughput")
     parts = {
         "batch.size and linger.ms": ("batch.size", "linger.ms"),

@@ -28,10 +28,10 @@ from semel.bench.broker_workloads import KAFKA, SEMEL, fresh_topic
 from semel.bench.idempotence_cost import judge_and_record_seconds
 from semel.bench.measure import PAIRS_DEFAULT, BenchError, estimate
 from semel.bench.peer import Maker, Peer, makers, own_makers, peer_of, peer_words, side_of
-from semel.bench.processes import BrokerProcess, RemoteBroker, cpu_of, pid_of, resident_bytes
 from semel.bench.report import number_text
 from semel.bench.scale_looks import with_producer_ids
 from semel.core.records.build import load_kernels
+from semel.peers.processes import BrokerProcess, RemoteBroker, cpu_of, pid_of, resident_bytes
 
 PARTITIONS: Final = 3
 RECORD_BYTES: Final = 1024
@@ -138,7 +138,7 @@ def fresh_look(make: Maker, directory: Path, mode: str, scale: Scale) -> dict[st
 
 
 def _stored(data: Path, scale: Scale) -> dict[str, float]:
-    """What a stopped broker has of a topic: its records, and what it remembers of who sent them."""
+    """A topic on a stopped broker: its records, and its producers' state."""
     sizes = {".log": 0, ".snapshot": 0}
     for partition in range(PARTITIONS):
         for path in (data / f"{_TOPIC}-{partition}").iterdir():
@@ -184,7 +184,7 @@ def figures_of(seen: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) 
 
 
 def _losses(modes: Mapping[str, Sequence[Mapping[str, float]]], before: str, quantity: str) -> list[float]:
-    """What each round lost, in per cent of what it had without."""
+    """The loss of each round, in per cent of the value without idempotence."""
     sign = 1 if quantity == SPEED else -1
     return [
         sign * (off[quantity] - on[quantity]) / off[quantity] * 100
@@ -244,7 +244,7 @@ def _asked_once(make: Maker, directory: Path) -> float:
 
 
 def producer_figures(brokers: Mapping[str, Maker], scale: Scale, directory: Path) -> list[Figure]:
-    """What a producer costs a broker: bytes of memory, and CPU per message."""
+    """The cost of a producer on a broker: bytes of memory, and CPU per message."""
     group, work = "A producer", f"{scale.producers:,} on one partition"
     seen: dict[str, dict[str, float]] = {}
     for name, make in brokers.items():

@@ -20,7 +20,7 @@ from semel import Producer
 def send(
     bootstrap: str, topic: str, settings: dict[str, str], *, records: int, one_by_one: int, size_bytes: int
 ) -> dict[str, float]:
-    """What was measured, by name."""
+    """The measured values, by name."""
     value = bytes(number * 31 % 251 for number in range(size_bytes))
     with Producer({"bootstrap.servers": bootstrap, **settings}) as producer:
         for _ in range(max(1, records // 20)):

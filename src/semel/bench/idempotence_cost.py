@@ -1,4 +1,4 @@
-"""What judging and recording a producer's batches costs a broker, against everything else it does for a request.
+"""The cost of judging and recording a producer's batches, relative to the whole request.
 
 Role.   Whole requests vary more from run to run than idempotence costs, so what an idempotent batch adds is timed alone,
         over many batches, beside the CPU of whole requests as the broker process spent it.

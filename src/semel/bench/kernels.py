@@ -2,8 +2,8 @@
 
 Role.   Encode, decode and scan of batches of about 1 MB, of the default 16 KB, plain and in every compression.
 Flow.   `python -m semel.bench kernels`. All subjects read the same bytes and write the same records.
-Rules.  * Ours goes from Arrow columns to bytes and back; the peers from and to Python objects, which is all they have. What
-          a user of objects does with them afterwards is not counted for anybody.
+Rules.  * Ours goes from Arrow columns to bytes and back; the peers from and to Python objects, which is all they have.
+          The later use of the objects is not timed for any side.
         * Bytes are counted as records before compression.
         * Decoding checks the checksum, on every side.
 """
@@ -20,7 +20,7 @@ from semel.core.records.arrow import decode_batches
 from semel.core.records.arrow_encode import encode_batch, encode_batches
 from semel.core.records.batch import read_header, set_base_offset
 from semel.core.records.build import records_section, survey_in_python
-from semel.core.records.compression import Compression
+from semel.core.records.codecs import Compression
 
 _BATCH_BYTES: Final = 1_000_000
 _DEFAULT_BATCH_BYTES: Final = 16_384  # batch.size of Kafka's producer.

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Protocol
 
-from semel.bench.kafka_peer import PeerMissingError
 from semel.errors import SemelError
+from semel.peers.kafka import PeerMissingError
 
 PAIRS_DEFAULT: Final = 7
 PAIRS_MAX: Final = 1001
@@ -109,7 +109,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class SubjectResult:
-    """What one subject took. Every figure is per unit of work, whatever the rounds repeated."""
+    """The times of one subject. Every figure is per unit of work, whatever the rounds repeated."""
 
     name: str
     repeats: int

@@ -1,4 +1,4 @@
-"""Who Semel is measured beside: Apache Kafka as it is installed here, a broker that runs already, or nobody.
+"""The peer of a measurement: Apache Kafka as it is installed here, a broker that runs already, or nobody.
 
 Role.   `peer_of` makes a `Peer` of the options every suite has; `makers` gives the brokers of both sides; `running_sides` starts
         them and connects to them, `side_of` one.
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from semel.bench import kafka_peer
 from semel.bench.broker_load import Wire
 from semel.bench.broker_workloads import KAFKA, SEMEL, Side
 from semel.bench.measure import BenchError
-from semel.bench.processes import BrokerProcess, RemoteBroker, SemelProcess
 from semel.core.wire.messages.metadata import MetadataRequest
 from semel.core.wire.registry import ApiKey
+from semel.peers import kafka as kafka_peer
+from semel.peers.processes import BrokerProcess, RemoteBroker, SemelProcess
 
 Maker = Callable[[Path], BrokerProcess]
 _METADATA_VERSION: Final = 9

@@ -72,7 +72,7 @@ def page(directory: Path) -> str:
 
 
 def figures_of(path: Path) -> tuple[Environment, list[Figure]]:
-    """What a suite kept."""
+    """The stored results of a suite."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return Environment(**document["environment"]), [_figure(entry) for entry in document["figures"]]
@@ -99,7 +99,7 @@ def _measured(directory: Path) -> list[tuple[Suite, Environment, list[Figure]]]:
 
 
 def _section(one: Suite, directory: Path) -> Section | None:
-    """What a suite that compares programs has kept, if it has run."""
+    """The stored results of a comparing suite, if it has run."""
     kept = read((directory / one.page).with_suffix(".json")) if one.compares_programs else []
     return next((section for section in kept if section.name == one.name), None)
 
@@ -136,7 +136,7 @@ def _text_of(one: Suite, figures: Sequence[Figure], directory: Path) -> str:
 
 
 def _largest(figures: Sequence[Figure]) -> list[Figure]:
-    """What there is at the largest size of each axis."""
+    """The values at the largest size of each axis."""
     last = {figure.group: figure.work for figure in figures}
     return [figure for figure in figures if figure.work == last[figure.group]]
 

@@ -1,4 +1,4 @@
-"""What a producer holds while it writes far more than fits into memory: its peak, beside `buffer.memory`.
+"""The peak memory of a producer that writes far more than fits into memory, compared with `buffer.memory`.
 
 Role.   `measure` starts a broker that keeps only the last of what it is given, and a process with one producer that writes so
         much; the peak of that process's resident memory is compared with what it was when the first record had been stored.
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from semel.bench.broker_load import Wire
-from semel.bench.kafka_peer import PeerFailedError
-from semel.bench.processes import SemelProcess
+from semel.peers.kafka import PeerFailedError
+from semel.peers.processes import SemelProcess
 
 if TYPE_CHECKING:
     from semel.client.sync.producer import Producer
@@ -59,7 +59,7 @@ class Peak:
 
     @property
     def held_bytes(self) -> int:
-        """What writing took on top of a producer that has just begun."""
+        """The memory of writing, above that of a new producer."""
         return self.peak_bytes - self.base_bytes
 
 
@@ -115,7 +115,7 @@ def _write(
 
 
 def _writing(producer: "Producer", record_bytes: int, way: str) -> tuple[Callable[[], object], int]:
-    """What writes some records, and how many bytes they are."""
+    """A function that writes some records, and their size in bytes."""
     value = bytes(range(256)) * (record_bytes // 256 + 1)
     value = value[:record_bytes]
     if way == "send":

@@ -7,8 +7,8 @@ Flow.   a server that only takes bytes, writes them down and answers is measured
 Rules.  * Costs are of the broker that is not profiled. A profiler makes calls dear: its shares say what is called, and
           roughly what it weighs, never how long it takes.
         * Transactions have no floor of their own: each is two (v2) or three (v1) requests, whose floor is that of tiny ones.
-        * Time in C belongs to the Python function that called it. What the profiler does not see is the event loop itself
-          and the kernel's part of its reads: it is the difference.
+        * Time in C belongs to the Python function that called it. The profiler misses the event loop itself and the
+          kernel's part of its reads; they are computed as the difference.
 """
 
 import argparse
@@ -37,8 +37,8 @@ from semel.bench.broker_load import (
     small_requests,
 )
 from semel.bench.measure import BenchError
-from semel.bench.processes import SemelProcess, pid_of
 from semel.bench.transaction_load import V1, V2, await_transactions, transact
+from semel.peers.processes import SemelProcess, pid_of
 from semel.runtime.environment import environment
 
 _Function: TypeAlias = tuple[str, int, str]
@@ -86,7 +86,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one workload costs and does."""
+    """The cost and the profile of one workload."""
 
     name: str
     unit: str

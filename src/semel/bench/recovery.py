@@ -10,7 +10,7 @@ Rules.  * A start is timed from the moment the process is asked for: until it sa
         * The records are in the system's page cache: what is timed is the broker, not the disk's reading.
         * Each part keeps its figures, with their date and commit, in a file of its own: `--part` measures one of them, and the page
           shows the other as it was measured last.
-        * Whatever happens, no process is left behind.
+        * No process is left behind, also after an error.
 """
 
 import argparse
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench import broker_lives as lives
-from semel.bench import kafka_peer
 from semel.bench import recovery_transactions as transactions
 from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
 from semel.bench.broker_figures import Figure, Target, as_json, figure, page, rounds_text, table
@@ -30,8 +29,9 @@ from semel.bench.measure import PAIRS_DEFAULT, BenchError
 from semel.bench.peer import Maker, own_makers, peer_of, peer_words
 from semel.bench.performance import figures_of
 from semel.bench.plot import ratio_plot
-from semel.bench.processes import clone
 from semel.core.records.build import load_kernels
+from semel.peers import kafka as kafka_peer
+from semel.peers.processes import clone
 from semel.runtime.environment import Environment, environment
 
 _QUICK_PAIRS: Final = 1
@@ -90,7 +90,7 @@ _QUICK_CASES: Final = (Case(_GB // 10, 2),)
 
 
 def prepare(make: Maker, case: Case, killed: Path, stopped: Path) -> None:
-    """What a broker leaves by kill -9, and the same after it came back and stopped in order."""
+    """A directory after kill -9, and the same after a restart and a clean stop."""
     lives.prepare_restart(make, killed, case.total_bytes, case.partitions)
     clone(killed, stopped)
     lives.prepare_start(make, stopped)

@@ -23,7 +23,6 @@ from semel.bench.broker_lives import Restart
 from semel.bench.broker_load import FETCH_VERSION, LoadError, Wire, check
 from semel.bench.broker_workloads import KAFKA, SEMEL
 from semel.bench.peer import Maker
-from semel.bench.processes import clone, cpu_seconds, pid_of, resident_bytes
 from semel.bench.transaction_logs import OPEN_TOGETHER, TransactionLog
 from semel.broker.coordinators.java_hash import partition_for
 from semel.core.groups.rows import OFFSETS_TOPIC
@@ -33,6 +32,7 @@ from semel.core.wire.messages.list_offsets import ListOffsetsPartition, ListOffs
 from semel.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.core.wire.registry import ApiKey
 from semel.log.names import LOG, file_name
+from semel.peers.processes import clone, cpu_seconds, pid_of, resident_bytes
 
 GROUP: Final = "Transactions"
 COMMITS, ABORTS, OFFSETS = "committed", "aborted", "that commit an offset"
@@ -87,7 +87,7 @@ QUICK_CASES: Final = tuple(TransactionCase(20_000, kind) for kind in (COMMITS, A
 
 
 def prepare(make: Maker, case: TransactionCase, segment: Path, directory: Path) -> None:
-    """What a broker leaves by kill -9, with this segment as the active one of the case's partition."""
+    """A directory after kill -9, with this segment as the active one of the case's partition."""
     broker = make(directory)
     try:
         broker.start()

@@ -1,4 +1,4 @@
-"""What going through the runtime costs on the real path, beside the bare calls of the operating system.
+"""The overhead of the runtime layer over bare calls of the operating system.
 
 Role.   Ours is the runtime's door, the peer is the same work without it: a file, a clock, a listener that echoes.
 Rules.  * The target is "nothing that shows": an indirection costs once per batch or request, never per record.

@@ -164,7 +164,7 @@ def run_all(
 
 
 def _no_room(sizes_gb: Sequence[float]) -> str:
-    """What is said of the sizes that were left out."""
+    """The note about skipped sizes."""
     return f"There was no room on this disk for a log of {', '.join(f'{size:g}' for size in sizes_gb)} GB."
 
 

@@ -1,10 +1,10 @@
-"""What grows, looked at: a broker with so many partitions, connections, producer ids, or gigabytes.
+"""Measurements of a broker with a growing number of partitions, connections, producer ids, or gigabytes.
 
 Role.   Each function starts a broker of its own, brings it to a size, and gives what it took, by name. `scale` makes figures of them.
 Rules.  * Latency is that of one producer with one request in flight, to a partition of its own, while all the rest is there.
         * Memory is what is resident. Where it is told per thing, it is what came on top of a broker that had warmed up.
         * A restart is timed from the moment the process is asked for to the first acknowledged produce.
-        * Whatever happens, no process is left behind.
+        * No process is left behind, also after an error.
 """
 
 import random
@@ -31,9 +31,9 @@ from semel.bench.broker_load import (
     small_requests,
 )
 from semel.bench.peer import Maker
-from semel.bench.processes import BrokerProcess, cpu_seconds, pid_of, resident_bytes
 from semel.core.wire.messages.metadata import MetadataRequest
 from semel.core.wire.registry import ApiKey
+from semel.peers.processes import BrokerProcess, cpu_seconds, pid_of, resident_bytes
 
 Look: TypeAlias = dict[str, float]
 

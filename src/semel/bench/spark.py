@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from semel.bench import kafka_peer, spark_peer
 from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
 from semel.bench.broker_figures import Figure, table
-from semel.bench.processes import BrokerProcess, SemelProcess
+from semel.peers import kafka as kafka_peer
+from semel.peers import spark as spark_peer
+from semel.peers.processes import BrokerProcess, SemelProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,7 @@ _NOTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every part measures with."""
+    """The shared setup of all parts."""
 
     spark: "SparkSession"
     brokers: dict[str, BrokerProcess]

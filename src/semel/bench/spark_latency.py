@@ -3,7 +3,7 @@
 Role.   The part of `python -m semel.bench spark` that measures latency and what a trigger costs.
 Rules.  * A record carries the time it was sent; the reader behind the sink is read_committed, so that what it sees is final. Ours is
           `format("semel")` with `TopicSink`, the other `format("kafka")` to `format("kafka")`, which is at least once.
-        * Triggers follow one another without an interval. What happens before the query has warmed up is left out.
+        * Triggers follow one another without an interval. Values before the query has warmed up are left out.
         * Every record must arrive; with our sink, once.
 """
 
@@ -31,7 +31,7 @@ _PLANNING: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "c
 
 
 class Latency(NamedTuple):
-    """What one run gave, in ms: a record from end to end, a trigger, and its two parts."""
+    """The results of one run, in ms: a record end to end, a trigger, and its two parts."""
 
     p50: float
     p99: float

@@ -1,4 +1,4 @@
-"""What the parts of the Spark bench share: topics with rows in them, queries run to their end, rounds in turn.
+"""Shared by the parts of the Spark bench: filled topics, queries run to their end, interleaved rounds.
 
 Role.   `filled` makes a topic of rows; `run_to_end` starts a query over what is there and waits for it; `interleaved` gives both subjects
         the same rounds; `rows_in` counts what a topic holds.

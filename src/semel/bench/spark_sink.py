@@ -3,7 +3,8 @@
 Role.   The part of `python -m semel.bench spark` that measures `TopicSink`.
 Rules.  * One run is one micro-batch of a query that is started for it: planning, the checkpoint and the sink's own bookkeeping count.
         * Rows are made in the JVM by Spark's own source of numbers, so that what is compared is the writing.
-        * Spark's sink is measured as it comes, and with settings that suit it. What was written is counted at the end of all rounds.
+        * Spark's sink is measured as it comes, and with settings that suit it. The written records are counted after
+          all rounds.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -90,7 +91,7 @@ def _rounds(
 
 
 def _atomic(topic: str, bootstrap: str) -> "Callable[[DataFrame], DataStreamWriter]":
-    from semel.spark.sink.topic_sink import TopicSink
+    from semel.spark.sink.atomic.topic_sink import TopicSink
 
     sink = TopicSink(topic, bootstrap=bootstrap)
     return lambda frame: frame.writeStream.foreachBatch(sink)

@@ -143,7 +143,7 @@ def _peak_bytes(process: Path) -> int:
 
 
 def _cpu_seconds() -> float:
-    """What Spark's JVM and its Python processes have used, those that have ended included."""
+    """CPU time of Spark's JVM and its Python processes, ended ones included."""
     ticks = 0
     for one in _spark_processes():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What `semel bench` can measure: every suite by name, what it is about, where its figures are kept.
+"""The suites of `semel bench`: name, subject, and file of figures.
 
 Role.   The table behind the command and the performance page; `arguments_of` turns a user's wishes into a suite's own options.
 Rules.  * Nothing is imported here: help and completion come by. A suite's module is loaded when it is run.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from semel.bench.measure import Comparison, Subject
-from semel.bench.postgresql_peer import postgresql
+from semel.peers.postgresql import postgresql
 from semel.spark.pipelines.local_store import LocalStore
 
 KEYS: Final = 10_000

@@ -3,7 +3,7 @@
 Role.   Each function does a number of transactions as people write them and gives a `Load`; the broker is any.
 Rules.  * Clients run at their defaults; only queues are enlarged where records come faster than the client would take them.
         * The clock starts when every producer has its identity, and, where it reads, with the first record that came.
-        * What was written is counted: every record once, and one marker per transaction and partition.
+        * The written records are counted: every record once, and one marker per transaction and partition.
 """
 
 import threading

@@ -305,7 +305,7 @@ def _settle(one: _Running, step: Step, code: int, latencies: list[float]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What `fill_with_aborted` wrote: equal transactions of one batch each."""
+    """The transactions written by `fill_with_aborted`: equal, with one batch each."""
 
     transactions: int
     records: int

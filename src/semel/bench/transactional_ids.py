@@ -6,7 +6,7 @@ Flow.   a fresh process -> the ids introduced -> known ones again, one at a time
 Rules.  * Memory is what the process holds more than before the first id, over the ids: Semel's. A JVM has its heap before.
         * A million is looked at once, in Semel alone: it is there to say how cost grows, and the peer would take half an hour.
         * Growth is against the smallest number of ids, inside one look.
-        * Whatever happens, no process is left behind.
+        * No process is left behind, also after an error.
 """
 
 import shutil
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from semel.bench.broker_figures import Figure, Target, figure
 from semel.bench.broker_load import Wire
 from semel.bench.broker_workloads import KAFKA, SEMEL
-from semel.bench.processes import BrokerProcess, pid_of, resident_bytes
 from semel.bench.transaction_load import await_transactions, introduce
+from semel.peers.processes import BrokerProcess, pid_of, resident_bytes
 
 Maker = Callable[[Path], BrokerProcess]
 _GROUP: Final = "Many transactional ids"
@@ -32,7 +32,7 @@ _IN_PROPORTION: Final = Target(1.5, absolute=True)
 
 
 class Look(NamedTuple):
-    """What one process did."""
+    """The work of one process."""
 
     per_second: float
     known_p50_seconds: float

@@ -7,8 +7,9 @@ Flow.   both brokers up, the topic of transactions made -> every workload in rou
 Rules.  * One driver for both brokers: producers on plain sockets (`transaction_load`), and confluent-kafka as people use it
           (`transaction_clients`), which speaks transactions v1.
         * Both brokers have warmed up on a workload before its first round counts.
-        * What transactions cost is with them over without, committed over uncommitted: round n of one workload over round n of
-          the other, which is measured right after it. Unlike *Semel ÷ Kafka* it is not taken inside one round.
+        * The cost of transactions is the ratio with over without, and committed over uncommitted: round n of one
+          workload over round n of the other, measured right after it. Unlike *Semel ÷ Kafka* it is not taken inside one
+          round.
 """
 
 import contextlib
@@ -187,7 +188,7 @@ def workloads(scale: Scale) -> list[Workload]:
 
 
 def costs(scale: Scale) -> list[Cost]:
-    """What transactions cost who reads and who writes."""
+    """The cost of transactions for readers and writers."""
     names = _Names("cost")
     mixed: dict[tuple[str, str], Mixed] = {}
 

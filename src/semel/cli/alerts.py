@@ -19,4 +19,4 @@ def alert_rules() -> str:
     """The rules that are shipped, as YAML."""
     from importlib.resources import files
 
-    return files("semel.broker").joinpath("alerts.yml").read_text(encoding="utf-8")
+    return files("semel.broker.metrics").joinpath("alerts.yml").read_text(encoding="utf-8")

@@ -41,7 +41,7 @@ _SUITES_TEXT: Final = "\b\n    " + "\n    ".join(f"{one.name:<13} {one.line}" fo
 
     {_SUITES_TEXT}
 
-    The peer is the Apache Kafka that 'python -m semel.bench.kafka_peer install' fetches, or the broker named by --against. A missed
+    The peer is the Apache Kafka that 'python -m semel.peers.kafka install' fetches, or the broker named by --against. A missed
     target is a result, not a failure.
     """,
 )
@@ -119,7 +119,7 @@ def command(
 def _check(
     names: tuple[str, ...], *, quick: bool, against: str | None, alone: bool, write: Path | None
 ) -> None:
-    """What cannot be wished together."""
+    """Options that exclude each other."""
     if against is not None and alone:
         raise click.UsageError("--against names a peer and --alone wants none: keep one.")
     if against is not None and ":" not in against:

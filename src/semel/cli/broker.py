@@ -6,7 +6,7 @@ Flow.   settings -> `BrokerConfig` -> `broker.app.Broker` on uvloop -> the ready
 Rules.  * Standard output has exactly one line, written once the port is open, and with --metrics a second one, which names its
           address. Everything else is on standard error.
         * A mistake of the user is one line there and exit code 1 or 2.
-        * What is named on the command line wins over the file.
+        * The command line wins over the file.
         * A signal is obeyed while logs are still being recovered: exit code 0, and no mark of a clean stop.
 """
 
@@ -102,7 +102,7 @@ def serve(
 
 
 def _address(metrics: str) -> tuple[str, int]:
-    from semel.broker.metrics_listener import address_of
+    from semel.broker.metrics.listener import address_of
 
     try:
         return address_of(metrics)
@@ -170,6 +170,7 @@ async def _serve(
     """Serve until a signal comes; the thread that loads kernels, if it was begun: it may not be done."""
     from semel.broker.app import Broker
     from semel.runtime.kernel_loading import load_kernels_beside
+    from semel.runtime.short_collections import keep_short
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -183,9 +184,12 @@ async def _serve(
         click.echo(f"semel broker {config.node_id} metrics on {broker.metrics_url}")
     gc.collect()
     gc.freeze()
+    keep_short()
     loading: list[threading.Thread] = []
     # Not before there is something to check: they are most of what a broker weighs.
-    broker.context.on_first_produce = lambda: loading.append(load_kernels_beside(daemon=True, then=gc.freeze))
+    broker.parts.produce.on_first_produce = lambda: loading.append(
+        load_kernels_beside(daemon=True, then=gc.freeze)
+    )
     await stopping.wait()
     await broker.stop()
     return loading[0] if loading else None
@@ -207,7 +211,9 @@ async def _started(broker: "Broker", stopping: asyncio.Event) -> bool:
             )
             await broker.runtime.tasks.close()
             return False
-    await starting  # What it raised is raised here; a start that was done after all is stopped in order.
+    await (
+        starting
+    )  # An error of the start is raised here; a start that succeeded after all is stopped in order.
     return True
 
 

@@ -9,7 +9,7 @@ from semel.cli.options import connected, connection_options, output_option, pair
 from semel.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from semel.client.admin import Resource
+    from semel.client.calls.describe_configs import Resource
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +23,7 @@ def _target_options(command: F) -> F:
 
 
 def _target(topic: str | None, broker: int | None) -> "tuple[Resource, str]":
-    from semel.client.admin import Resource
+    from semel.client.calls.describe_configs import Resource
 
     if (topic is None) == (broker is None):
         raise click.UsageError("Name one of --topic NAME and --broker N.")
@@ -49,11 +49,11 @@ def describe(
     output: str,
 ) -> None:
     """Print the settings that are not at their default, and where they come from."""
-    from semel.client import admin
+    from semel.client.calls.describe_configs import describe_configs
 
     resource, name = _target(topic, broker)
     with connected(bootstrap, settings) as client:
-        found = client.run(admin.describe_configs, resource, name)
+        found = client.run(describe_configs, resource, name)
     shown = [one for one in found if show_all or not one.is_default]
     if output == "json":
         print_json(
@@ -108,11 +108,11 @@ def _alter(
     bootstrap: str,
     settings: dict[str, str],
 ) -> None:
-    from semel.client import admin
+    from semel.client.calls.alter_configs import alter_configs
 
     resource, name = _target(topic, broker)
     with connected(bootstrap, settings) as client:
-        client.run(admin.alter_configs, resource, name, changes)
+        client.run(alter_configs, resource, name, changes)
 
 
 def _named(topic: str | None, broker: int | None) -> str:

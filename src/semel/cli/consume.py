@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 
 from semel.cli.options import PATIENCE, connection_options, partitions_of
-from semel.cli.output import Json, drop_output, time_text
+from semel.cli.output import Json, drop_output
 from semel.cli.times import OFFSET_MAX, timestamp_ms
 from semel.exceptions import KafkaException, OffsetOutOfRangeException
+from semel.insight.sentences import time_text
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
-    from semel.client.consumer.values import ConsumerRecord
     from semel.client.sync.consumer import Consumer
+    from semel.client.values.consuming import ConsumerRecord
 
 _POLL_MS: Final = 500
 _COMMIT_MS: Final = 5_000
@@ -106,7 +107,7 @@ def command(
         given |= {
             "group.id": group,
             "enable.auto.commit": False,
-        }  # What was printed is committed, nothing else.
+        }  # Only printed records are committed.
     printer = _Printer(sys.stdout.buffer, output, key_separator)
     with Consumer(given) as consumer:
         reading: _Places | _Member
@@ -198,7 +199,7 @@ class _Places:
 
 
 class _Member:
-    """What a group gives; commits what was printed."""
+    """The records a group gives; printed ones are committed."""
 
     commits = True
 
@@ -306,7 +307,7 @@ class _Printer:
 
 
 def _bytes(content: object) -> bytes | None:
-    """What a deserializer made of a key or value, as text; without one they are bytes already."""
+    """A deserialized key or value as text; without a deserializer it is bytes already."""
     return content if content is None or isinstance(content, bytes) else str(content).encode()
 
 

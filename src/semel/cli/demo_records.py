@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from semel.cli.sentences import several
 from semel.errors import SemelError
+from semel.insight.sentences import several
 from semel.runtime.kernel_cache import use_kernel_cache
 from semel.verify.demo.records.story import Outcome, play
 from semel.verify.fault_proxy import Fate

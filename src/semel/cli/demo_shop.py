@@ -40,7 +40,7 @@ def show_shop(orders: int, seed: int, picture: Path) -> None:
             "this story runs on PySpark, which is not installed: pip install 'semel[spark]', "
             "or semel demo --story records"
         )
-    find_java()  # What is missing is said before anything is started.
+    find_java()  # A missing requirement is reported before anything is started.
     use_kernel_cache()
     transactions = -(-orders // _ORDERS_PER_TRANSACTION)
     script = Script(Shop(seed, transactions, _ORDERS_PER_TRANSACTION))
@@ -67,7 +67,7 @@ def show_shop(orders: int, seed: int, picture: Path) -> None:
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Whoever ends us ends those we started: the way out goes through every `finally`."""
+    """A signal to this process ends its children too: the way out goes through every `finally`."""
 
     def leave(_number: int, _frame: object) -> None:
         raise SystemExit(1)
@@ -103,7 +103,7 @@ def _row(line: Line) -> tuple[str, ...]:
 
 
 def on_the_way(outcome: Outcome) -> str:
-    """What it went through."""
+    """The faults the demonstration met."""
     timeline, last = outcome.timeline, outcome.timeline.last
     kills = ", ".join(
         f"{name} {_times(timeline.kills(who))}"

@@ -9,9 +9,9 @@ from semel.cli.options import connected, connection_options, output_option
 from semel.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from semel.client.admin_groups import GroupView, MemberView
-    from semel.client.admin_offsets import PartitionLag
+    from semel.client.calls.describe_group import GroupView, MemberView
     from semel.client.cluster import Cluster
+    from semel.insight.lag import PartitionLag
     from semel.types import TopicPartition
 
 _STATES: Final = (
@@ -52,10 +52,10 @@ def list_(
     states: Sequence[str], types: Sequence[str], bootstrap: str, settings: dict[str, str], output: str
 ) -> None:
     """Print every group with its protocol and state."""
-    from semel.client import admin_groups
+    from semel.client.calls.list_groups import list_groups
 
     with connected(bootstrap, settings) as client:
-        groups = client.run(admin_groups.list_groups, states=states, types=types)
+        groups = client.run(list_groups, states=states, types=types)
     if output == "json":
         print_json([one._asdict() for one in groups])
         return
@@ -96,12 +96,14 @@ def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], out
 
 
 async def _describe(cluster: "Cluster", name: str) -> _Description:
-    from semel.client import admin_groups, admin_offsets
+    from semel.client.calls.describe_group import describe_group
+    from semel.client.calls.offset_fetch import committed_offsets
+    from semel.insight.lag import lag
 
-    group = await admin_groups.describe_group(cluster, name)
-    committed = await admin_offsets.committed_offsets(cluster, name)
+    group = await describe_group(cluster, name)
+    committed = await committed_offsets(cluster, name)
     owned = [partition for member in group.members for partition in member.assignment]
-    return _Description(group, await admin_offsets.lag(cluster, committed, owned))
+    return _Description(group, await lag(cluster, committed, owned))
 
 
 def _print(one: _Description) -> None:
@@ -179,11 +181,11 @@ def _lag_json(one: _Description, lag: "PartitionLag") -> dict[str, Json]:
 @connection_options
 def delete(names: Sequence[str], bootstrap: str, settings: dict[str, str]) -> None:
     """Delete groups without members, with their offsets."""
-    from semel.client import admin_groups
+    from semel.client.calls.delete_group import delete_group
 
     with connected(bootstrap, settings) as client:
         for name in names:
-            client.run(admin_groups.delete_group, name)
+            client.run(delete_group, name)
             click.echo(f"deleted {name}")
 
 
@@ -219,11 +221,12 @@ def remove_members(
 async def _remove(
     cluster: "Cluster", name: str, member_ids: Sequence[str], instance_ids: Sequence[str], everybody: bool
 ) -> int:
-    from semel.client import admin_groups
+    from semel.client.calls.describe_group import describe_group
+    from semel.client.calls.remove_members import remove_members
 
-    group = await admin_groups.describe_group(cluster, name)
+    group = await describe_group(cluster, name)
     if everybody:
         instance_ids = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
         member_ids = [one.member_id for one in group.members if one.group_instance_id is None]
-    await admin_groups.remove_members(cluster, name, member_ids=member_ids, group_instance_ids=instance_ids)
+    await remove_members(cluster, name, member_ids=member_ids, group_instance_ids=instance_ids)
     return len(member_ids) + len(instance_ids)

@@ -17,7 +17,7 @@ import click
 
 from semel.cli.broker import serve
 from semel.cli.options import pairs
-from semel.verify.proof.harm import Harm, Harmed, harmed_runtime
+from semel.verify.faults.harm import Harm, Harmed, harmed_runtime
 
 
 @click.command()

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from semel.cli.options import output_option
-from semel.cli.output import print_json, size_text
-from semel.cli.sentences import several
+from semel.cli.output import print_json
+from semel.insight.sentences import several, size_text
 
 
 @click.group(name="log", epilog="Example: semel log dump --files data/orders-0/00000000000000000000.log")

@@ -36,7 +36,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "doctor": ("semel.cli.doctor", "Check a cluster and say what is wrong."),
     "groups": ("semel.cli.groups", "Consumer groups: members, lag; remove and delete."),
     "log": ("semel.cli.log", "Look at a log's files: Semel's or Apache Kafka's."),
-    "mission": ("semel.cli.mission", "Every row of the mission checklist, its tests and last result."),
     "offsets": ("semel.cli.offsets", "What groups have committed: show, reset, delete, export, import."),
     "produce": ("semel.cli.produce", "Write lines to a topic, each exactly once."),
     "producers": ("semel.cli.producers", "What partitions remember of their producers."),

@@ -9,9 +9,9 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 
-from semel.cli.sentences import several
 from semel.cli.times import OFFSET_MAX
 from semel.errors import ConfigError
+from semel.insight.sentences import several
 from semel.types import TopicPartition
 
 _PARTITION_MAX = 2**31 - 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from semel.cli.output import print_json, print_table
-from semel.cli.sentences import several
+from semel.insight.sentences import several
 
 if TYPE_CHECKING:
     from semel.client.cluster import Cluster
@@ -60,12 +60,14 @@ async def carry_out(
     execute: bool,
 ) -> "list[Step]":
     """Make a plan and, if it is to be executed, commit it."""
-    from semel.client import admin_groups, admin_offsets
+    from semel.client.calls.describe_group import EMPTY_STATES, find_group
+    from semel.client.calls.offset_commit import alter_offsets
+    from semel.client.values.consuming import OffsetAndMetadata
     from semel.core.groups.resetting import plan
     from semel.errors import ConfigError, ErrorCode, RefusedError
 
-    found = await admin_groups.find_group(cluster, group)
-    if found is not None and found.state not in admin_groups.EMPTY_STATES:
+    found = await find_group(cluster, group)
+    if found is not None and found.state not in EMPTY_STATES:
         said = (
             f"group {group} at {cluster.where} is {found.state} with {several(len(found.members), 'member')}: "
             "its offsets can be changed only while it has none"
@@ -84,40 +86,36 @@ async def carry_out(
         if one.remark is not None:
             click.echo(one.remark, err=True)
     if execute and steps:
-        wanted = {
-            one.partition: admin_offsets.Committed(one.target) for one in steps if one.target is not None
-        }
-        await admin_offsets.alter_offsets(cluster, group, wanted)
+        wanted = {one.partition: OffsetAndMetadata(one.target) for one in steps if one.target is not None}
+        await alter_offsets(cluster, group, wanted)
     return steps
 
 
 async def _facts(
     cluster: "Cluster", group: str, targets: "Mapping[TopicPartition, Target]"
 ) -> "dict[TopicPartition, Facts]":
-    from semel.client import admin_offsets
-    from semel.client.list_offsets import EARLIEST, LATEST, list_offsets, offsets_at
+    from semel.client.calls.list_offsets import EARLIEST, LATEST, all_found, list_offsets, offsets_at
+    from semel.client.calls.offset_fetch import committed_offsets
     from semel.core.groups.resetting import Facts, Kind
     from semel.types import UNKNOWN_OFFSET, TopicPartition
 
-    committed = await admin_offsets.committed_offsets(cluster, group)
+    committed = await committed_offsets(cluster, group)
     facts: dict[TopicPartition, Facts] = {}
     for topic in dict.fromkeys(one.topic for one in targets):
-        view = await cluster.topic(topic)
-        indexes = [one.partition for one in targets if one.topic == topic]
-        earliest = await offsets_at(cluster, view, indexes, EARLIEST)
-        latest = await offsets_at(cluster, view, indexes, LATEST)
+        wanted = [one for one in targets if one.topic == topic]
+        earliest = await offsets_at(cluster, dict.fromkeys(wanted, EARLIEST))
+        latest = await offsets_at(cluster, dict.fromkeys(wanted, LATEST))
         times = {
             one.value for where, one in targets.items() if where.topic == topic and one.kind is Kind.TIME
         }
-        at_time: dict[int, int] = {}
+        at_time: dict[TopicPartition, int] = {}
         for moment in times:
-            answers = await list_offsets(cluster, view, indexes, moment)
-            at_time |= {index: one.offset for index, one in answers.items() if one.offset != UNKNOWN_OFFSET}
-        for index in indexes:
-            where = TopicPartition(topic, index)
+            answers = all_found(await list_offsets(cluster, dict.fromkeys(wanted, moment)))
+            at_time |= {where: one.offset for where, one in answers.items() if one.offset != UNKNOWN_OFFSET}
+        for where in wanted:
             now = committed.get(where)
             facts[where] = Facts(
-                earliest[index], latest[index], None if now is None else now.offset, at_time.get(index)
+                earliest[where], latest[where], None if now is None else now.offset, at_time.get(where)
             )
     return facts
 

@@ -16,9 +16,10 @@ from semel.cli.output import print_json, print_table
 from semel.cli.times import OFFSET_MAX, duration_ms, timestamp_ms
 
 if TYPE_CHECKING:
-    from semel.client.admin_offsets import Committed, PartitionLag
     from semel.client.cluster import Cluster
+    from semel.client.values.consuming import OffsetAndMetadata
     from semel.core.groups.resetting import Target
+    from semel.insight.lag import PartitionLag
     from semel.types import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,19 +100,20 @@ def show(group: str, topics: list[Selected], bootstrap: str, settings: dict[str,
 
 
 async def _lags(cluster: "Cluster", group: str, topics: Sequence[Selected]) -> "list[PartitionLag]":
-    from semel.client import admin_offsets
+    from semel.insight.lag import lag
 
-    return await admin_offsets.lag(cluster, await _committed(cluster, group, topics))
+    return await lag(cluster, await _committed(cluster, group, topics))
 
 
 async def _committed(
     cluster: "Cluster", group: str, topics: Sequence[Selected]
-) -> "dict[TopicPartition, Committed]":
-    """What the group has committed of these topics, or of all if none is named; the group must exist."""
-    from semel.client import admin_groups, admin_offsets
+) -> "dict[TopicPartition, OffsetAndMetadata]":
+    """The offsets the group has committed of these topics, or of all if none is named; the group must exist."""
+    from semel.client.calls.describe_group import describe_group
+    from semel.client.calls.offset_fetch import committed_offsets
 
-    await admin_groups.describe_group(cluster, group)
-    committed = await admin_offsets.committed_offsets(cluster, group)
+    await describe_group(cluster, group)
+    committed = await committed_offsets(cluster, group)
     return {
         where: one
         for where, one in committed.items()
@@ -247,7 +249,7 @@ def delete(group: str, topics: list[Selected], bootstrap: str, settings: dict[st
 
 
 async def _delete(cluster: "Cluster", group: str, topics: Sequence[Selected]) -> "list[TopicPartition]":
-    from semel.client import admin_offsets
+    from semel.client.calls.offset_delete import delete_offsets
     from semel.errors import ErrorCode, RefusedError
 
     committed = await _committed(cluster, group, topics)
@@ -258,7 +260,7 @@ async def _delete(cluster: "Cluster", group: str, topics: Sequence[Selected]) ->
                 f"group {group} at {cluster.where} has no offsets of {selected.topic}: "
                 f"see 'semel offsets show {group}'",
             )
-    await admin_offsets.delete_offsets(cluster, group, committed)
+    await delete_offsets(cluster, group, committed)
     return list(committed)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # A person is waiting: Kafka's default is a minute.
 PATIENCE: Final = {"default.api.timeout.ms": "10000"}
-# What decides how a cluster is reached, whatever is done there.
+# These settings decide how a cluster is reached, for every command.
 _REACH: Final = frozenset(
     {
         "client.id",
@@ -30,7 +30,7 @@ _REACH: Final = frozenset(
 )
 
 FLAGS: Final = {"bootstrap.servers": "--bootstrap"}
-"""What settings are called on the command line."""
+"""The names of settings on the command line."""
 BROKER_FLAGS: Final = {"listeners": "--listen", "log.dirs": "--data-dir", "node.id": "--broker-id"}
 
 F = TypeVar("F", bound=Callable[..., Any])

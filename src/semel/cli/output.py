@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, times and sizes in one spelling.
+"""The output of commands: tables for people, JSON for programs.
 
 Rules.  A reader may close the pipe (`semel … | head`). The command then ends without a word; `main` decides the exit code.
 """
@@ -7,15 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import click
 
 Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
-
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_STEP: Final = 1024
 
 
 def drop_output() -> None:
@@ -42,24 +38,3 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
             for cell, width, right in zip(row, widths, numeric, strict=True)
         )
         click.echo("  ".join(padded).rstrip())
-
-
-def time_text(timestamp_ms: int | None) -> str | None:
-    """A moment in UTC, to the millisecond."""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return None
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # A client may stamp its records with anything.
-        return f"@{timestamp_ms}"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def size_text(size_bytes: int) -> str:
-    """A size in the unit that keeps it short."""
-    size = float(size_bytes)
-    for unit in _UNITS[:-1]:
-        if size < _STEP:
-            return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
-        size /= _STEP
-    return f"{size:.1f} {_UNITS[-1]}"

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING
 import click
 
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import print_json, print_table, time_text
+from semel.cli.output import print_json, print_table
+from semel.insight.sentences import time_text
 
 if TYPE_CHECKING:
-    from semel.client.admin import ProducerView
+    from semel.client.calls.describe_producers import ProducerView
     from semel.client.cluster import Cluster
 
 
 @click.group(name="producers", epilog="Example: semel producers describe orders")
 def command() -> None:
-    """What partitions remember of their producers."""
+    """The producers that partitions remember."""
 
 
 @command.command(epilog="Example: semel producers describe orders --partition 0 -o json")
@@ -32,14 +33,14 @@ def describe(
     """
 
     async def ask(cluster: "Cluster") -> "list[ProducerView]":
-        from semel.client import admin
+        from semel.client.calls.describe_producers import describe_producers
 
         view = await cluster.topic(topic)
         if partition is not None and partition >= len(view.partitions):
             raise click.BadParameter(
                 f"{topic} has the partitions 0 to {len(view.partitions) - 1}.", param_hint="--partition"
             )
-        return await admin.describe_producers(cluster, view, None if partition is None else [partition])
+        return await describe_producers(cluster, view, None if partition is None else [partition])
 
     with connected(bootstrap, settings) as client:
         found = client.run(ask)

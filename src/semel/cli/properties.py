@@ -1,8 +1,8 @@
 """Files of settings in the manner of Kafka's server.properties.
 
 Role.   `read_properties` for `semel broker --config FILE`.
-Rules.  `key=value` or `key: value` per line, `#` and `!` begin comments, a backslash at the end continues a line. What is
-        neither is a mistake, named with its line.
+Rules.  `key=value` or `key: value` per line, `#` and `!` begin comments, a backslash at the end continues a line. Any
+        other line is a mistake, reported with its number.
 """
 
 import re

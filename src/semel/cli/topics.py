@@ -8,11 +8,11 @@ import click
 
 from semel.cli.options import connected, connection_options, output_option, pairs
 from semel.cli.output import Json, print_json, print_table
-from semel.cli.sentences import several
+from semel.insight.sentences import several
 
 if TYPE_CHECKING:
-    from semel.client.admin import Setting
     from semel.client.cluster import Cluster, TopicView
+    from semel.client.values.administration import ConfigEntry
 
 _PARTITIONS_PER_CORE: Final = 2
 _DEFAULT: Final = -1
@@ -28,10 +28,10 @@ def command() -> None:
 @output_option
 def list_(bootstrap: str, settings: dict[str, str], output: str) -> None:
     """Print every topic with its partitions and replicas."""
-    from semel.client import admin
+    from semel.client.calls.list_topics import list_topics
 
     with connected(bootstrap, settings) as client:
-        topics = client.run(admin.list_topics)
+        topics = client.run(list_topics)
     if output == "json":
         print_json([_topic_json(topic) for topic in topics])
         return
@@ -86,12 +86,12 @@ def create(
     settings: dict[str, str],
 ) -> None:
     """Create topics."""
-    from semel.client import admin
+    from semel.client.calls.create_topics import create_topic
     from semel.errors import ErrorCode, RefusedError
 
     async def create_one(cluster: "Cluster", name: str) -> int | None:
         try:
-            await admin.create_topic(
+            await create_topic(
                 cluster,
                 name,
                 partitions=partitions,
@@ -119,11 +119,11 @@ def create(
 @connection_options
 def delete(names: Sequence[str], bootstrap: str, settings: dict[str, str]) -> None:
     """Delete topics with all their records."""
-    from semel.client import admin
+    from semel.client.calls.delete_topics import delete_topic
 
     with connected(bootstrap, settings) as client:
         for name in names:
-            client.run(admin.delete_topic, name)
+            client.run(delete_topic, name)
             click.echo(f"deleted {name}")
 
 
@@ -131,7 +131,7 @@ class _Description(NamedTuple):
     topic: "TopicView"
     starts: dict[int, int]
     ends: dict[int, int]
-    settings: "list[Setting]"
+    settings: "list[ConfigEntry]"
 
 
 @command.command(epilog="Example: semel topics describe orders -o json")
@@ -166,19 +166,21 @@ def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], out
 
 
 async def _describe(cluster: "Cluster", name: str) -> _Description:
-    from semel.client import admin
-    from semel.client.list_offsets import EARLIEST, LATEST, offsets_at
+    from semel.client.calls.describe_configs import Resource, describe_configs
+    from semel.client.calls.list_offsets import EARLIEST, LATEST, offsets_at
+    from semel.types import TopicPartition
 
     topic = await cluster.topic(name)
-    partitions = [one.partition for one in topic.partitions]
-    starts = await offsets_at(cluster, topic, partitions, EARLIEST)
-    ends = await offsets_at(cluster, topic, partitions, LATEST)
-    own = [
-        one
-        for one in await admin.describe_configs(cluster, admin.Resource.TOPIC, name)
-        if one.source == "topic"
-    ]
-    return _Description(topic, starts, ends, own)
+    partitions = [TopicPartition(name, one.partition) for one in topic.partitions]
+    starts = await offsets_at(cluster, dict.fromkeys(partitions, EARLIEST))
+    ends = await offsets_at(cluster, dict.fromkeys(partitions, LATEST))
+    own = [one for one in await describe_configs(cluster, Resource.TOPIC, name) if one.source == "topic"]
+    return _Description(
+        topic,
+        {where.partition: offset for where, offset in starts.items()},
+        {where.partition: offset for where, offset in ends.items()},
+        own,
+    )
 
 
 def _topic_json(topic: "TopicView") -> dict[str, Json]:

@@ -8,10 +8,11 @@ import click
 
 from semel.cli import producers
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import print_json, print_table, time_text
+from semel.cli.output import print_json, print_table
+from semel.insight.sentences import time_text
 
 if TYPE_CHECKING:
-    from semel.client.admin_transactions import OpenTransaction
+    from semel.client.admin.open_transactions import OpenTransaction
     from semel.client.cluster import Cluster
 
 _STATES = (
@@ -56,11 +57,11 @@ def list_(
     output: str,
 ) -> None:
     """Print every transactional id with its producer, state and coordinator."""
-    from semel.client import admin_transactions
+    from semel.client.calls.list_transactions import list_transactions
 
     with connected(bootstrap, settings) as client:
         found = client.run(
-            lambda cluster: admin_transactions.list_transactions(
+            lambda cluster: list_transactions(
                 cluster,
                 states=states,
                 producer_ids=producer_ids,
@@ -80,10 +81,10 @@ def list_(
 @output_option
 def describe(transactional_id: str, bootstrap: str, settings: dict[str, str], output: str) -> None:
     """Print what the coordinator knows of a transactional id, and the partitions of its transaction."""
-    from semel.client import admin_transactions
+    from semel.client.calls.describe_transactions import describe_transaction
 
     with connected(bootstrap, settings) as client:
-        one = client.run(admin_transactions.describe_transaction, transactional_id)
+        one = client.run(describe_transaction, transactional_id)
     if output == "json":
         print_json({**one._asdict(), "partitions": [list(partition) for partition in one.partitions]})
         return
@@ -147,9 +148,9 @@ def find_hanging(
     """
 
     async def ask(cluster: "Cluster") -> "list[OpenTransaction]":
-        from semel.client import admin_transactions
+        from semel.client.admin.open_transactions import open_transactions
 
-        found = await admin_transactions.open_transactions(
+        found = await open_transactions(
             cluster,
             list(topics) or None,
             now_ms=int(time.time() * 1000),
@@ -205,17 +206,18 @@ def abort(
     settings: dict[str, str],
 ) -> None:
     """End a transaction: a coordinator's by fencing its producer, a hanging one by a marker on its partition."""
-    from semel.client import admin_transactions
+    from semel.client.admin.open_transactions import abort_on_partition
+    from semel.client.calls.init_producer_id import fence
 
     hanging = (topic, partition, start_offset)
     if (transactional_id is None) == (hanging == (None, None, None)):
         raise click.UsageError("Name either --transactional-id, or --topic, --partition and --start-offset.")
     with connected(bootstrap, settings) as client:
         if transactional_id is not None:
-            epoch = client.run(admin_transactions.fence, transactional_id).producer_epoch
+            epoch = client.run(fence, transactional_id).producer_epoch
             click.echo(f"fenced {transactional_id}: nothing of it is open, its epoch is {epoch} now")
             return
         if topic is None or partition is None or start_offset is None:
             raise click.UsageError("A hanging transaction needs --topic, --partition and --start-offset.")
-        client.run(admin_transactions.abort_on_partition, topic, partition, start_offset)
+        client.run(abort_on_partition, topic, partition, start_offset)
         click.echo(f"aborted the transaction from offset {start_offset} of {topic}-{partition}")

@@ -16,8 +16,8 @@ from semel.cli.options import settings_option
 from semel.cli.verify_simulated import simulate, test_itself
 
 if TYPE_CHECKING:
+    from semel.verify.history.events import ClientEvent
     from semel.verify.proof.anomalies import Finding
-    from semel.verify.proof.events import Event
     from semel.verify.proof.options import Options
     from semel.verify.proof.programs import Stage
     from semel.verify.proof.runner import Keep
@@ -166,7 +166,7 @@ def command(
         simulate(0 if seed is None else seed, seeds, story, write)
         return
     from semel.runtime.kernel_cache import use_kernel_cache
-    from semel.verify.proof.disturber import FAULTS
+    from semel.verify.faults.disturber import FAULTS
     from semel.verify.proof.options import ALL_WORKLOADS, WORKLOADS, Options, ProofError
     from semel.verify.proof.page import html
     from semel.verify.proof.report import as_document, as_text
@@ -223,9 +223,9 @@ _OLD = {"enable.idempotence": "false", "acks": "all"}
 
 def _keeper(file: TextIO) -> "Keep":
     """Writes down one round after the other; what is written is there if the next one fails."""
-    from semel.verify.proof.events import to_lines
+    from semel.verify.history.lines import to_lines
 
-    def keep(events: "Sequence[Event]") -> None:
+    def keep(events: "Sequence[ClientEvent]") -> None:
         file.writelines(f"{line}\n" for line in to_lines(events))
         file.flush()
 
@@ -233,8 +233,8 @@ def _keeper(file: TextIO) -> "Keep":
 
 
 def _judge_again(path: Path) -> None:
+    from semel.verify.history.lines import from_lines, rounds_of
     from semel.verify.proof.anomalies import story_of
-    from semel.verify.proof.events import from_lines, rounds_of
     from semel.verify.proof.judge import counts, unread
     from semel.verify.proof.judge import judge as judged
     from semel.verify.proof.options import ProofError
@@ -270,7 +270,7 @@ def _judge_again(path: Path) -> None:
 
 
 def _again(options: "Options", *, without_idempotence: bool) -> str:
-    from semel.verify.proof.disturber import FAULTS
+    from semel.verify.faults.disturber import FAULTS
     from semel.verify.proof.options import WORKLOADS, Options
 
     plain = Options()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from semel.cli.sentences import several
+from semel.insight.sentences import several
 
 _STORIES_MAX = 3
 

@@ -1,6 +1,6 @@
 """Long seeded runs: every scenario over many seeds, on all cores, with the outcome written down.
 
-Role.   `make campaign`. What CI does for a few hundred seeds, this does for as many as it is given time for.
+Role.   `make campaign`. CI plays a few hundred seeds; a campaign plays as many as its time allows.
 Flow.   `semel verify --sim` plays a mix of all scenarios (`shares`); so does `make campaign`.
 Rules.  * A seed is a whole story: the same seed fails again, alone (`again` is the command).
         * A failing seed stops nothing; its story goes into the report, and the exit code is 1.
@@ -23,11 +23,12 @@ from typing import Final
 from semel.runtime.environment import environment
 from semel.verify import campaign_page
 from semel.verify.campaign_page import Run
-from semel.verify.scenarios import (
+from semel.verify.simulation.scenarios import (
     bursts,
     client_matrix,
     compaction_crash,
     directory_crash,
+    election,
     groups,
     log_crash,
     produce,
@@ -42,6 +43,7 @@ SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "client_matrix": client_matrix.run,
     "compaction_crash": compaction_crash.run,
     "directory_crash": directory_crash.run,
+    "election": election.run,
     "groups": groups.run,
     "log_crash": log_crash.run,
     "produce": produce.run,
@@ -55,22 +57,23 @@ MIX: Final[Mapping[str, int]] = {
     "client_matrix": 50,
     "compaction_crash": 100,
     "directory_crash": 100,
+    "election": 40,
     "groups": 50,
-    "log_crash": 360,
+    "log_crash": 320,
     "produce": 100,
     "public_producer": 24,
     "rare_transactions": 15,
     "transactions": 120,
     "wide_transactions": 1,
 }
-"""Of a thousand seeds: what is cheap is played most, and every scenario takes some of the time."""
+"""Of a thousand seeds: cheap scenarios are played most, and every scenario takes some of the time."""
 _SEEDS_DEFAULT: Final = 100_000
 _CHUNK: Final = 50
 _STORIES_MAX: Final = 20
 
 
 def shares(seeds: int) -> dict[str, int]:
-    """How many of so many seeds each scenario plays: by its share in the mix; what rounding leaves goes to who has none."""
+    """How many of so many seeds each scenario plays: by its share in the mix; seeds left by rounding go to scenarios without any."""
     total = sum(MIX.values())
     shared = {name: seeds * share // total for name, share in MIX.items()}
     by_need = sorted(MIX, key=lambda name: (shared[name] > 0, -MIX[name]))

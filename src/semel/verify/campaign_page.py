@@ -1,4 +1,4 @@
-"""The page of all campaigns: what was played, at which commit, and what failed.
+"""The page of all campaigns: the seeds played, the commit, and the failures.
 
 Role.   `docs/campaign.md` for people and `docs/campaign.json` beside it, which holds every run. A long campaign is
         played in parts, on several days if need be: the page adds them up and says which commit each part tried.
@@ -43,7 +43,7 @@ FOUND: Final = (
         "the same batch, too large for its segment, for ever."
     ),
 )
-"""What campaigns and the seeds of every test run have found so far, by scenario and seed; all of it is mended."""
+"""The errors found so far by campaigns and by the seeds of every test run, by scenario and seed; all are mended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """A lossy link in front of a broker, on a thread of its own: for tests with real clients.
 
-Role.   `FaultProxy` is `fault_link.FaultLink` on the machine's network, as a context manager. The pytest plugin's `semel_chaos`
-        is one; the demonstrations are played through one. `ProxyThread` is the thread it shares with `fault_cluster`.
+Role.   `FaultProxy` is `faults.link.FaultLink` on the machine's network, as a context manager. The pytest plugin's `semel_chaos`
+        is one; the demonstrations are played through one. `ProxyThread` is the thread it shares with `faults.cluster`.
 Flow.   entered: the thread starts and listens on a free port. Left: late copies arrive, connections end, the thread does; a
         failure of the proxy itself is raised, because what a test saw through it means nothing.
-Elsewhere. Fates and plans: `fault_link`.
+Elsewhere. Fates and plans: `faults.link`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from semel.core.wire.registry import ApiKey
 from semel.runtime.network import RealNetwork
-from semel.verify.fault_link import (
+from semel.verify.faults.link import (
     EXCHANGES_MAX,
     Exchange,
     Fate,
@@ -45,7 +45,7 @@ class ProxyThread(ABC):
     @property
     @abstractmethod
     def failures(self) -> list[BaseException]:
-        """What went wrong in the proxy itself."""
+        """The errors of the proxy itself."""
 
     @abstractmethod
     async def _open(self) -> None:
@@ -96,7 +96,7 @@ class FaultProxy(ProxyThread):
 
     @property
     def plan(self) -> Plan:
-        """What becomes of requests nothing else was said about."""
+        """The fate of requests for which no other is set."""
         return self._link.plan
 
     @plan.setter
@@ -105,12 +105,12 @@ class FaultProxy(ProxyThread):
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """What came through, in order."""
+        """The exchanges that came through, in order."""
         return self._link.exchanges
 
     @property
     def failures(self) -> list[BaseException]:
-        """What went wrong in the proxy itself."""
+        """The errors of the proxy itself."""
         return self._link.failures
 
     @property
@@ -125,7 +125,7 @@ class FaultProxy(ProxyThread):
     def harm(
         self, api: ApiKey | str, fate: Fate | str, *, times: int = 1, delay_seconds: float = 0.05
     ) -> None:
-        """What becomes of the next requests of an API: `harm("produce", "cut_after")` loses the next answer."""
+        """Set the fate of the next requests of an API: `harm("produce", "cut_after")` loses the next answer."""
         self._link.harm(api, fate, times=times, delay_seconds=delay_seconds)
 
     def point_to(self, bootstrap: str) -> None:

@@ -34,7 +34,7 @@ _GROWTH_MAX: Final = 1.25
 
 
 def page(proof: Proof, where: Environment, picture: str) -> str:
-    """What is published: the command, what came of it, and the picture beside it."""
+    """The published page: the command, its result, and the picture beside it."""
     verdict = "Nothing was lost, duplicated, reordered or torn; nothing else was found."
     told = as_text(proof, where.command)
     return (
@@ -50,7 +50,7 @@ def page(proof: Proof, where: Environment, picture: str) -> str:
 
 
 def grown(proof: Proof) -> list[str]:
-    """What the broker held more of at the end than at the beginning; nothing after a short run."""
+    """The resources the broker held more of at the end than at the beginning; none after a short run."""
     if proof.seconds < _FLAT_AFTER_SECONDS:
         return []
     return [

@@ -4,7 +4,7 @@ Role.   For teaching: `side_by_side` draws both for a small log, docs/transactio
         follow `in_offset_order`, as every Kafka client does.
 Rules.  * Pure. A log is a list of entries, an entry's index its offset.
         * First design (`buffered`): the client fetches everything at once, keeps what belongs to a transaction until its end
-          arrives, and then delivers all of it, or drops it. What belongs to none is delivered at once. So order is lost, and an
+          arrives, and then delivers all of it, or drops it. A record of no transaction is delivered at once. So order is lost, and an
           open transaction costs the client memory.
         * Now (`in_offset_order`): the broker gives nothing at or above the last stable offset, the first one of the oldest open
           transaction. Below it every fate is known: records come in order, and the client keeps nothing.
@@ -40,7 +40,7 @@ _HEADINGS: Final = ("offset", "stored", "kept by the client until the end", "in 
 
 
 def buffered(log: Sequence[Entry]) -> list[Delivery]:
-    """The first design: what is delivered, in this order."""
+    """The first design: the records delivered, in this order."""
     held: dict[str, list[str]] = {}
     delivered: list[Delivery] = []
     for offset, entry in enumerate(log):
@@ -56,7 +56,7 @@ def buffered(log: Sequence[Entry]) -> list[Delivery]:
 
 
 def in_offset_order(log: Sequence[Entry]) -> list[Delivery]:
-    """As it is: what is delivered, in this order."""
+    """As it is: the records delivered, in this order."""
     delivered: list[Delivery] = []
     position = 0
     for offset in range(len(log)):
@@ -67,7 +67,7 @@ def in_offset_order(log: Sequence[Entry]) -> list[Delivery]:
 
 
 def side_by_side(log: Sequence[Entry]) -> str:
-    """A line for each entry of the log: what it is, and what each design delivers when it is there."""
+    """A line for each entry of the log: its kind, and the records each design delivers when it is there."""
     lines = [_HEADINGS]
     designs = buffered(log), in_offset_order(log)
     for offset, entry in enumerate(log):

@@ -2,9 +2,9 @@
 
 Role.   `BrokerProcess` is a broker on a directory that outlives it. `Child` is any other program of ours that reports by
         lines on standard output and takes orders on standard input.
-Rules.  * Every process has a session of its own, so that a kill takes its children with it and Ctrl-C in a terminal
-          reaches only us, who end them. A `Child` is to end when its standard input does, so that it does not outlive us.
-        * What a process writes to standard error is kept in a file, and its end is shown when something fails.
+Rules.  * Every process has a session of its own: a kill takes its children with it. Ctrl-C in a terminal reaches only us,
+          and we end them. A `Child` is to end when its standard input does, so that it does not outlive us.
+        * The standard error of a process is kept in a file, and its end is shown when something fails.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ class Child:
             _pipe(self._process.stdin).close()
         self._listener.join(
             _LAST_LINES_SECONDS
-        )  # What it started may have its pipe a little longer than it lives.
+        )  # Its children may hold the pipe a little longer than it lives.
 
     def signal(self, number: signal.Signals) -> None:
         """To the process and what it started."""
@@ -97,7 +97,7 @@ class Child:
             return None
 
     def first_line(self, seconds: float) -> str:
-        """What it says first; nothing if it ends before it says anything, or takes longer."""
+        """Its first line; nothing if it ends before it says anything, or takes longer."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             is_gone = self.code is not None
@@ -182,7 +182,7 @@ class BrokerProcess:
             self._child.signal(signal.SIGCONT)
 
     def _program(self) -> list[str]:
-        """What Python is to run; its options follow."""
+        """Arguments for Python: the module to run; its options follow."""
         return ["-m", "semel", "broker"]
 
     def _end(self, number: signal.Signals) -> None:

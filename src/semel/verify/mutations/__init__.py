@@ -1,1 +1,1 @@
-"""Brokers, logs and clients that are wrong in one way each: what the simulation and its judgement must find."""
+"""Brokers, logs and clients that are wrong in one way each: the simulation and its judgement must find each."""

@@ -7,15 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from semel.broker.partitions import Partition, Partitions
+from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import BLOCK_SIZE, ProducerIds
+from semel.broker.replicas.led_partition import LedPartition
+from semel.cluster.standalone import StandaloneStore
 from semel.core.idempotence import producer_window, sequence
 from semel.core.idempotence.in_flight import InFlight
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import APPEND, Duplicate, ProducerWindow, Verdict
+from semel.core.metadata.rows import TopicRow
 from semel.core.records.batch import BatchHeader
+from semel.errors import ErrorCode
 from semel.log import reading
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
+from semel.types import TopicPartition
 from semel.verify.mutations.mutation import Mutation, Patch
 
 
@@ -24,38 +29,41 @@ def _judges_nothing(patch: Patch) -> None:
 
 
 def _takes_any_sequence(patch: Patch) -> None:
-    """Duplicates are known, but a gap is not seen: what comes early is stored early."""
+    """Duplicates are known, but a gap is not seen: a batch that comes early is stored early."""
     patch.setattr(ProducerWindow, "_out_of_order", lambda *_: None)
 
 
 def _answers_before_the_sync(patch: Patch) -> None:
-    async def settle(self: Partition, end_offset: int) -> None:
-        self._show(end_offset)
+    async def visible(self: LedPartition, end_offset: int) -> ErrorCode:
+        self.durable_offset = end_offset
+        self._show()
+        return ErrorCode.NONE
 
-    patch.setattr(Partition, "settle", settle)
+    patch.setattr(LedPartition, "_visible", visible)
 
 
 def _drops_a_batch_it_acknowledged(patch: Patch) -> None:
-    append = Partition.append
+    append = LedPartition.append
 
-    def forgetful(self: Partition, data: bytearray, **more: Any) -> AppendResult:
+    def forgetful(self: LedPartition, data: bytearray, **more: Any) -> AppendResult:
         result = append(self, data, **more)
         if isinstance(result, Appended) and result.base_offset % 5 == 4:
             self.log.truncate_to(result.base_offset, 0)
         return result
 
-    patch.setattr(Partition, "append", forgetful)
+    patch.setattr(LedPartition, "append", forgetful)
 
 
 def _forgets_producers_at_a_restart(patch: Patch) -> None:
-    lead = Partitions.lead
+    feed = StandaloneStore.feed
 
-    def forgetful(self: Partitions) -> None:
-        lead(self)
-        for partition in self:
+    async def forgetful(self: StandaloneStore, applier: Any) -> Any:
+        failed = await feed(self, applier)
+        for partition in applier.partitions:
             partition.log.producers.clear(partition.log.log_end_offset)
+        return failed
 
-    patch.setattr(Partitions, "lead", forgetful)
+    patch.setattr(StandaloneStore, "feed", forgetful)
 
 
 def _gives_producer_ids_again(patch: Patch) -> None:
@@ -89,25 +97,27 @@ def _shows_what_is_not_synced(patch: Patch) -> None:
 
 
 def _keeps_the_log_of_a_deleted_topic(patch: Patch) -> None:
-    async def delete(self: Partitions, topics: Sequence[str]) -> None:
-        for topic in topics:
-            for partition in self.of_topic(topic):
+    def take_out(self: Partitions, rows: Sequence[TopicRow]) -> list[TopicPartition]:
+        for row in rows:
+            for partition in self.of_topic(row.name):
                 self._directory.topic_ids.pop(partition.log.topic_partition)
-            self._by_topic.pop(topic, None)
+            self._by_topic.pop(row.name, None)
+        return []
 
-    patch.setattr(Partitions, "delete", delete)
+    patch.setattr(Partitions, "take_out", take_out)
 
 
 def _refuses_everybody_after_a_restart(patch: Patch) -> None:
     """No promise about records is broken by a broker that takes none; the bound on settling is."""
-    lead = Partitions.lead
+    feed = StandaloneStore.feed
 
-    def stuck(self: Partitions) -> None:
-        lead(self)
-        for partition in self:
+    async def stuck(self: StandaloneStore, applier: Any) -> Any:
+        failed = await feed(self, applier)
+        for partition in applier.partitions:
             partition.log.offline = "for ever"
+        return failed
 
-    patch.setattr(Partitions, "lead", stuck)
+    patch.setattr(StandaloneStore, "feed", stuck)
 
 
 def _keeps_four_batches(patch: Patch) -> None:
@@ -129,14 +139,14 @@ def _takes_batches_of_older_epochs(patch: Patch) -> None:
 def _shows_everything_at_once(patch: Patch) -> None:
     """The high watermark is the log's end, whatever is synced."""
     advance = PartitionLog.advance_high_watermark
-    append = Partition.append
+    append = LedPartition.append
 
-    def hasty(self: Partition, data: bytearray, **more: Any) -> AppendResult:
+    def hasty(self: LedPartition, data: bytearray, **more: Any) -> AppendResult:
         result = append(self, data, **more)
         advance(self.log, self.log.log_end_offset)
         return result
 
-    patch.setattr(Partition, "append", hasty)
+    patch.setattr(LedPartition, "append", hasty)
 
 
 def _numbers_a_retry_anew(patch: Patch) -> None:

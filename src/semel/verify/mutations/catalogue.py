@@ -3,11 +3,19 @@
 from collections.abc import Mapping
 from typing import Final
 
-from semel.verify.mutations import appending, clients, groups, logs, rare_transactions, transactions
+from semel.verify.mutations import (
+    appending,
+    clients,
+    elections,
+    groups,
+    logs,
+    rare_transactions,
+    transactions,
+)
 from semel.verify.mutations.mutation import Mutation
 
 MUTATIONS: Final[Mapping[str, Mutation]] = {
     one.name: one
-    for module in (appending, logs, transactions, rare_transactions, groups, clients)
+    for module in (appending, logs, transactions, rare_transactions, groups, clients, elections)
     for one in module.MUTATIONS
 }

@@ -17,8 +17,8 @@ from semel.core.idempotence.in_flight import InFlight
 from semel.core.transactions.producer import TransactionalProducer
 from semel.exceptions import TimeoutException
 from semel.verify.mutations.mutation import Mutation, Patch
-from semel.verify.scenarios import client_matrix
-from semel.verify.scenarios.client_matrix import CELLS, Fault, Writing
+from semel.verify.simulation.scenarios import client_matrix
+from semel.verify.simulation.scenarios.client_matrix import CELLS, Fault, Writing
 
 
 def _without_sequences(patch: Patch) -> None:

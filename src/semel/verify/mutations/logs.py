@@ -25,7 +25,7 @@ def _syncs_nothing(patch: Patch) -> None:
 
 
 def _loses_snapshots(patch: Patch) -> None:
-    """What was known of producers whose batches are deleted by now is gone with a restart."""
+    """A restart forgets the state of producers whose batches are deleted by now."""
     patch.setattr(Snapshots, "load_newest", lambda *_, **_more: None)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from semel.verify.promise import PromiseBroken
+from semel.verify.simulation.promise import PromiseBroken
 
 _ABSENT: Final = object()
 _HISTORY: Final = re.compile(r"\n *\d+\.\d{4}  ")
@@ -46,7 +46,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What is done wrong, what that breaks, and where it shows."""
+    """A deliberate error, the promise it breaks, and the scenario that shows it."""
 
     name: str
     breaks: str

@@ -3,7 +3,7 @@
 Role.   Mutations found by `scenarios.rare_transactions`, each in stories of the one rarity that it concerns.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from semel.broker.markers import Markers
@@ -18,12 +18,12 @@ from semel.core.transactions.coordinator.shard import TransactionShard
 from semel.core.transactions.transaction import EPOCH_MAX, Transaction
 from semel.core.wire.messages.init_producer_id import InitProducerIdResponse
 from semel.errors import ErrorCode
-from semel.types import NO_PRODUCER_EPOCH, TopicPartition
-from semel.verify.actors import two_phase_writer
-from semel.verify.actors.two_phase_writer import Prepared, TwoPhaseSession
+from semel.types import NO_PRODUCER_EPOCH
 from semel.verify.mutations.mutation import Mutation, Patch
-from semel.verify.scenarios import rare_transactions
-from semel.verify.scenarios.rare_transactions import LAST_EPOCHS, MORTAL_TOPIC, TWO_PHASES
+from semel.verify.simulation.actors import two_phase_writer
+from semel.verify.simulation.actors.two_phase_writer import Prepared, TwoPhaseSession
+from semel.verify.simulation.scenarios import rare_transactions
+from semel.verify.simulation.scenarios.rare_transactions import LAST_EPOCHS, MORTAL_TOPIC, TWO_PHASES
 
 
 def _lets_time_run_out_for_two_phases(patch: Patch) -> None:
@@ -42,7 +42,7 @@ def _aborts_what_was_to_be_kept(patch: Patch) -> None:
 
 
 def _names_the_keeper_instead_of_the_writer(patch: Patch) -> None:
-    """Whoever keeps a transaction is told its own identity as that of the transaction: it cannot know it again."""
+    """A producer that keeps a transaction is told its own identity as the transaction's: it cannot recognize the transaction."""
     answer = TransactionShard.init_producer_id
 
     def told(self: TransactionShard, *arguments: Any, **more: Any) -> Any:
@@ -121,16 +121,8 @@ def _begins_the_next_id_where_the_last_one_ended(patch: Patch) -> None:
 
 
 def _waits_for_topics_that_are_gone(patch: Patch) -> None:
-    write = Markers.write
-
-    def stubborn(
-        self: Markers, topic_partition: TopicPartition, **more: Any
-    ) -> ErrorCode | Awaitable[ErrorCode]:
-        result = write(self, topic_partition, **more)
-        is_missing = result is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_missing else result
-
-    patch.setattr(Markers, "write", stubborn)
+    """A partition without a topic is tried again, as one that has no leader just now."""
+    patch.setattr(Markers, "_exists", lambda _self, _topic_partition: True)
 
 
 def _gives_up_where_a_topic_is_gone(patch: Patch) -> None:
@@ -161,11 +153,8 @@ def _where(rarity: str, change: Callable[[Patch], None]) -> Callable[[Patch], No
 def _rare(
     name: str, breaks: str, change: Callable[[Patch], None], rarity: str, noticed: str, first: int = 0
 ) -> Mutation:
-    quick = (
-        rarity != MORTAL_TOPIC
-    )  # What waits for a topic that is gone shows only when the story's time is up.
     seeds = range(first, first + 30)
-    return Mutation(name, breaks, _where(rarity, change), "rare_transactions", noticed, seeds, quick)
+    return Mutation(name, breaks, _where(rarity, change), "rare_transactions", noticed, seeds, quick=True)
 
 
 MUTATIONS: Final = (

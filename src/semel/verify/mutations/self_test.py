@@ -1,8 +1,8 @@
 """The hunt for every mutation, on every core: `semel verify --self-test`.
 
-Role.   Shows that simulation and judgement find what is wrong: each mutation is made, and stories are played until one of them
-        ends badly in the way that was to be expected.
-Rules.  * A worker makes one mutation at a time and undoes it: what it plays next is not touched by it.
+Role.   Shows that simulation and judgement find errors: each mutation is made, and stories are played until one of them
+        breaks the expected promise.
+Rules.  * A worker makes one mutation at a time and undoes it: its next story is not touched by it.
         * A mutation that is not found within its seeds is a flaw of the simulation, and reported as missed.
 """
 
@@ -18,7 +18,7 @@ from semel.verify.mutations.mutation import Hunt, hunt
 
 def hunt_one(name: str) -> Hunt:
     """The hunt for the mutation of this name, in this process."""
-    logging.disable(logging.CRITICAL)  # What is broken on purpose complains at length.
+    logging.disable(logging.CRITICAL)  # Code broken on purpose complains at length.
     return hunt(MUTATIONS[name], SCENARIOS[MUTATIONS[name].scenario])
 
 

@@ -24,10 +24,10 @@ from semel.errors import ErrorCode, LogError
 from semel.log import reading
 from semel.log.partition_log import PartitionLog
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from semel.verify.actors.transactional import Session
-from semel.verify.actors.transactional_worker import TransactionalWorker
 from semel.verify.mutations.mutation import Mutation, Patch
-from semel.verify.scenarios import transactions
+from semel.verify.simulation.actors.transactional import Session
+from semel.verify.simulation.actors.transactional_worker import TransactionalWorker
+from semel.verify.simulation.scenarios import transactions
 
 
 def _writes_no_marker_to_one_partition(patch: Patch) -> None:

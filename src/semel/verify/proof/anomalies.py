@@ -1,7 +1,7 @@
-"""What may be found in a history, and how a finding is told.
+"""The anomalies of a history, and how a finding is told.
 
 Role.   `Anomaly` is the list a proof prints, one line each; a `Finding` is one instance with the events that show it.
-Rules.  * A finding names events by their place in the history, fewest first: what a reader needs to see that it is wrong.
+Rules.  * A finding names events by their place in the history, fewest first: as many as a reader needs to see the breach.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from semel.verify.proof.events import Event, Fault, Polled
+from semel.verify.history.events import ClientEvent, Fault, Polled
+from semel.verify.history.lines import kept_fields, name_of
 
 _NEAR_RECORDS: Final = 1
 _FAULTS_SHOWN_MAX: Final = 3
@@ -17,7 +18,7 @@ _FAULT_NEAR_SECONDS: Final = 5.0
 
 
 class Anomaly(StrEnum):
-    """What must not be, in the words of the report."""
+    """The kinds of broken promises, in the words of the report."""
 
     LOST = "acknowledged write lost"
     DUPLICATE = "record stored twice"
@@ -52,7 +53,7 @@ class Finding:
     """Which records of a poll it is about."""
 
 
-def story_of(finding: Finding, history: Sequence[Event]) -> list[str]:
+def story_of(finding: Finding, history: Sequence[ClientEvent]) -> list[str]:
     """The smallest part of the history that shows the finding, in order, with the faults around it."""
     shown = sorted(set(finding.events))
     if not shown:
@@ -79,7 +80,7 @@ def story_of(finding: Finding, history: Sequence[Event]) -> list[str]:
     return lines
 
 
-def _told(event: Event, offsets: tuple[int, ...]) -> str:
+def _told(event: ClientEvent, offsets: tuple[int, ...]) -> str:
     if isinstance(event, Polled) and offsets:
         concerned = [place for place, (offset, _) in enumerate(event.records) if offset in offsets]
         kept = sorted(
@@ -97,5 +98,5 @@ def _told(event: Event, offsets: tuple[int, ...]) -> str:
         )
     if isinstance(event, Fault):
         return f"fault, until {event.until:.3f} s: {event.what}"
-    values = {name: getattr(event, name) for name in type(event).__dataclass_fields__ if name != "at"}
-    return f"{type(event).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+    values = {name: value for name, value in kept_fields(event).items() if name != "at"}
+    return f"{name_of(event)}({', '.join(f'{name}={value!r}' for name, value in values.items())})"

@@ -9,17 +9,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from semel.verify.proof.anomalies import Anomaly
-from semel.verify.proof.events import (
+from semel.verify.history.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
     Assigned,
+    ClientEvent,
     Commit,
-    Committing,
+    Deciding,
     Drained,
     Ended,
-    Event,
     Failed,
     Fault,
     Isolation,
@@ -30,15 +29,16 @@ from semel.verify.proof.events import (
     Took,
     Unfinished,
 )
+from semel.verify.proof.anomalies import Anomaly
 from semel.verify.proof.judge import Limits, judge
 
 LIMITS: Final = Limits(unavailable_seconds=60)
-"""What the histories below keep to."""
+"""The limits that the histories below keep to."""
 
 _LAST_READING: Final = 34
 """Where in the history below the last readers begin."""
 
-History = list[Event]
+History = list[ClientEvent]
 
 
 def reading(
@@ -71,7 +71,7 @@ def right() -> History:
         Took(2.0, "first", "id"),
         Sent(2.1, "first", "records", 0, "b1", 1),
         Sent(2.1, "first", "records", 0, "b2", 1),
-        Committing(2.2, "first", 1),
+        Deciding(2.2, "first", 1),
         Acked(2.2, "first", "b1", 2),
         Ended(2.3, "first", 1, "committed"),
         Sent(2.4, "first", "records", 0, "c1", 2),
@@ -85,7 +85,7 @@ def right() -> History:
         Acked(4.4, "filler", "i2", 1),
         Took(4.5, "worker", "worker id"),
         Sent(5.0, "worker", "outputs", 0, "output of i1 by worker:1", 1),
-        Committing(5.1, "worker", 1),
+        Deciding(5.1, "worker", 1),
         Ended(5.2, "worker", 1, "committed"),
         Assigned(5.21, "member", "readers", "inputs", 0),
         Polled(5.22, "member", COMMITTED, "inputs", 0, ((0, "i1"),)),
@@ -155,7 +155,7 @@ def handed(
     return change
 
 
-def changed(old: Event, new: Event) -> Callable[[History], History]:
+def changed(old: ClientEvent, new: ClientEvent) -> Callable[[History], History]:
     def change(history: History) -> History:
         assert old in history
         return [new if event == old else event for event in history]
@@ -163,7 +163,7 @@ def changed(old: Event, new: Event) -> Callable[[History], History]:
     return change
 
 
-def also(*events: Event, at: int | None = None) -> Callable[[History], History]:
+def also(*events: ClientEvent, at: int | None = None) -> Callable[[History], History]:
     def change(history: History) -> History:
         place = len(history) if at is None else at
         return [*history[:place], *events, *history[place:]]
@@ -331,7 +331,7 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         both(
             also(
                 Sent(5.3, "worker", "outputs", 0, "output of i1 by worker:2", 2),
-                Committing(5.4, "worker", 2),
+                Deciding(5.4, "worker", 2),
                 Ended(5.5, "worker", 2, "committed"),
                 at=25,
             ),
@@ -355,7 +355,7 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         both(
             also(
                 Sent(4.6, "first", "records", 0, "e1", 4),
-                Committing(4.7, "first", 4),
+                Deciding(4.7, "first", 4),
                 Ended(4.8, "first", 4, "unknown"),
                 at=22,
             ),
@@ -375,7 +375,7 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
         Anomaly.ZOMBIE,
         "it commits after it was replaced",
         both(
-            also(Committing(4.7, "first", 3), Ended(4.8, "first", 3, "unknown"), at=22),
+            also(Deciding(4.7, "first", 3), Ended(4.8, "first", 3, "unknown"), at=22),
             handed("final", COMMITTED, (7, "d1")),
         ),
     ),
@@ -496,7 +496,7 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
                 for number, at in enumerate((52.0, 70.0, 90.0, 130.0))
                 for event in (
                     Took(at, f"life {number}", "another id"),
-                    Committing(at + 1, f"life {number}", 1),
+                    Deciding(at + 1, f"life {number}", 1),
                     Ended(at + 2, f"life {number}", 1, "unknown" if number % 2 else "aborted"),
                 )
             ),
@@ -514,7 +514,7 @@ BROKEN: Final[list[tuple[Anomaly, str, Callable[[History], History]]]] = [
 
 
 def self_test() -> list[tuple[str, str, bool]]:
-    """What each history is about, what must be found in it, and whether it is."""
+    """Per history: its subject, the anomaly it holds, and whether `judge` finds it."""
     kept = [("every promise is kept", "nothing", judge(right(), LIMITS) == [])]
     return kept + [
         (what, anomaly.value, anomaly in {one.anomaly for one in judge(break_it(right()), LIMITS)})

@@ -1,11 +1,11 @@
 """Members of groups that read and store how far they are: they join, leave, vanish, and are frozen.
 
 Role.   `GroupMember` reads a topic together with the others of its group and commits after every poll.
-Flow.   A thread of its own, with a loop of its own, for each member: that is what lets it stand still as a process does that is
-        paused, heartbeats and all, and go on afterwards with what it was handed before.
-Rules.  * It stores only what it was handed. What it is told of each commit is written down, with the moment at which it asked.
-        * What could not be stored is tried again after the next poll, as long as the partition is its own: a member that keeps
-          a partition through a rebalance is not handed those records again.
+Flow.   Each member has a thread and an event loop of its own. So it can stand still like a paused process, heartbeats and all,
+        and go on afterwards with the records it was handed before.
+Rules.  * It stores only positions of records it was handed. The answer to each commit is written down, with the moment of asking.
+        * A failed commit is tried again after the next poll, as long as the partition is its own. A member that keeps a
+          partition through a rebalance is not handed its records again.
         * It is disturbed until the stage is over; then it reads in peace until it is told to end.
         * It adds to the history from its own thread; an event is added whole.
 """
@@ -29,7 +29,7 @@ from semel.exceptions import (
     UnknownMemberIdException,
 )
 from semel.types import TopicPartition
-from semel.verify.proof.events import COMMITTED, Assigned, Commit, CommitOutcome
+from semel.verify.history.events import COMMITTED, Assigned, Commit, CommitOutcome
 from semel.verify.proof.programs import Stage, add_polls
 
 CLASSIC: Final = "classic"
@@ -131,7 +131,7 @@ class GroupMember:
         if behind and not stage.is_over() and self.dice.random() < 0.02:
             time.sleep(
                 self.dice.uniform(0.5, _FREEZE_MAX_SECONDS)
-            )  # All of it: nothing of this thread's loop runs.
+            )  # The whole member: nothing of this thread's loop runs.
         owed.update(behind)
         if owed and await self._commit(consumer, process, dict(owed)) == "stored":
             owed.clear()

@@ -1,22 +1,22 @@
-"""A history, arranged for judging: what was sent and told of each value, and what the logs hold in the end.
+"""A history, arranged for judging: the sending and outcome of each value, and the content of the logs in the end.
 
 Role.   `Index.of` reads a history once; the judges ask it.
-Rules.  * Pure. The content of a log is what the last reader that drained it was handed, of each isolation: whoever read along may
-          have seen what is gone since. Without such a reader nothing is said about what is missing in it.
+Rules.  * Pure. The content of a log is what the last reader that drained it was handed, of each isolation: earlier readers may have
+          seen records that are gone since. Without such a reader nothing is said about what is missing in it.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from semel.verify.proof.events import (
+from semel.verify.history.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
-    Committing,
+    ClientEvent,
+    Deciding,
     Drained,
     Ended,
-    Event,
     Failed,
     Polled,
     Sent,
@@ -40,9 +40,9 @@ class Log:
 
 @dataclass(slots=True)
 class Index:
-    """What there is to know about each value, transaction and log. Integers are places in the history."""
+    """All facts about each value, transaction and log. Integers are places in the history."""
 
-    history: Sequence[Event]
+    history: Sequence[ClientEvent]
     sent: dict[str, int] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Index:
     """Partition -> offset -> the polls that handed it out; made when it is asked for."""
 
     @classmethod
-    def of(cls, history: Sequence[Event]) -> "Index":
+    def of(cls, history: Sequence[ClientEvent]) -> "Index":
         index = cls(history)
         for place, event in enumerate(history):
             index._add(place, event)
@@ -75,7 +75,7 @@ class Index:
                         places.append((where, offset))
         return index
 
-    def _add(self, place: int, event: Event) -> None:
+    def _add(self, place: int, event: ClientEvent) -> None:
         match event:
             case Sent():
                 self.sent[event.value] = place
@@ -85,7 +85,7 @@ class Index:
                 self.acked[event.value] = place
             case Failed():
                 self.failed[event.value] = place
-            case Committing():
+            case Deciding():
                 self.committing[event.process, event.transaction] = place
             case Ended():
                 self.ended[event.process, event.transaction] = place
@@ -146,7 +146,7 @@ class Index:
         return event if isinstance(event, Sent) else None
 
     def outcome(self, transaction: Transaction) -> str:
-        """What its application knows: committed, aborted, or unknown once it has asked to commit."""
+        """The end its application knows: committed, aborted, or unknown once it has asked to commit."""
         place = self.ended.get(transaction)
         ended = None if place is None else self.history[place]
         if isinstance(ended, Ended) and ended.outcome != "unknown":

@@ -1,10 +1,10 @@
 """Is this history possible if every promise was kept? Each thing that is not, found and shown.
 
 Role.   `judge` gives the findings of a history. It knows nothing of brokers: the same rules hold on any Kafka.
-Rules.  Pure. What is promised, and what breaks it:
+Rules.  Pure. The promises, and their breaches:
         * An acknowledged record is there, unless its transaction was not committed. A record lies at one offset only.
         * Records of one producer to one partition lie in the order in which they were sent.
-        * What failed for certain is not stored, nor is anything that nobody sent there. Within a transaction it is not visible: a
+        * A record that failed for certain, or that nobody sent there, is not stored. Within a transaction it is not visible: a
           transaction of which a record failed cannot be committed.
         * Of a transaction all records are visible or none; all if it is known to be committed.
         * A group's position and the outputs of what lies below it are stored together.
@@ -17,25 +17,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.events import (
+from semel.verify.history.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
-    Committing,
-    Event,
+    ClientEvent,
+    Deciding,
     Failed,
     Position,
     Sent,
     Took,
 )
+from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.index import Index, Place, named
 from semel.verify.proof.judge_groups import judge_groups
 from semel.verify.proof.judge_progress import stuck, unavailable, went_back
 from semel.verify.proof.judge_reading import judge_reading
 
 OUTPUT_OF: Final = "output of "
-"""What the value of an output begins with; then the input, `BY`, and who made it."""
+"""The beginning of an output's value; the input, `BY` and the maker follow."""
 BY: Final = " by "
 
 
@@ -54,7 +54,7 @@ def output_of(value: str, sender: str) -> str:
     return f"{OUTPUT_OF}{value}{BY}{sender}"
 
 
-def judge(history: Sequence[Event], limits: Limits | None = None) -> list[Finding]:
+def judge(history: Sequence[ClientEvent], limits: Limits | None = None) -> list[Finding]:
     """Everything that is wrong, in the order of `Anomaly`."""
     limits = limits or Limits()
     index = Index.of(history)
@@ -83,7 +83,7 @@ def counts(findings: Iterable[Finding]) -> dict[Anomaly, int]:
     return numbers
 
 
-def unread(history: Sequence[Event]) -> list[Place]:
+def unread(history: Sequence[ClientEvent]) -> list[Place]:
     """Partitions that somebody wrote to and nobody read to their end, of both isolations: nothing is known of them."""
     logs = Index.of(history).logs
     written = {(event.topic, event.partition): None for event in history if isinstance(event, Sent)}
@@ -109,7 +109,7 @@ def _lost_and_torn(index: Index) -> Iterator[Finding]:
         checked = [value for value in values if _is_drained(index, value) and not index.is_beyond(value)]
         seen = [value for value in checked if index.is_seen(value)]
         if index.outcome(transaction) == "aborted" or len(seen) == len(checked):
-            continue  # What is seen of an aborted one is an aborted read.
+            continue  # A record seen of an aborted transaction is an aborted read.
         missing = [value for value in checked if not index.is_seen(value)]
         if seen:
             yield Finding(
@@ -129,7 +129,7 @@ def _lost_and_torn(index: Index) -> Iterator[Finding]:
 
 def _duplicates(index: Index) -> Iterator[Finding]:
     for value, found in index.offsets.items():
-        # What nobody says to have sent comes from tasks of Spark: a task that is tried again sends it again, uncommitted.
+        # A value nobody says to have sent comes from a task of Spark: a task tried again sends it again, uncommitted.
         places = found if value in index.sent else [one for one in found if index.is_visible(*one)]
         if len(places) > 1:
             where = ", ".join(f"{topic}-{partition} at {offset}" for (topic, partition), offset in places)
@@ -165,7 +165,7 @@ def _phantoms(index: Index) -> Iterator[Finding]:
         failed = index.history[place]
         sent = index.sent_as(value)
         in_transaction = sent is not None and sent.transaction is not None
-        # What is stored of a transaction and cannot be seen is nobody's: a record that failed lets it be aborted.
+        # A stored record of a transaction that is not visible is no breach: the failed record has the transaction aborted.
         is_there = index.is_seen(value) if in_transaction else value in index.offsets
         if isinstance(failed, Failed) and failed.certain and is_there:
             (topic, partition), offset = index.offsets[value][0]
@@ -191,7 +191,7 @@ def _phantoms(index: Index) -> Iterator[Finding]:
 
 
 def _origin(index: Index, value: str) -> Sent | None:
-    """Who sent it, and where to; of what tasks of Spark send, their input, and any topic."""
+    """The event that sent it; for the output of a task of Spark, the sending of its input, with any topic."""
     sent = index.sent_as(value)
     if sent is not None or not value.startswith(OUTPUT_OF):
         return sent
@@ -249,7 +249,7 @@ def _zombies(index: Index) -> Iterator[Finding]:
         committing = None if asked is None else index.history[asked]
         if sent.at > since:
             what = f"sent {value} after another process had taken its transactional id, and it is stored"
-        elif isinstance(committing, Committing) and committing.at > since and index.is_seen(value):
+        elif isinstance(committing, Deciding) and committing.at > since and index.is_seen(value):
             what = f"asked to commit {value} after another process had taken its transactional id, and it is visible"
         else:
             continue

@@ -1,22 +1,22 @@
-"""What members of groups were given, handed and told: each thing that cannot be if the group kept its promises.
+"""Assignments, records and answers of group members: each one that cannot be if the group kept its promises.
 
 Role.   `judge_groups` is the part of `judge` about groups that read and store their positions.
-Rules.  Pure. What is promised, and what breaks it:
-        * A position that is stored is where the next owner of the partition goes on: it is never handed what lies below. In the
-          end the position is not below it, either. A commit that was asked for and not answered in time may still arrive, and
-          set the position back to where it was: until another member has stored one, or so long after that it cannot be.
+Rules.  Pure. The promises, and their breaches:
+        * The next owner of a partition goes on at the stored position: it is never handed a record below. In the end the
+          position is not below it, either. A commit not answered in time may still arrive and set the position back, until
+          another member has stored one, or until it is too old to arrive.
         * Everything below the position a group has in the end was handed to one of its members.
         * Once another member has a partition, no position of the one before is stored: a member that was frozen is refused.
         * Left in peace, a group comes to the end of its input.
-        That two members read one partition at a time is no breach: who was taken for dead does not know it yet. What it stores is.
+        Two members that read one partition at once are no breach: a member taken for dead does not know it yet. Its commits are.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from semel.verify.history.events import COMMITTED, Assigned, ClientEvent, Commit, Polled, Position, Unfinished
 from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.events import COMMITTED, Assigned, Commit, Event, Polled, Position, Unfinished
 from semel.verify.proof.index import Index
 
 _LATE_SECONDS: Final = 60.0
@@ -107,7 +107,7 @@ def _first_poll(index: Index, process: str, where: tuple[str, int], after: int) 
     return None
 
 
-def _stored_before(history: Sequence[Event], commits: list[int], at: float) -> tuple[int, int] | None:
+def _stored_before(history: Sequence[ClientEvent], commits: list[int], at: float) -> tuple[int, int] | None:
     """The commit that set the position which holds at a time, and the least that the position may be."""
     known = [
         (place, commit)
@@ -133,7 +133,7 @@ def _may_come_late(commit: Commit, stored: list[Commit]) -> bool:
     )
 
 
-def _former_owners(history: Sequence[Event], partition: _Partition) -> Iterator[Finding]:
+def _former_owners(history: Sequence[ClientEvent], partition: _Partition) -> Iterator[Finding]:
     """Positions that were stored although they were asked for after another member had the partition."""
     given = [(history[place].at, place) for place in partition.given]
     for place in partition.commits:
@@ -152,7 +152,7 @@ def _former_owners(history: Sequence[Event], partition: _Partition) -> Iterator[
 
 
 def _unread(index: Index, groups_of: dict[str, str]) -> Iterator[Finding]:
-    """What lies below the position of a group, and no member of it was handed."""
+    """The records below the position of a group that no member of it was handed."""
     for place, position in enumerate(index.history):
         if not isinstance(position, Position) or position.transforms:
             continue

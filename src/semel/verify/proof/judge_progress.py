@@ -1,14 +1,14 @@
 """Did the system go on? Last stable offsets that go back or stand still, and times in which nobody got what was asked for.
 
 Role.   The part of `judge` that knows limits of time.
-Rules.  Pure. What is promised, and what breaks it:
-        * Last stable offset and log end only grow, over restarts too: who was told one is never told less. They are looked at one
-          answer after the other, so that no late answer is taken for a later one.
+Rules.  Pure. The promises, and their breaches:
+        * Last stable offset and log end only grow, over restarts too: an answer never names less than an earlier one. They are
+          looked at one answer after the other, so that no late answer is taken for a later one.
         * A last stable offset that is not the end of its log goes on within the limit, and is the end when all is over.
-        * Somebody who writes to a partition, begins or ends a transaction, commits one, or reads a partition gets it within the
-          limit. Each partition, and each isolation of reading it, is looked at alone, and so are commits: a new life and an abort
-          are an end of a transaction and no commit. What works does not hide what does not. Time in which a fault blocked
-          everybody does not count, nor does time before anybody asked.
+        * Within the limit somebody who asks gets it: a write to a partition, the begin, end or commit of a transaction, a read.
+          Each partition, and each isolation of reading it, is looked at alone: a working partition does not hide a failing one.
+          Commits are looked at alone too: a new life and an abort are an end of a transaction and no commit. Time in which a
+          fault blocked everybody does not count, nor does time before anybody asked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.events import (
+from semel.verify.history.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
-    Committing,
+    ClientEvent,
+    Deciding,
     Ended,
-    Event,
     Failed,
     Fault,
     Isolation,
@@ -32,10 +31,11 @@ from semel.verify.proof.events import (
     Stable,
     Took,
 )
+from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.index import Place
 
 
-def stuck(history: Sequence[Event], limit_seconds: float) -> Iterator[Finding]:
+def stuck(history: Sequence[ClientEvent], limit_seconds: float) -> Iterator[Finding]:
     """Where the last stable offset stood still for too long, or was not at the end when all was over."""
     since: dict[Place, tuple[int, float, int]] = {}
     latest: dict[Place, int] = {}
@@ -69,7 +69,7 @@ def stuck(history: Sequence[Event], limit_seconds: float) -> Iterator[Finding]:
             )
 
 
-def went_back(history: Sequence[Event]) -> Iterator[Finding]:
+def went_back(history: Sequence[ClientEvent]) -> Iterator[Finding]:
     """Where a last stable offset or the end of a log was below what had been told before."""
     highest: dict[tuple[Place, str], tuple[int, int]] = {}
     for place, event in enumerate(history):
@@ -90,7 +90,7 @@ def went_back(history: Sequence[Event]) -> Iterator[Finding]:
 
 
 class _Service(StrEnum):
-    """What may be unavailable, in the words of the report."""
+    """The services that may be unavailable, in the words of the report."""
 
     WRITES = "no record was acknowledged in"
     TRANSACTIONS = "no transaction was begun or ended"
@@ -111,7 +111,7 @@ class _Wait:
     is_told: bool = False
 
 
-def unavailable(history: Sequence[Event], limit_seconds: float) -> Iterator[Finding]:
+def unavailable(history: Sequence[ClientEvent], limit_seconds: float) -> Iterator[Finding]:
     """Where nobody got what was asked for, for too long."""
     blocked = [(event.at, event.until) for event in history if isinstance(event, Fault) and event.blocks]
     demand = _Demand()
@@ -138,7 +138,7 @@ def unavailable(history: Sequence[Event], limit_seconds: float) -> Iterator[Find
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What an event says: somebody asks, somebody got it, somebody was told not to get it."""
+    """The content of an event: requests, successes, and refusals."""
 
     asked: tuple[_Asked, ...] = ()
     got: tuple[_Asked, ...] = ()
@@ -151,14 +151,14 @@ _COMMITS: Final[_Asked] = (_Service.COMMITS, "")
 
 @dataclass(slots=True)
 class _Demand:
-    """Who asks for what, event after event."""
+    """The open requests of each service, event after event."""
 
     plain: dict[str, Place] = field(default_factory=dict)
     """Values outside transactions that nothing was said of yet, and where they were sent to."""
     read: dict[tuple[Isolation, Place], int] = field(default_factory=dict)
     """The highest offset that anybody was handed."""
 
-    def of(self, event: Event) -> _Step:
+    def of(self, event: ClientEvent) -> _Step:
         match event:
             case Sent(transaction=None):
                 where = event.topic, event.partition
@@ -171,7 +171,7 @@ class _Demand:
                 return _Step(asked=self._unread(where, event.offset), got=(_writes(where),))
             case Failed() if event.value in self.plain:
                 return _Step(refused=(_writes(self.plain.pop(event.value)),))
-            case Committing():
+            case Deciding():
                 return _Step(asked=(_TRANSACTIONS, _COMMITS))
             case Ended(outcome="committed"):
                 return _Step(got=(_TRANSACTIONS, _COMMITS))

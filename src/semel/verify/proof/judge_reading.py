@@ -1,19 +1,19 @@
-"""What readers were handed: each thing that cannot be if the logs kept their promises.
+"""The records readers were handed: each one that cannot be if the logs kept their promises.
 
 Role.   `judge_reading` is the part of `judge` about polls.
-Rules.  Pure. What is promised, and what breaks it:
+Rules.  Pure. The promises, and their breaches:
         * A reader of committed records is handed nothing of a transaction that was not to be committed, and nothing before its
           application has asked to commit.
-        * An offset has one value, for everybody and for ever, the one its producer was told. What somebody was handed is there
-          for whoever reads later.
-        * A reader is handed offsets in order and passes over nothing that it may see: a reader of everything finds what readers
-          of committed records find, and those find every record outside transactions.
+        * An offset has one value, for everybody and for ever, the one its producer was told. A record handed to one reader is
+          there for every later reader.
+        * A reader is handed offsets in order and passes over no visible record. A reader of everything finds every record that
+          readers of committed records find. Readers of committed records find every record outside transactions.
 """
 
 from collections.abc import Iterator
 
+from semel.verify.history.events import COMMITTED, UNCOMMITTED, Acked, Assigned, Drained, Polled, Repositioned
 from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Acked, Assigned, Drained, Polled, Repositioned
 from semel.verify.proof.index import Index, Place, named
 
 
@@ -87,7 +87,7 @@ def _inconsistent(index: Index) -> Iterator[Finding]:
 
 
 def _gone(index: Index) -> Iterator[Finding]:
-    """What somebody was handed, and the last reader of the same isolation was not; acknowledged or not."""
+    """Records handed to a reader but not to the last reader of the same isolation; acknowledged or not."""
     told: set[tuple[Place, int]] = set()
     for place, poll in index.all_polls():
         where = poll.topic, poll.partition
@@ -153,7 +153,7 @@ def _readers(index: Index) -> Iterator[Finding]:
 
 
 def _passed_over(index: Index, drained: Drained, place: int, handed: set[int]) -> Iterator[Finding]:
-    """What the reader was to see between the two offsets, and was not handed."""
+    """The visible records between the two offsets that the reader was not handed."""
     where = drained.topic, drained.partition
     for offset, value in sorted(_to_be_seen(index, drained).items()):
         if drained.start <= offset < drained.end and offset not in handed:
@@ -167,7 +167,7 @@ def _passed_over(index: Index, drained: Drained, place: int, handed: set[int]) -
 
 
 def _to_be_seen(index: Index, drained: Drained) -> dict[int, str]:
-    """Offset -> value: what readers of this isolation find there by the word of all readers."""
+    """Offset -> value: the records readers of this isolation find there by the word of all readers."""
     where = drained.topic, drained.partition
     found = dict(index.logs[drained.isolation][where].values)
     other = index.logs.get(UNCOMMITTED if drained.isolation == COMMITTED else COMMITTED, {}).get(where)

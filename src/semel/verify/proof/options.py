@@ -1,11 +1,11 @@
-"""What to play: the choices of one proof."""
+"""The choices of one proof."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from semel.errors import SemelError
-from semel.verify.proof.disturber import FAULTS
+from semel.verify.faults.disturber import FAULTS
 from semel.verify.proof.judge import Limits
 
 IDEMPOTENCE: Final = "idempotence"
@@ -44,7 +44,7 @@ class Options:
     fault_seconds: float = 2.0
     """The mean time between faults; 0: none."""
     faults: tuple[str, ...] = FAULTS
-    """Those that may be done, where they can be."""
+    """The faults that may be done, where they can be."""
     life_seconds: float = 0.0
     """How long a broker of our own lives at least before it is killed."""
     mutation: str | None = None

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Final, NamedTuple, TypeAlias
 
+from semel.verify.history.events import Fault
 from semel.verify.proof.anomalies import story_of
-from semel.verify.proof.events import Fault
 from semel.verify.proof.judge import counts
 from semel.verify.proof.report import as_text, most_telling
 from semel.verify.proof.runner import Proof
@@ -94,7 +94,7 @@ def svg(proof: Proof) -> str:
 
 
 def _panels(proof: Proof, bucket: float, end: float) -> list[_Panel]:
-    """What there is to see, top to bottom."""
+    """The panels, top to bottom."""
     timeline = proof.timeline
     gap = _latest(timeline.unstable, bucket, end, max)
     panels = [

@@ -4,8 +4,8 @@ Role.   Writers without and with transactions, programs that transform one topic
         clients of `semel.aio` and know nothing of faults.
 Flow.   `run` until the deadline of the `Stage`; then they come to an end by themselves, in peace.
 Rules.  * A client that is done for is replaced by another life under another name.
-        * Some lives are abandoned in the middle of a transaction, and some go on after another life has taken their id: what
-          a crashed and a frozen application do.
+        * Some lives are abandoned in the middle of a transaction, as by a crashed application. Some go on after another life
+          has taken their id, as a frozen application does.
         * Every writer writes at least once, in peace if there was no other chance: a proof in which nobody wrote proves nothing.
         * Everything waits through `asyncio`, so that all of them share one loop.
 """
@@ -17,21 +17,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.client.consumer.consumer import AsyncConsumer
-from semel.client.consumer.values import ConsumerRecord
 from semel.client.producer.answers import MAY_BE_STORED
 from semel.client.producer.future import RecordMetadata
 from semel.client.producer.producer import AsyncProducer
+from semel.client.values.consuming import ConsumerRecord
 from semel.errors import SemelError
 from semel.exceptions import KafkaException
 from semel.types import UNKNOWN_OFFSET, TopicPartition
-from semel.verify.proof.events import (
+from semel.verify.history.events import (
     COMMITTED,
     Acked,
     Assigned,
-    Committing,
+    ClientEvent,
+    Deciding,
     Drained,
     Ended,
-    Event,
     Failed,
     Isolation,
     Outcome,
@@ -51,25 +51,25 @@ _COMMITS: Final = 1.0
 
 @dataclass(slots=True)
 class Stage:
-    """What the programs of one run share."""
+    """The state shared by the programs of one run."""
 
     settings: Mapping[str, Any]
     """How clients reach the cluster."""
     run: str
-    """What everything this run makes on the cluster is called after."""
+    """The prefix of all names this run makes on the cluster."""
     now: Callable[[], float]
     seconds: float
     """How long they go on."""
     partitions: int
     pause_seconds: float
     transaction_timeout_ms: int
-    history: list[Event] = field(default_factory=list)
+    history: list[ClientEvent] = field(default_factory=list)
     troubles: dict[str, int] = field(default_factory=dict)
     """Errors that applications met and went on from, by name."""
     doing: str = ""
-    """What is being done to the system now."""
+    """The fault that is being done to the system now."""
 
-    def add(self, event: Event) -> None:
+    def add(self, event: ClientEvent) -> None:
         self.history.append(event)
 
     def trouble(self, error: BaseException) -> None:
@@ -116,7 +116,7 @@ class _Sender:
 
 
 def text_of(record: ConsumerRecord) -> str:
-    """Its value; one that is no text of ours is shown as it is, for the judge to wonder at."""
+    """Its value; a value that is no text of ours is shown as it is, for the judge to wonder at."""
     return "nothing" if record.value is None else record.value.decode(errors="backslashreplace")
 
 
@@ -223,7 +223,7 @@ class TransactionalWriter:
         return _Sender(self.stage, process, producer)
 
     async def _settle(self) -> None:
-        """What the last life left open is ended by whoever takes its id; if nothing was ever committed, it commits once."""
+        """Take over the id, which ends the transaction the last life left open; if nothing was ever committed, commit once."""
         deadline = self.stage.now() + _SETTLE_SECONDS
         while self.stage.now() < deadline:
             if (sender := await self._take_over()) is None:
@@ -254,7 +254,7 @@ class TransactionalWriter:
                 stage.add(Ended(stage.now(), sender.process, number, "aborted"))
                 return True
             committing = True
-            stage.add(Committing(stage.now(), sender.process, number))
+            stage.add(Deciding(stage.now(), sender.process, number))
             await producer.commit_transaction()
             stage.add(Ended(stage.now(), sender.process, number, "committed"))
             self.committed += 1
@@ -273,7 +273,7 @@ class TransactionalWriter:
 async def end_after(
     stage: Stage, sender: _Sender, number: int, error: KafkaException, *, committing: bool
 ) -> bool:
-    """What an application does when its transaction failed: abort if it may; False if its producer is done for."""
+    """React to a failed transaction as an application does: abort if it may; False if its producer is done for."""
     outcome: Outcome = "unknown"
     goes_on = False
     if not error.fatal and (error.abortable or not committing):
@@ -370,7 +370,7 @@ class Transformer:
             if self.dice.random() < 0.02:
                 return False  # It crashes before it commits.
             committing = True
-            stage.add(Committing(stage.now(), sender.process, number))
+            stage.add(Deciding(stage.now(), sender.process, number))
             await sender.producer.commit_transaction()
             stage.add(Ended(stage.now(), sender.process, number, "committed"))
         except KafkaException as error:

@@ -7,19 +7,19 @@ Rules.  * Every event is counted once, whatever the number of looks; a round has
 from collections import Counter
 from dataclasses import dataclass, field
 
-from semel.verify.proof.events import Acked, Ended, Event, Fault, Polled
+from semel.verify.history.events import Acked, ClientEvent, Ended, Fault, Polled
 from semel.verify.proof.programs import Stage
 
 
 @dataclass(slots=True)
 class Standing:
-    """What was counted so far."""
+    """The counts so far."""
 
     seconds: float
     """How long the proof is to last."""
     totals: Counter[str] = field(default_factory=Counter)
     shown_at: float = float("-inf")
-    _history: list[Event] = field(default_factory=list)
+    _history: list[ClientEvent] = field(default_factory=list)
     _counted: int = 0
 
     def is_due(self, stage: Stage, every_seconds: float) -> bool:
@@ -27,7 +27,7 @@ class Standing:
         return stage.now() - self.shown_at >= every_seconds
 
     def line(self, stage: Stage, what: str) -> str:
-        """What there is to say now; `what` is news, else what is being done to the system."""
+        """The line to print now, with the news in `what`, else with the present fault."""
         self.shown_at = stage.now()
         self._count(stage.history)
         totals, told = self.totals, what or stage.doing
@@ -37,7 +37,7 @@ class Standing:
             f"{'; ' + told if told else ''}"
         )
 
-    def _count(self, history: list[Event]) -> None:
+    def _count(self, history: list[ClientEvent]) -> None:
         if history is not self._history:
             self._history, self._counted = history, 0
         new = history[self._counted :]

@@ -1,8 +1,8 @@
-"""A proof as text and as JSON: what was done, what was found, and how to do it again.
+"""A proof as text and as JSON: the work, the findings, and how to do it again.
 
 Role.   `as_text` and `as_document` are what the command prints and writes.
 Rules.  * Pure. Every anomaly has its line, also those of which there are none: a reader sees what was looked for.
-        * A proof that did not come to its end has no counts: what was not judged is not said to be kept.
+        * A proof that did not come to its end has no counts: no promise is said to be kept that was not judged.
         * One finding of each anomaly is shown before a second of any: thousands of one kind do not hide another.
 """
 
@@ -25,7 +25,7 @@ _MIB: Final = 1 << 20
 
 
 def as_text(proof: Proof, again: str) -> list[str]:
-    """What the command prints; `again` is the command that plays it again."""
+    """The lines the command prints; `again` is the command that plays it again."""
     told = proof.summary
     faults = sum(proof.faults.values())
     number_of = counts(proof.findings)

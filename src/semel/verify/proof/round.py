@@ -3,11 +3,11 @@
 Role.   `Round.play` gives the history that `judge` judges. A long proof is many rounds on one broker, so that what was seen can be
         judged and let go.
 Flow.   topics -> programs, readers, samples and faults for so many seconds -> calm -> groups come to the end of their inputs,
-        the last stable offsets to the ends of the logs; those who read along read to the end, then others read everything from
+        the last stable offsets to the ends of the logs; the first readers read to the end, then others read everything from
         the beginning -> positions -> `clean_up`.
-Rules.  * Nothing passes for lack of evidence: a partition that cannot be read to its end in time is an error of its own, and so
-          are a program that stopped for a reason nobody expects, a workload of which nothing was acknowledged or committed, and
-          a fault that was asked for and cannot be done here. A group that does not come to its end is a finding.
+Rules.  * Nothing passes for lack of evidence. A partition that cannot be read to its end in time is an error of its own; so is
+          a program that stopped unexpectedly. So are a workload with nothing acknowledged or committed, and a requested fault
+          that cannot be done here. A group that does not come to its end is a finding.
         * Topics carry the round's number; groups and transactional ids are the same in all rounds, as a service's are.
 """
 
@@ -19,15 +19,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from semel.client.admin_client.client import AsyncAdmin
-from semel.client.admin_client.values import NewTopic
+from semel.client.admin.client import AsyncAdmin
 from semel.client.consumer.consumer import AsyncConsumer
+from semel.client.values.administration import NewTopic
 from semel.exceptions import KafkaException
 from semel.types import TopicPartition
-from semel.verify.proof.disturber import FAULTS, NEEDS, Disturber, Proxy
-from semel.verify.proof.events import COMMITTED, UNCOMMITTED, Began, Event, Position, Stable, Unfinished
+from semel.verify.faults.disturber import FAULTS, NEEDS, Disturber, Proxy
+from semel.verify.faults.harmed_process import HarmedBroker
+from semel.verify.history.events import (
+    COMMITTED,
+    UNCOMMITTED,
+    Began,
+    ClientEvent,
+    Position,
+    Stable,
+    Unfinished,
+)
 from semel.verify.proof.group_members import CLASSIC, GroupMember, in_thread, protocol_settings
-from semel.verify.proof.harmed_process import HarmedBroker
 from semel.verify.proof.index import Index
 from semel.verify.proof.options import (
     GROUPS,
@@ -58,9 +66,9 @@ _SAMPLE_SECONDS: Final = 0.5
 _LAST_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.004
 _PATIENCE: Final = {"request.timeout.ms": "5000"}
-"""So that an answer that never comes is given up within a run of seconds; what the user sets comes before it."""
+"""So that an answer that never comes is given up within a run of seconds; a setting of the user's comes before it."""
 _TOPIC_CONFIGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Whatever the cluster's defaults are: what is gone was lost."""
+"""Nothing is deleted, whatever the cluster's defaults: a record that is gone was lost."""
 _TOPICS: Final = {
     IDEMPOTENCE: ("plain",),
     TRANSACTIONS: ("transactions",),
@@ -74,11 +82,11 @@ Progress = Callable[[Stage, str], None]
 
 @dataclass(slots=True)
 class Scene:
-    """What the rounds of one proof share."""
+    """The state shared by the rounds of one proof."""
 
     options: Options
     name: str
-    """What everything it makes on the cluster is called after."""
+    """The prefix of all names it makes on the cluster."""
     bootstrap: str
     """The cluster itself, past the proxy."""
     proxy: Proxy
@@ -139,7 +147,7 @@ class Round:
         )
 
     @property
-    def history(self) -> list[Event]:
+    def history(self) -> list[ClientEvent]:
         return self.stage.history
 
     @property
@@ -209,7 +217,7 @@ class Round:
     # Evidence
 
     def _check_faults(self) -> None:
-        """Those that were asked for by name can be done; the brokers of a cluster are known by now."""
+        """Faults requested by name must be possible; the brokers of a cluster are known by now."""
         options = self._options
         never = self._disturber.impossible() if options.fault_seconds and options.faults != FAULTS else []
         if never:
@@ -339,7 +347,7 @@ class Round:
         return found
 
     async def _until_read(self, beside: "list[asyncio.Future[None]]") -> None:
-        """Until every group's positions are the ends of its input; those that are not there in time are written down."""
+        """Until every group's positions are the ends of its input; groups that are not there in time are written down."""
         waiting = self._groups()
         ends: dict[TopicPartition, int] = {}
         deadline = self.stage.now() + self._calm_seconds
@@ -396,7 +404,7 @@ class Round:
         return {place: 0 if one is None else int(one.offset) for place, one in stored.items()}
 
     async def _read_all(self, readers: list[Reader]) -> None:
-        """Those who read along to the end; then everything once more, by readers who have seen nothing yet."""
+        """Drain the first readers; then read everything once more, by readers that have seen nothing yet."""
         await self._drain(readers)
         last = self._readers("last reader")
         try:
@@ -442,11 +450,11 @@ class _Sampler:
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def stop(self) -> None:
-        """After the look that it has now: one that is late must not be the last."""
+        """After the look that it has now: a late look must not be the last."""
         self._goes_on = False
 
     async def until_stable(self, deadline: float) -> None:
-        """Until every last stable offset is the end of its log; what stands still then is for the judge."""
+        """Until every last stable offset is the end of its log; an offset that stands still then is for the judge."""
         is_stable: bool | None = None
         while not is_stable and self._stage.now() < deadline:
             is_stable = await self._sample()

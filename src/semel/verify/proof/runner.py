@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from semel.client.admin_client.client import AsyncAdmin
+from semel.client.admin.client import AsyncAdmin
 from semel.exceptions import KafkaException
-from semel.verify.fault_cluster import FaultCluster
 from semel.verify.fault_proxy import FaultProxy
+from semel.verify.faults.cluster import FaultCluster
+from semel.verify.faults.disturber import Proxy, requests_harmed
+from semel.verify.faults.harmed_process import HarmedBroker
+from semel.verify.history.events import ClientEvent
 from semel.verify.proof.anomalies import Finding
-from semel.verify.proof.disturber import Proxy, requests_harmed
-from semel.verify.proof.events import Event
 from semel.verify.proof.group_members import CLASSIC, CONSUMER, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from semel.verify.proof.harmed_process import HarmedBroker
 from semel.verify.proof.judge import judge
 from semel.verify.proof.options import GROUPS, Options, ProofError
 from semel.verify.proof.round import Progress, Round, Scene
@@ -46,10 +46,10 @@ _GROUP_VERSION: Final = "group.version"
 
 @dataclass(slots=True)
 class Proof:
-    """What was seen, and what is wrong with it."""
+    """The history of a proof, and its findings."""
 
     options: Options
-    history: list[Event]
+    history: list[ClientEvent]
     """Of the round in which something was found, else of the last."""
     findings: list[Finding]
     faults: dict[str, int]
@@ -60,7 +60,7 @@ class Proof:
     """Errors that applications met, by name."""
     seconds: float
     version: str
-    """What was proved on."""
+    """The version the proof ran on."""
     summary: Summary = field(default_factory=Summary)
     timeline: Timeline = field(default_factory=Timeline)
     vitals: list[Vitals] = field(default_factory=list)
@@ -78,7 +78,7 @@ class UnfinishedError(ProofError):
         self.proof = proof
 
 
-Keep: TypeAlias = Callable[[Sequence[Event]], None]
+Keep: TypeAlias = Callable[[Sequence[ClientEvent]], None]
 
 
 async def prove(options: Options, progress: Progress, keep: Keep | None = None) -> Proof:

@@ -2,9 +2,9 @@
 
 Role.   `spark_work` runs it as `python -m semel.verify.proof.spark_driver`. Every input has one output, which names it.
 Flow.   `format("semel")` -> `foreachBatch(TopicSink)`: a transaction per micro-batch.
-Rules.  * Says `ready` when the query runs. A query that fails ends the program, with the reason; whoever runs it starts it again.
+Rules.  * Says `ready` when the query runs. A query that fails ends the program, with the reason; the program that runs it starts it again.
         * Ends when its standard input does.
-        * An output says which attempt at its micro-batch made it: one that is made again is another value.
+        * An output says which attempt at its micro-batch made it: an output made again is another value.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
     from pyspark.sql import functions as f
 
     from semel import spark as semel_spark
-    from semel.spark.sink.topic_sink import TopicSink
+    from semel.spark.sink.atomic.topic_sink import TopicSink
 
     given.scratch.mkdir(parents=True, exist_ok=True)
     config = {

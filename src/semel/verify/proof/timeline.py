@@ -1,4 +1,4 @@
-"""What became of a run second by second, and in sum: small enough to keep when the history is not.
+"""A run second by second, and in sum: small enough to keep when the history is not.
 
 Role.   `Timeline` and `Summary` take in one history after the other; the report and the picture are made of them.
 Rules.  * Pure. Times are those of the events, on the clock of the whole run.
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from semel.verify.proof.events import (
+from semel.verify.history.events import (
     UNCOMMITTED,
     Acked,
+    ClientEvent,
     Commit,
-    Committing,
+    Deciding,
     Ended,
-    Event,
     Failed,
     Fault,
     Polled,
@@ -32,7 +32,7 @@ _LATENCY_DIGITS: Final = 4
 
 @dataclass(slots=True)
 class Timeline:
-    """What was seen in each slice of time."""
+    """The counts of each slice of time."""
 
     acked: Counter[int] = field(default_factory=Counter)
     committed: Counter[int] = field(default_factory=Counter)
@@ -47,7 +47,7 @@ class Timeline:
     faults: list[Fault] = field(default_factory=list)
     end: float = 1.0
 
-    def add(self, history: Sequence[Event]) -> None:
+    def add(self, history: Sequence[ClientEvent]) -> None:
         latest: dict[tuple[str, int], Stable] = {}
         for event in history:
             slice_ = int(event.at / SLICE_SECONDS)
@@ -97,7 +97,7 @@ class Summary:
     latencies: Counter[float] = field(default_factory=Counter)
     """Of acknowledgements, in seconds."""
 
-    def add(self, history: Sequence[Event]) -> None:
+    def add(self, history: Sequence[ClientEvent]) -> None:
         sent: dict[str, float] = {}
         acknowledged = failed = 0
         begun: set[tuple[str, int]] = set()
@@ -117,7 +117,7 @@ class Summary:
                     self.latencies[round(event.at - sent[event.value], _LATENCY_DIGITS)] += 1
                 case Failed():
                     failed += 1
-                case Committing():
+                case Deciding():
                     committing.add((event.process, event.transaction))
                 case Ended():
                     ends[event.process, event.transaction] = event.outcome
@@ -153,8 +153,8 @@ class Summary:
         return 0.0
 
 
-def summary(history: Sequence[Event]) -> Summary:
-    """What one history holds."""
+def summary(history: Sequence[ClientEvent]) -> Summary:
+    """The sum of one history."""
     found = Summary()
     found.add(history)
     return found

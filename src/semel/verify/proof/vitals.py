@@ -24,7 +24,7 @@ class Vitals:
     at: float
     pid: int
     memory_bytes: int
-    """What is in RAM."""
+    """The resident memory."""
     handles: int
     """Open files and sockets."""
 

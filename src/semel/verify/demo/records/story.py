@@ -41,7 +41,7 @@ _METADATA_VERSION: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it."""
+    """The result of the story."""
 
     sent: int
     stored: int

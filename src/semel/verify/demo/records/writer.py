@@ -1,7 +1,7 @@
 """An idempotent producer at its plainest: batches made beforehand, sent until each is stored once.
 
 Role.   Drives `core.idempotence.in_flight` over one connection that may break at any time. The application never sends
-        anything twice; whatever is sent again is sent under its old sequence.
+        anything twice; a batch sent again keeps its old sequence.
 Flow.   `Writer.run` connects, gets an identity once, and keeps up to five batches of each partition under way.
 """
 
@@ -69,7 +69,7 @@ class Writer:
                     identified = True
                 await self._drive(connection)
             except _BROKEN:
-                pass  # The broker is away; what was under way is known to be unsettled.
+                pass  # The broker is away; batches under way are known to be unsettled.
             if self._unsettled:
                 await self._runtime.tasks.sleep(_RECONNECT_SECONDS)
 

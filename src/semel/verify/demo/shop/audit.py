@@ -1,7 +1,7 @@
-"""What the topics hold: counted while it comes, and read anew when all is done.
+"""The content of the topics: counted while it comes, and read anew when all is done.
 
 Role.   `Watcher` counts committed rows while the story goes on, for the display and the picture. `read_all` reads every
-        topic from its beginning to its end, for the judgement; it goes to the broker itself, not through the bad
+        topic from its beginning to its end, for the judgement. It goes to the broker itself, not through the bad
         connection, and trusts nothing the watcher saw.
 """
 

@@ -2,7 +2,7 @@
 
 Role.   `display_for` chooses. Both show the same: how far the till and the pipeline are, how fast, what was done to them.
 Rules.  * Rendering is pure (`panel_lines`, `log_line`); only `Panel` and `Log` write.
-        * A terminal that is narrow gets shorter lines, never broken ones; one that knows no block letters gets plain ones.
+        * A terminal that is narrow gets shorter lines, never broken ones; a terminal without block letters gets plain ones.
         * `NO_COLOR` and `TERM=dumb` are heeded.
 """
 
@@ -41,7 +41,7 @@ def display_for(stream: TextIO, environment: Mapping[str, str] = os.environ) -> 
 
 
 class Panel:
-    """Draws over itself; what was drawn last stays."""
+    """Draws over itself; the last drawing stays."""
 
     def __init__(self, stream: TextIO, *, colored: bool) -> None:
         self._stream = stream
@@ -153,7 +153,7 @@ def _rate(timeline: Timeline, name: str) -> str:
 
 
 def _sparkline(timeline: Timeline, width: int, blocks: bool) -> str:
-    """What was counted in each second, the latest on the right."""
+    """The count of each second, the latest on the right."""
     letters = _SPARKS if blocks else _PLAIN_SPARKS
     rates = timeline.rates("counted", 1.0)
     highest = max([1.0, *rates])

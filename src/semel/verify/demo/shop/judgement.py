@@ -1,4 +1,4 @@
-"""What was found, held against what the model says: lost, duplicated, torn, wrong.
+"""The rows found, held against the model: lost, duplicated, torn, wrong.
 
 Role.   `judge` takes the committed rows of every topic, as they were read, and the shop they should come from. It looks at
         nothing else: no counter of a program that took part, no log of what it did.
@@ -6,8 +6,8 @@ Flow.   One `Line` for each promise: the order events as sent, cleaned, rejected
         of order states.
 Rules.  * Lost: the model has it, the topic has not. Duplicated: there more often than in the model, which includes what
           the model does not have at all. Wrong: there, with another content.
-        * Torn: a transaction of the till of which some rows are there and some are not, or that was taken back and
-          shows; a micro-batch whose rows do not match the receipt that went out in its transaction.
+        * Torn: a transaction of the till with some rows there and some not, or aborted and yet visible.
+          Torn too: a micro-batch whose rows do not match the receipt that went out in its transaction.
         * Pure, and by column.
 """
 

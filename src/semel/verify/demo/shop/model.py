@@ -1,7 +1,7 @@
 """The shop as a function of a seed: every order there will ever be.
 
 Role.   `Shop` is both the generator (what the till sends in its n-th transaction) and the model the proof begins from.
-        All of it comes from the seed alone: the till can die at any moment and go on, and the proof asks nobody who
+        Everything comes from the seed alone: the till can die at any moment and go on, and the proof asks nobody who
         took part.
 Flow.   Transaction t holds the orders of block t as they are placed, and what became of those of blocks t-1 and t-2:
         paid, shipped or cancelled. `events` gives its rows, `encode` their bytes.
@@ -10,7 +10,7 @@ Rules.  * Pure: no clock, no files, nothing but the seed.
           that does not exist. Nothing more is heard of them.
         * Revenue counts when an order is paid, in the minute (of the shop's clock) of the payment.
         * Work is by column; an event has a number of its own, `order * STEPS + step`.
-Elsewhere. What the pipeline must make of it: `judgement`.
+Elsewhere. The pipeline's duty: `judgement`.
 """
 
 from dataclasses import dataclass, fields
@@ -75,7 +75,7 @@ class Events:
 
     @property
     def number(self) -> Ints:
-        """What tells an event from all others."""
+        """The number that tells an event from all others."""
         return self.order * STEPS + self.step
 
     @property
@@ -110,7 +110,7 @@ class Shop:
     """How long it was open, by its own clock."""
 
     def events(self, transaction: int) -> Events:
-        """What the till sends in this transaction."""
+        """The events the till sends in this transaction."""
         parts = [self._placed(transaction)]
         if transaction >= 1:
             parts.append(self._settled(transaction))

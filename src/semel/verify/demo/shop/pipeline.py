@@ -9,7 +9,7 @@ Role.   Run by the story as `python -m semel.verify.demo.shop.pipeline`. Three q
 Flow.   Every query writes through `TopicSink`: each micro-batch is one transaction over all the topics it writes to, with a
         receipt of how many rows there are. The checkpoint and the sink's ledger do the rest.
 Rules.  * Says `ready` when the queries run and `finished` when, told to `finish`, everything there is has been written.
-        * A query that fails ends the program, with the reason: whoever runs it starts it again.
+        * A query that fails ends the program, with the reason: the program that runs it starts it again.
         * Ends when its standard input does.
 """
 
@@ -159,7 +159,7 @@ class ShopPipeline:
             _json(f.col("order"), f.col("state"), f.lit(batch).alias("batch")).alias("value"),
         )
 
-    # What all three share
+    # Shared by all three
 
     def _query(
         self,
@@ -222,7 +222,7 @@ def _json(*columns: "Column") -> "Column":
 
 
 class _Orders:
-    """What comes on standard input: `finish`; its end is the end of the program."""
+    """Orders on standard input: `finish`; its end is the end of the program."""
 
     def __init__(self) -> None:
         self.finish = threading.Event()

@@ -2,8 +2,8 @@
 
 Role.   Behind `semel demo` and `make demo`. Everything is real: a broker's process, a till's, a Spark driver's, a connection
         that is really cut, and kill -9.
-Flow.   broker -> topics and the product table -> the bad connection, through which everybody goes -> pipeline -> till ->
-        faults by plan -> the till is done -> the pipeline finishes -> everything is read anew and judged.
+Flow.   broker -> topics and products -> the bad connection, used by everybody -> pipeline -> till -> faults by plan
+        -> the till is done -> the pipeline finishes -> everything is read anew and judged.
 Rules.  * A kill comes when the work has come so far, not at a time: a slow machine sees the same story.
         * One fault at a time, unless the plan says two at once: the next kill waits until the work of the last victim goes on.
         * A process that ends without being killed is started again, as an operator would, and told as what it is.
@@ -81,7 +81,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it."""
+    """The result of the story."""
 
     verdict: Verdict
     timeline: Timeline
@@ -235,7 +235,7 @@ class Story:
         )
 
     def _hear(self, part: _Part) -> None:
-        """What the program says: that it is at work, or done."""
+        """Take up the program's lines: it is at work, or done."""
         child = part.child
         while child is not None:
             try:

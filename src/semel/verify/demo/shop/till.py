@@ -2,9 +2,9 @@
 
 Role.   Run by the story as `python -m semel.verify.demo.shop.till`. A user's program: it uses `semel.Producer` and nothing
         below it.
-Flow.   Take over the transactional id; ask the group how far the till had come; then transaction after transaction: the
+Flow.   Take over the transactional id; ask the group how far the till had come. Then one transaction after the other: the
         rows, and the number of the next transaction as an offset of the group, together.
-Rules.  * The position is part of the transaction. Whoever comes after a kill, or after any error, asks for it and goes on
+Rules.  * The position is part of the transaction. The next producer, after a kill or any error, asks for it and goes on
           there: nothing is left out and nothing is sent twice.
         * Now and then a transaction is begun, filled and taken back before it is sent for good: nobody may see that.
         * Says `committed N` on standard output after each transaction, and ends when its standard input does.
@@ -40,7 +40,7 @@ def run(bootstrap: str, shop: Shop, transactions_per_second: float) -> None:
                 _sell(producer, _position(bootstrap), shop, transactions_per_second)
                 return
         except KafkaException as error:
-            # Whatever it was, the next producer settles what is open, and the position says what is committed.
+            # After any error the next producer ends the open transaction, and the position says what is committed.
             print(f"life {life} of the till ended: {error!r}", file=sys.stderr, flush=True)
             if life == _LIVES_MAX:
                 raise

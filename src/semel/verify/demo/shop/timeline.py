@@ -1,4 +1,4 @@
-"""What happened and when: samples of the counts, and the faults with the time it took to recover.
+"""The story in time: samples of the counts, and the faults with the time it took to recover.
 
 Pure: the story writes it, the display and the picture read it. Times are seconds since the beginning.
 """

@@ -10,7 +10,7 @@ REJECTED: Final = "orders-rejected"
 REVENUE: Final = "revenue"
 STATES: Final = "order-states"
 RECEIPTS: Final = "receipts"
-"""One row for each micro-batch of each query, in the transaction of its rows: what makes a torn one visible."""
+"""One row for each micro-batch of each query, in the transaction of its rows: a torn batch shows by it."""
 
 PARTITIONS: Final[Mapping[str, int]] = {
     ORDERS: 4,
@@ -22,6 +22,6 @@ PARTITIONS: Final[Mapping[str, int]] = {
     RECEIPTS: 1,
 }
 TABLES: Final = frozenset({PRODUCTS, REVENUE, STATES})
-"""Those of which the latest value of a key is what counts: compacted."""
+"""Topics in which the latest value of a key counts: compacted."""
 TILL: Final = "till"
 """The till's transactional id, and the group whose offset is the number of its next transaction."""

@@ -1,1 +1,0 @@
-"""The mission checklist: its rows, and which test decides which."""

@@ -1,0 +1,1 @@
+"""The events of a run, as plain values; judged once the run is over."""

@@ -1,0 +1,1 @@
+"""Seeded stories of whole brokers and their clients, on virtual time."""
