@@ -1,30 +1,21 @@
-"""What every test shares: the mission marks become a report; properties run the same everywhere.
-
-`@pytest.mark.mission("IDEM-21")` names the rows of the checklist a test decides. At the end of a run the
-outcome of each marked test goes to `build/mission.json`, which `semel mission` prints.
-"""
+"""What every test shares: the plugins of this suite, properties that run the same everywhere, and Apache Kafka to compare with."""
 
 import logging
 import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from semel.bench import kafka_peer
-from semel.mission.report import RESULTS_FILE, Outcome, TestResult, write_results
-from semel.mission.rows import known_ids
+from semel.peers import kafka as kafka_peer
 
 # A shell starts what runs in its background with SIGINT ignored, and so would every process the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ROOT = Path(__file__).parent.parent
-_PROPERTY = "mission"
-_SEVERITY: tuple[Outcome, ...] = ("passed", "skipped", "failed")
+pytest_plugins = ["support.suite.once_more", "support.suite.mission_marks"]
 
 settings.register_profile(
     "semel", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -33,53 +24,6 @@ settings.register_profile(
     "search", parent=settings.get_profile("semel"), derandomize=False, max_examples=2000
 )
 settings.load_profile(os.environ.get("SEMEL_HYPOTHESIS", "semel"))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    known = known_ids()
-    for item in items:
-        ids = [row_id for mark in item.iter_markers("mission") for row_id in mark.args]
-        if unknown := sorted(set(ids) - known):
-            raise pytest.UsageError(f"{item.nodeid} decides rows that do not exist: {', '.join(unknown)}")
-        if ids:
-            item.user_properties.append((_PROPERTY, sorted(set(ids))))
-
-
-class MissionRecorder:
-    """Collects the outcome of each marked test, on the process that sees all reports.
-
-    Setup, call and teardown report one after the other, and the worst of them counts. A test has passed once its
-    teardown has: one that was interrupted, or died with its worker, has not.
-    """
-
-    def __init__(self) -> None:
-        self.results: dict[str, TestResult] = {}
-        self.finished: set[str] = set()
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        before = self.results.get(report.nodeid)
-        marked = dict(report.user_properties).get(_PROPERTY)
-        ids = tuple(str(row_id) for row_id in marked) if isinstance(marked, list) else None
-        if ids is None and before is not None:
-            ids = before.ids  # The report xdist makes up for a dead worker carries no properties.
-        if ids is None:
-            return
-        outcomes: list[Outcome] = [report.outcome, before.outcome if before is not None else "passed"]
-        self.results[report.nodeid] = TestResult(
-            test=report.nodeid, outcome=max(outcomes, key=_SEVERITY.index), ids=ids
-        )
-        if report.when == "teardown":
-            self.finished.add(report.nodeid)
-
-    def pytest_sessionfinish(self) -> None:
-        decided = [r for r in self.results.values() if r.outcome != "passed" or r.test in self.finished]
-        write_results(ROOT / RESULTS_FILE, decided)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    # The workers of xdist report to the process that started them; collecting alone runs nothing to record.
-    if not hasattr(config, "workerinput") and not config.option.collectonly:
-        config.pluginmanager.register(MissionRecorder(), "semel-mission")
 
 
 def _installed(version: str) -> kafka_peer.KafkaHome:

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import semel
-from prometheus_kit import of, read_page
 from semel import Broker, Consumer, Producer
 from semel.embedded import EmbeddedError
 from semel.errors import ConfigError, LogDirLockedError
+from support.broker.prometheus_kit import of, read_page
 
 
 def sent(bootstrap: str, *values: bytes) -> list[int]:

@@ -13,7 +13,6 @@ import pytest
 
 import semel
 from semel import exceptions
-from semel.bench.kafka_peer import KafkaHome
 from semel.errors import (
     CorruptBatchError,
     DisconnectedError,
@@ -34,6 +33,7 @@ from semel.exceptions import (
     as_exception,
     exception_for,
 )
+from semel.peers.kafka import KafkaHome
 
 PROGRAM: Final = str(Path(__file__).parent / "java" / "ErrorTable.java")
 

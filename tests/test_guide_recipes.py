@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from prometheus_kit import Scrape, fires, read_page, read_rules
 from semel import Broker, Consumer
-from semel.broker.partitions import Partition
+from semel.broker.replicas.led_partition import LedPartition
 from semel.cli.alerts import alert_rules
 from semel.core.idempotence.producer_window import BATCH, ProducerWindow
 from semel.log.partition_log import Appended, AppendResult
+from support.broker.prometheus_kit import Scrape, fires, read_page, read_rules
 
 PAGE = Path(__file__).parent.parent / "docs" / "guide.md"
 VALUES = [b"%d" % number * 4000 for number in range(10, 30)]  # Several batches.
@@ -34,11 +34,11 @@ def recipe() -> str:
 
 def forget_one(patch: pytest.MonkeyPatch, topic: str) -> list[int]:
     """After some batches of a topic its partition forgets the last one; whose it was."""
-    append = Partition.append
+    append = LedPartition.append
     seen = 0
     whose: list[int] = []
 
-    def forgetful(self: Partition, data: bytearray | memoryview, **more: Any) -> AppendResult:
+    def forgetful(self: LedPartition, data: bytearray | memoryview, **more: Any) -> AppendResult:
         nonlocal seen
         result = append(self, data, **more)
         if self.log.topic_partition.topic == topic and isinstance(result, Appended):
@@ -50,7 +50,7 @@ def forget_one(patch: pytest.MonkeyPatch, topic: str) -> list[int]:
                 whose.append(entry.producer_id)
         return result
 
-    patch.setattr(Partition, "append", forgetful)
+    patch.setattr(LedPartition, "append", forgetful)
     return whose
 
 

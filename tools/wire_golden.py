@@ -23,11 +23,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from semel.bench import kafka_peer  # noqa: E402
 from semel.core.wire import registry  # noqa: E402
 from semel.core.wire.framing import FrameReader, read_request_header  # noqa: E402
 from semel.core.wire.kafka_json import kafka_json  # noqa: E402
-from wire_values import every_version, random_message  # noqa: E402  # the path is set above
+from semel.peers import kafka as kafka_peer  # noqa: E402
+from support.wire.wire_values import every_version, random_message  # noqa: E402  # the path is set above
 
 GOLDEN = ROOT / "tests" / "core" / "wire" / "golden"
 FRAMES_KEPT = 3

@@ -38,13 +38,13 @@ from semel.bench.broker_load import (
 )
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples, Side, Workload, figures_of, measure
 from semel.bench.idempotence_cost import judge_and_record_seconds
-from semel.bench.kafka_peer import PeerFailedError
 from semel.bench.measure import BenchError
 from semel.bench.plot import ratio_plot
-from semel.bench.processes import SemelProcess, clone, cpu_seconds, pid_of, resident_bytes
 from semel.core.records import batch
 from semel.core.wire.messages.produce import ProduceRequest
 from semel.errors import WireError
+from semel.peers.kafka import PeerFailedError
+from semel.peers.processes import SemelProcess, clone, cpu_seconds, pid_of, resident_bytes
 from semel.runtime.environment import Environment
 
 WHERE = Environment("today", "abc", "Python", "a processor", 2, "python -m semel.bench broker")

@@ -15,10 +15,10 @@ from semel.bench.broker_figures import page
 from semel.bench.broker_load import Load, LoadError, ProduceFrame, Wire, produce_large, records_of
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples
 from semel.bench.group_load import WireGroup, await_coordinator, commit, join_to_first_record
-from semel.bench.processes import SemelProcess
 from semel.core.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.core.wire.registry import ApiKey
+from semel.peers.processes import SemelProcess
 from semel.runtime.environment import Environment
 
 

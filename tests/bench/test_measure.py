@@ -10,7 +10,6 @@ from itertools import cycle, repeat
 
 import pytest
 
-from semel.bench.kafka_peer import PeerMissingError
 from semel.bench.measure import (
     PAIRS_MAX,
     BenchError,
@@ -23,6 +22,7 @@ from semel.bench.measure import (
     measure,
     peer,
 )
+from semel.peers.kafka import PeerMissingError
 
 
 class HandClock:

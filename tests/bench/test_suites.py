@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from semel.bench import __main__ as bench_main
-from semel.bench import kafka_peer, performance, suites
+from semel.bench import performance, suites
 from semel.bench.broker_figures import Figure, Target, as_json, figure
 from semel.bench.growth_plot import growth_plot
 from semel.bench.idempotence import figures_of, seeds_table
@@ -19,6 +19,7 @@ from semel.bench.measure import BenchError
 from semel.bench.peer import check_alone
 from semel.bench.report import aligned
 from semel.cli.main import cli
+from semel.peers import kafka as kafka_peer
 from semel.runtime.environment import Environment
 
 WHERE = Environment(
@@ -102,7 +103,7 @@ def test_who_has_no_kafka_is_told_every_way_to_one(
     monkeypatch.setattr(kafka_peer, "java", lambda: "java")
     result = semel("broker")
     assert isinstance(result.exception, kafka_peer.PeerMissingError)
-    for way in ("Java 17+ and Maven", "semel.bench.kafka_peer install", "--against HOST:PORT", "--alone"):
+    for way in ("Java 17+ and Maven", "semel.peers.kafka install", "--against HOST:PORT", "--alone"):
         assert way in str(result.exception)
     assert asked == []
 

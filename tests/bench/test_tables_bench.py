@@ -10,7 +10,7 @@ import pytest
 
 from semel.bench import __main__ as bench
 from semel.bench import tables
-from semel.bench.postgresql_peer import postgresql_programs
+from semel.peers.postgresql import postgresql_programs
 
 GUIDE = Path(__file__).parents[2] / "docs" / "spark.md"
 

@@ -14,7 +14,6 @@ from semel.bench.__main__ import main
 from semel.bench.broker_figures import page
 from semel.bench.broker_load import Load, LoadError, Wire
 from semel.bench.broker_workloads import KAFKA, SEMEL, Samples
-from semel.bench.processes import SemelProcess
 from semel.bench.transaction_clients import (
     check_end,
     confluent_copy,
@@ -34,6 +33,7 @@ from semel.bench.transaction_load import (
 from semel.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 from semel.core.wire.messages.list_transactions import ListTransactionsRequest
 from semel.core.wire.registry import ApiKey
+from semel.peers.processes import SemelProcess
 from semel.runtime.environment import Environment
 
 

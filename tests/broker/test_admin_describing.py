@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admin_kit import PORT, Client, told
 from semel.core.records.build import RecordInput, build_batch
 from semel.core.wire.messages import describe_producers, describe_topic_partitions
 from semel.core.wire.messages.describe_cluster import DescribeClusterRequest
@@ -21,6 +20,7 @@ from semel.core.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from semel.errors import ErrorCode
+from support.broker.admin_kit import PORT, Client, told
 
 
 def test_producers_are_shown_with_their_open_transactions() -> None:
@@ -81,7 +81,7 @@ def test_sizes_are_those_of_the_logs() -> None:
 def test_the_cluster_is_this_broker() -> None:
     async def story(client: Client) -> None:
         answer = await client.ask(DescribeClusterRequest())
-        assert answer.cluster_id == client.broker.context.cluster_id
+        assert answer.cluster_id == client.broker.parts.administration.cluster_id
         assert [(one.broker_id, one.host, one.port) for one in answer.brokers] == [(1, "127.0.0.1", PORT)]
         assert answer.controller_id == 1
 
@@ -163,21 +163,21 @@ def test_no_page_is_larger_than_the_broker_allows() -> None:
 @pytest.mark.parametrize("version", range(7))
 def test_this_broker_coordinates_groups_and_transactions(version: int) -> None:
     async def story(client: Client) -> None:
-        context = client.broker.context
+        parts = client.broker.parts
         if version < 4:
             one = await client.ask(FindCoordinatorRequest(key="group", key_type=min(version, 1)), version)
             assert (one.error_code, one.node_id, one.port) == (
                 ErrorCode.NONE,
-                context.node_id,
-                context.port,
+                parts.administration.node_id,
+                client.broker.address[1],
             )
             return
         many = await client.ask(FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=1), version)
         assert [(found.key, found.error_code, found.node_id) for found in many.coordinators] == [
-            ("a", ErrorCode.NONE, context.node_id),
-            ("b", ErrorCode.NONE, context.node_id),
+            ("a", ErrorCode.NONE, parts.administration.node_id),
+            ("b", ErrorCode.NONE, parts.administration.node_id),
         ]
-        assert context.partitions.get("__transaction_state", 49) is not None
+        assert parts.partitions.get("__transaction_state", 49) is not None
         wrong = await client.ask(FindCoordinatorRequest(coordinator_keys=["a"], key_type=5), version)
         assert [found.error_code for found in wrong.coordinators] == [ErrorCode.INVALID_REQUEST]
 

@@ -8,7 +8,6 @@ import asyncio
 
 import pytest
 
-from admin_kit import Client, told
 from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.core.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -21,6 +20,7 @@ from semel.core.wire.messages.delete_records import (
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.errors import ErrorCode
+from support.broker.admin_kit import Client, told
 
 
 async def delete(client: Client, *names: str) -> list[ErrorCode]:
@@ -69,7 +69,7 @@ def test_topics_outlive_a_power_cut() -> None:
 
 def test_the_topics_of_a_request_are_one_change() -> None:
     async def story(client: Client) -> None:
-        log = client.broker.context.store.image
+        log = client.broker.parts.store.image
         before = client.disk.counters.syncs
         assert await client.create("one") == [ErrorCode.NONE]
         alone = client.disk.counters.syncs - before

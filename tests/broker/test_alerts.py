@@ -7,11 +7,11 @@ rules are evaluated over what was scraped. Pages for what cannot be done to a br
 import pytest
 from click.testing import CliRunner
 
-from metrics_kit import Watched, watched
-from prometheus_kit import Alert, Page, Scrape, fires, metrics_of, read_rules
 from semel.cli.alerts import alert_rules
 from semel.cli.main import cli
 from semel.errors import ErrorCode
+from support.broker.metrics_kit import Watched, watched
+from support.broker.prometheus_kit import Alert, Page, Scrape, fires, metrics_of, read_rules
 
 RULES = {alert.name: alert for alert in read_rules(alert_rules())}
 

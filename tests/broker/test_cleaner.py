@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from admin_kit import Client, told
-from compaction_kit import told as batches_of
 from semel.broker.cleaner import Cleaner
 from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -24,6 +22,8 @@ from semel.errors import ErrorCode
 from semel.log import checkpoints
 from semel.log.partition_log import PartitionLog
 from semel.types import TopicPartition
+from support.broker.admin_kit import Client, told
+from support.log.compaction_kit import told as batches_of
 
 SETTINGS: dict[str, Any] = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
 
@@ -44,7 +44,7 @@ async def fill(client: Client, topic: str, count: int = 20) -> PartitionLog:
 
 async def until_clean(client: Client, log: PartitionLog) -> Cleaner:
     """Wait until all is clean that can be."""
-    cleaner = client.broker.context.cleaner
+    cleaner = client.broker.parts.cleaner
     async with asyncio.timeout(600):
         while cleaner.directory.cleaner_offsets.get(log.topic_partition) != log.active.base_offset:
             await client.broker.runtime.tasks.sleep(0.1)
@@ -75,7 +75,7 @@ def test_a_dirty_log_is_cleaned_and_stays_so_over_a_restart() -> None:
         log = compacted(client.partition("table").log)
         assert len(values(log)) < 5
         await client.broker.runtime.tasks.sleep(5)
-        assert client.broker.context.cleaner.metrics.cleanings == 0
+        assert client.broker.parts.cleaner.metrics.cleanings == 0
         await fill(client, "table")
         await until_clean(client, log)
         assert log.log_end_offset == 40
@@ -86,7 +86,7 @@ def test_a_dirty_log_is_cleaned_and_stays_so_over_a_restart() -> None:
 def test_logs_are_cleaned_dirtiest_first_one_after_the_other() -> None:
     async def story(client: Client) -> None:
         await client.create("one", "two", "three")
-        cleaner = client.broker.context.cleaner
+        cleaner = client.broker.parts.cleaner
         most = 0
         for name, count in (("one", 10), ("two", 30), ("three", 20)):
             await fill(client, name, count)
@@ -128,7 +128,7 @@ def test_a_damaged_log_is_left_alone_and_every_other_is_cleaned(caplog: pytest.L
     async def story(client: Client) -> None:
         await client.create("bad", "good")
         log = compacted(client.partition("bad").log)
-        async with client.broker.context.cleaner.paused([log.topic_partition]):
+        async with client.broker.parts.cleaner.paused([log.topic_partition]):
             await fill(client, "bad")
             log.segments[1].file.write_at(90, b"\x00\xff")
         cleaner = await until_clean(client, await fill(client, "good"))
@@ -168,7 +168,7 @@ def test_a_pause_waits_for_the_cleaning_to_let_go() -> None:
     async def story(client: Client) -> None:
         await client.create("table")
         log = await fill(client, "table", 60)
-        cleaner = client.broker.context.cleaner
+        cleaner = client.broker.parts.cleaner
         while not cleaner._running:
             await client.broker.runtime.tasks.sleep(0.001)
         async with asyncio.timeout(30), cleaner.paused([log.topic_partition]):
@@ -182,7 +182,7 @@ def test_a_pause_waits_for_the_cleaning_to_let_go() -> None:
 
 def test_the_metadata_of_topics_that_come_and_go_does_not_grow() -> None:
     async def before(client: Client) -> None:
-        directory = client.broker.context.cleaner.directory
+        directory = client.broker.parts.cleaner.directory
         log = compacted(
             directory.logs[TopicPartition(METADATA_TOPIC, 0)], delete_retention_ms=0, flush_messages=1
         )
@@ -197,8 +197,8 @@ def test_the_metadata_of_topics_that_come_and_go_does_not_grow() -> None:
         assert len(keys) == len(set(keys))
 
     async def after(client: Client) -> None:
-        assert sorted(client.broker.context.store.image.topics) == ["last", "stays"]
-        assert client.broker.context.store.image.cluster_id is not None
+        assert sorted(client.broker.parts.store.image.topics) == ["last", "stays"]
+        assert client.broker.parts.store.image.cluster_id is not None
 
     told(before, after, **SETTINGS)
 
@@ -219,7 +219,7 @@ def test_of_committed_offsets_the_latest_of_every_partition_is_left() -> None:
         while await commit(0) is not ErrorCode.NONE:
             await client.broker.runtime.tasks.sleep(0.1)
         (log,) = [
-            p.log for p in client.broker.context.partitions.of_topic("__consumer_offsets") if p.log.size_bytes
+            p.log for p in client.broker.parts.partitions.of_topic("__consumer_offsets") if p.log.size_bytes
         ]
         compacted(log)
         for offset in range(1, 30):

@@ -9,7 +9,6 @@ import logging
 
 import pytest
 
-from admin_kit import Client, told
 from semel.core.metadata.config_types import ResourceType
 from semel.core.wire.messages import (
     alter_client_quotas,
@@ -29,6 +28,7 @@ from semel.core.wire.messages.consumer_group_heartbeat import (
 from semel.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.errors import ErrorCode
+from support.broker.admin_kit import Client, told
 
 SETTINGS = pytest.mark.parametrize("cut_power", [False, True])
 
@@ -176,7 +176,7 @@ def test_a_groups_settings_survive(cut_power: bool) -> None:
     async def look(client: Client) -> None:
         assert (await described(client, ResourceType.GROUP, "team"))[session] == "50000"
         assert (await described(client, ResourceType.GROUP, "gone"))[session] == "45000"
-        assert client.broker.context.store.image.group_configs == {"team": {session: "50000"}}
+        assert client.broker.parts.store.image.group_configs == {"team": {session: "50000"}}
 
     told(make, look, cut_power=cut_power)
 

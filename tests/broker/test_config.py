@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from semel.broker.config import BrokerConfig
 from semel.core.metadata.broker_configs import BROKER_CONFIGS
 from semel.core.records.batch import TimestampType
-from semel.core.records.compression import Compression
+from semel.core.records.codecs import Compression
 from semel.errors import ConfigError
 from semel.log.config import LogConfig
 

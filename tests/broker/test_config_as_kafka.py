@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.core.metadata.config_changes import Operation
@@ -25,6 +24,7 @@ from semel.core.wire.messages.create_topics import CreatableTopic, CreateTopicsR
 from semel.core.wire.messages.describe_configs import DescribeConfigsResponse
 from semel.core.wire.registry import BY_KEY, ApiKey
 from semel.net.connection import connect
+from semel.peers.kafka import KafkaHome
 from semel.runtime.simulation import simulated_runtime
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER

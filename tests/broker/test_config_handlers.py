@@ -126,7 +126,7 @@ async def _tell(runtime: Runtime, story: Story, *, stop: bool) -> None:
 def test_a_topics_change_is_in_force_when_it_is_answered() -> None:
     async def story(client: Client) -> None:
         await client.create("orders")
-        partitions = client.broker.context.partitions.of_topic("orders")
+        partitions = client.broker.parts.partitions.of_topic("orders")
         assert [partition.log.config.max_message_bytes for partition in partitions] == [1048588] * 2
         assert await client.change(TOPIC, "orders", ("max.message.bytes", SET, "5000")) == DONE
         assert [partition.log.config.max_message_bytes for partition in partitions] == [5000] * 2
@@ -164,7 +164,7 @@ def test_replacing_forgets_what_is_not_named() -> None:
             await client.change(TOPIC, "orders", ("retention.ms", SET, "5"), ("flush.ms", SET, "6")) == DONE
         )
         assert await client.replace(TOPIC, "orders", flush_ms="7") == DONE
-        row = client.broker.context.store.image.topic("orders")
+        row = client.broker.parts.store.image.topic("orders")
         assert row is not None
         assert row.configs == {"flush.ms": "7"}
 
@@ -201,12 +201,12 @@ def test_a_refused_resource_stops_no_other() -> None:
 def test_a_brokers_change_reaches_every_topic_and_one_broker_wins_over_all() -> None:
     async def story(client: Client) -> None:
         await client.create("orders")
-        (partition, _) = client.broker.context.partitions.of_topic("orders")
+        (partition, _) = client.broker.parts.partitions.of_topic("orders")
         assert await client.change(BROKER, "", ("message.max.bytes", SET, "3000")) == DONE
         assert partition.log.config.max_message_bytes == 3000
         assert await client.change(BROKER, "1", ("message.max.bytes", SET, "2000")) == DONE
         assert partition.log.config.max_message_bytes == 2000
-        assert client.broker.context.config.message_max_bytes == 2000
+        assert client.broker.parts.config.message_max_bytes == 2000
         found = await client.setting(TOPIC, "orders", "max.message.bytes")
         assert [(one.value, one.source) for one in found.synonyms] == [
             ("2000", ConfigSource.DYNAMIC_BROKER),
@@ -218,7 +218,7 @@ def test_a_brokers_change_reaches_every_topic_and_one_broker_wins_over_all() -> 
         everywhere = await client.describe(BROKER, "")
         assert [(one.name, one.value) for one in everywhere.configs] == [("message.max.bytes", "3000")]
         await client.create("later")
-        (later, _) = client.broker.context.partitions.of_topic("later")
+        (later, _) = client.broker.parts.partitions.of_topic("later")
         assert later.log.config.max_message_bytes == 3000
 
     told(story)
@@ -239,7 +239,7 @@ def test_two_changes_of_one_request_are_held_against_each_other() -> None:
         )
         answer = await client.ask(request)
         assert [one.error_code for one in answer.responses] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
-        assert client.broker.context.config.value("log.cleaner.max.compaction.lag.ms") == 4
+        assert client.broker.parts.config.value("log.cleaner.max.compaction.lag.ms") == 4
 
     told(story)
 
@@ -252,7 +252,7 @@ def test_an_answered_change_survives(cut_power: bool) -> None:
         assert await client.change(BROKER, "1", ("log.retention.ms", SET, "7000")) == DONE
 
     async def look(client: Client) -> None:
-        (partition, _) = client.broker.context.partitions.of_topic("orders")
+        (partition, _) = client.broker.parts.partitions.of_topic("orders")
         assert (partition.log.config.segment_ms, partition.log.config.retention_ms) == (5000, 7000)
         minutes = await client.setting(BROKER, "1", "log.retention.minutes")
         assert (minutes.value, minutes.synonyms[0].value) == (None, "10")

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from log_kit import batch_of
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.topics import create_missing, delete_all
@@ -16,6 +15,7 @@ from semel.log.partition_log import Appended
 from semel.runtime.bundle import Runtime
 from semel.runtime.files import read_whole
 from semel.runtime.simulation import SimulatedHost, Simulation
+from support.log.log_kit import batch_of
 
 SYNC_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.01
@@ -38,7 +38,7 @@ def run(story: Callable[[Broker, SimulatedHost], Awaitable[None]]) -> None:
     async def program(runtime: Runtime) -> None:
         broker = Broker(CONFIG, runtime)
         await broker.start()
-        await create_missing(broker.context, ["orders"])
+        await create_missing(broker.parts.administration, ["orders"])
         await story(broker, host)
 
     async def main() -> None:
@@ -71,7 +71,7 @@ def test_a_partitions_first_append_waits_for_no_sync() -> None:
         host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
         loop = asyncio.get_running_loop()
         before = loop.time()
-        for partition in broker.context.partitions.of_topic("orders"):
+        for partition in broker.parts.partitions.of_topic("orders"):
             assert isinstance(partition.append(batch_of(b"x")), Appended)
         assert loop.time() == before
 
@@ -80,7 +80,7 @@ def test_a_partitions_first_append_waits_for_no_sync() -> None:
 
 def test_retention_lets_others_go_on_while_it_waits_for_the_disk() -> None:
     async def story(broker: Broker, host: SimulatedHost) -> None:
-        partitions = broker.context.partitions.of_topic("orders")
+        partitions = broker.parts.partitions.of_topic("orders")
         for partition in partitions:
             for _ in range(40):
                 assert isinstance(partition.append(batch_of(b"x" * 100_000)), Appended)
@@ -97,22 +97,26 @@ def test_retention_lets_others_go_on_while_it_waits_for_the_disk() -> None:
 
 def test_deleting_records_and_topics_lets_others_go_on_while_it_waits_for_the_disk() -> None:
     async def story(broker: Broker, host: SimulatedHost) -> None:
-        context = broker.context
-        partition = context.partitions.of_topic("orders")[0]
+        parts = broker.parts
+        partition = parts.partitions.of_topic("orders")[0]
         for _ in range(5):
             assert isinstance(partition.append(batch_of(b"x")), Appended)
         host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
 
         async def delete_records() -> None:
             await partition.commits.durable(3)
-            assert await context.partitions.delete_records(partition, 3)
+            assert await parts.partitions.delete_records(partition.log, 3)
 
-        for work in (delete_records(), context.partitions.checkpoint(), delete_all(context, ["orders"])):
+        for work in (
+            delete_records(),
+            parts.partitions.checkpoint(),
+            delete_all(parts.administration, ["orders"]),
+        ):
             stood_still, took = await longest_stop(work)
             assert took > 3 * SYNC_SECONDS
             assert stood_still < SYNC_SECONDS / 2
         assert partition.log.log_start_offset == 3
-        assert context.partitions.get("orders", 0) is None
+        assert parts.partitions.get("orders", 0) is None
 
     run(story)
 
@@ -121,14 +125,14 @@ def test_a_start_that_is_being_written_down_is_in_every_checkpoint_until_it_is_t
     """A checkpoint of a moment before must not take it back: the records would be there again after a crash."""
 
     async def story(broker: Broker, host: SimulatedHost) -> None:
-        partitions = broker.context.partitions
+        partitions = broker.parts.partitions
         partition = partitions.of_topic("orders")[0]
         for _ in range(9):
             assert isinstance(partition.append(batch_of(b"x")), Appended)
         await partition.commits.durable(9)
         host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
         tasks: list[asyncio.Future[bool] | asyncio.Future[None]] = [
-            asyncio.ensure_future(partitions.delete_records(partition, offset)) for offset in (5, 7)
+            asyncio.ensure_future(partitions.delete_records(partition.log, offset)) for offset in (5, 7)
         ]
         for _ in range(20):
             await asyncio.sleep(SYNC_SECONDS)
@@ -143,19 +147,19 @@ def test_a_start_that_is_being_written_down_is_in_every_checkpoint_until_it_is_t
 
 def test_a_topic_that_is_made_again_while_the_old_one_goes_inherits_nothing() -> None:
     async def story(broker: Broker, host: SimulatedHost) -> None:
-        context = broker.context
-        partition = context.partitions.of_topic("orders")[0]
+        parts = broker.parts
+        partition = parts.partitions.of_topic("orders")[0]
         for _ in range(9):
             assert isinstance(partition.append(batch_of(b"x")), Appended)
         await partition.commits.durable(9)
-        assert await context.partitions.delete_records(partition, 5)
+        assert await parts.partitions.delete_records(partition.log, 5)
         host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
-        late = asyncio.ensure_future(context.partitions.delete_records(partition, 7))
-        deleting = asyncio.ensure_future(delete_all(context, ["orders"]))
-        while context.store.image.topic("orders") is not None:
+        late = asyncio.ensure_future(parts.partitions.delete_records(partition.log, 7))
+        deleting = asyncio.ensure_future(delete_all(parts.administration, ["orders"]))
+        while parts.store.image.topic("orders") is not None:
             await asyncio.sleep(LOOK_SECONDS)
-        await create_missing(context, ["orders"])
-        new = context.partitions.of_topic("orders")[0]
+        await create_missing(parts.administration, ["orders"])
+        new = parts.partitions.of_topic("orders")[0]
         assert new is not partition
         assert isinstance(new.append(batch_of(b"new")), Appended)
         text = read_whole(host.disk, "/data/log-start-offset-checkpoint").decode()
@@ -171,17 +175,17 @@ def test_a_topic_that_is_made_again_while_retention_waits_keeps_its_files() -> N
     """The thread that syncs for the old one finds the directory of the new one under the same name."""
 
     async def story(broker: Broker, host: SimulatedHost) -> None:
-        partitions = broker.context.partitions
+        partitions = broker.parts.partitions
         for _ in range(40):
             assert isinstance(partitions.of_topic("orders")[0].append(batch_of(b"x" * 100_000)), Appended)
         host.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
         retaining = asyncio.ensure_future(broker._retain())
         await asyncio.sleep(SYNC_SECONDS / 2)
         host.disk.sync_delay_seconds = (0.0, 0.0)
-        row = broker.context.store.image.topic("orders")
+        row = broker.parts.store.image.topic("orders")
         assert row is not None
-        await partitions.delete(["orders"])
-        partitions.ensure(row)
+        await partitions.remove(partitions.take_out([row]), broker.parts.cleaner.paused)
+        assert await partitions.make([row]) == {}
         await retaining
         assert host.disk.list_directory("/data/orders-0") == [
             "00000000000000000000.index",

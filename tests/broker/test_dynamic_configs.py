@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import pytest
 
-from admin_kit import Client, told
 from semel.core.metadata.broker_configs import BROKER_CONFIGS, changes_while_running
 from semel.core.metadata.config_types import ResourceType
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.core.records.batch import TimestampType
-from semel.core.records.compression import Compression
+from semel.core.records.codecs import Compression
 from semel.core.wire.messages import incremental_alter_configs
 from semel.errors import ErrorCode
+from support.broker.admin_kit import Client, told
 
 Look = Callable[[Client], Any]
 
@@ -35,11 +35,11 @@ def _listener(client: Client) -> Any:
 
 
 def cleaner(name: str) -> Look:
-    return lambda client: client.broker.context.cleaner.config().value(name)
+    return lambda client: client.broker.parts.cleaner.config().value(name)
 
 
 def groups(attribute: str) -> Look:
-    return lambda client: getattr(client.broker.context.groups.settings, attribute)
+    return lambda client: getattr(client.broker.parts.groups.settings, attribute)
 
 
 BY_TOPIC: Final[dict[str, tuple[str, Look, Any]]] = {

@@ -6,8 +6,11 @@ switched off at every single change while partitions are made. Sleeps are second
 
 import asyncio
 import errno
+from collections.abc import Awaitable
 
-from admin_kit import Client, told
+import pytest
+
+from semel.broker import partitions
 from semel.core.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.core.wire.messages.delete_records import (
@@ -30,6 +33,8 @@ from semel.core.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from semel.errors import ErrorCode
+from semel.types import TopicPartition
+from support.broker.admin_kit import Client, told
 
 OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -65,7 +70,7 @@ def test_a_topic_the_disk_refused_half_of_is_completed_later() -> None:
         topic = await described(client, "orders")
         assert [one.error_code for one in topic.partitions] == [ErrorCode.NONE] * 20
         assert (await client.produce("orders", 7)).error_code == ErrorCode.NONE
-        assert len(client.broker.context.partitions.of_topic("orders")) == 20
+        assert len(client.broker.parts.partitions.of_topic("orders")) == 20
 
     told(story)
 
@@ -102,18 +107,23 @@ def test_a_start_on_a_disk_that_refuses_new_directories_serves_what_there_is() -
     told(make, again)
 
 
-def test_a_topic_deleted_while_it_is_made_leaves_nothing_and_its_successor_is_another() -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 250])
+def test_a_topic_deleted_while_it_is_made_leaves_nothing_and_its_successor_is_another(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_AT_ONCE", at_once)
+
     async def story(client: Client) -> None:
         client.disk.sync_delay_seconds = (0.1, 0.2)
         other, third = await client.another(), await client.another()
         creating = asyncio.ensure_future(client.create("orders", partitions=9))
-        while client.broker.context.store.image.topic("orders") is None:
+        while client.broker.parts.store.image.topic("orders") is None:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.35)
         deleting = asyncio.ensure_future(
             other.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")]))
         )
-        while client.broker.context.store.image.topic("orders") is not None:
+        while client.broker.parts.store.image.topic("orders") is not None:
             await asyncio.sleep(0.01)
         recreating = asyncio.ensure_future(third.create("orders", partitions=2))
         await asyncio.gather(creating, deleting, recreating)
@@ -123,6 +133,56 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing_and_its_successor_is_an
         assert (await client.produce("orders", 1)).base_offset == 0
         living = [name for name in client.directories() if not name.endswith("-delete")]
         assert living == ["orders-0", "orders-1"]
+
+    told(story)
+
+
+@pytest.mark.parametrize("turns", range(40))
+def test_a_topic_deleted_between_two_turns_of_its_making_leaves_nothing(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of its partitions are led by then and some are not."""
+    monkeypatch.setattr(partitions, "_AT_ONCE", 1)
+
+    async def story(client: Client) -> None:
+        image, other = client.broker.parts.store.image, await client.another()
+        creating = asyncio.ensure_future(client.create("orders", partitions=9))
+        while image.topic("orders") is None:
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")])
+        await asyncio.gather(creating, other.ask(gone), other.create("orders", partitions=2))
+        assert len((await described(client, "orders")).partitions) == 2
+        assert (await client.produce("orders", 1)).base_offset == 0
+        living = [name for name in client.directories() if not name.endswith("-delete")]
+        assert living == ["orders-0", "orders-1"]
+
+    told(story)
+
+
+def test_others_have_their_turns_while_a_large_topic_is_made_and_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partitions, "_AT_ONCE", 3)
+
+    async def story(client: Client) -> None:
+        broker = client.broker
+        logs = broker.parts.partitions._directory.logs
+        before = len(logs)
+
+        async def seen_during(work: Awaitable[object]) -> list[int]:
+            """How many partitions there are at each turn of the loop."""
+            doing, seen = asyncio.ensure_future(work), list[int]()
+            while not doing.done():
+                seen.append(len(logs) - before)
+                await asyncio.sleep(0)
+            await doing
+            return list(dict.fromkeys(seen))
+
+        assert await seen_during(client.create("wide", partitions=10)) == [0, 3, 6, 9, 10]
+        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="wide")])
+        assert await seen_during(client.ask(gone)) == [10, 7, 4, 1, 0]
 
     told(story)
 
@@ -141,7 +201,7 @@ def test_a_damaged_partition_answers_storage_error_and_the_others_serve() -> Non
         for index in (0, 1):
             await client.produce("orders", index, [b"a"])
             client.partition("orders", index).log.flush(1)
-        client.broker.context.partitions._directory.checkpoint()
+        client.broker.parts.partitions._directory.checkpoint()
 
     async def spoil(client: Client) -> None:
         damage(client)
@@ -161,7 +221,7 @@ def test_a_damaged_partition_answers_storage_error_and_the_others_serve() -> Non
     async def give_up(client: Client) -> None:
         """Its topic can be deleted, and made again."""
         await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")]))
-        assert client.broker.context.partitions.offline == []
+        assert client.broker.parts.partitions.offline == []
         await client.create("orders", partitions=1)
         assert (await client.produce("orders")).base_offset == 0
 
@@ -212,14 +272,16 @@ def test_a_partition_the_disk_would_not_open_comes_back_in_a_new_epoch() -> None
         client.disk.fail("open", errno.EIO, path_part="orders-0/", times=3)
 
     async def look(client: Client) -> None:
-        assert client.broker.context.partitions.offline == [("orders", 0)]
+        assert client.broker.parts.partitions.offline == [("orders", 0)]
         assert (await client.produce("orders", 0)).error_code == OFFLINE
         assert (await client.produce("orders", 1)).error_code == ErrorCode.NONE
         await asyncio.sleep(10)
-        assert client.broker.context.partitions.offline == []
+        assert client.broker.parts.partitions.offline == []
         epoch = client.partition("orders", 0).leader_epoch
         assert epoch > client.partition("orders", 1).leader_epoch
-        assert client.broker.context.store.image.leader_epoch_min == epoch
+        state = client.broker.parts.store.image.partition(TopicPartition("orders", 0))
+        assert state is not None
+        assert state.leader_epoch == epoch
         assert (await client.produce("orders", 0)).base_offset == 1
 
     told(fill, look, cut_power=True)

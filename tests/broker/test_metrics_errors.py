@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
-from semel.broker.dispatch import SERVED
-from semel.broker.metrics_errors import error_counter
+from semel.broker.apis import SERVED
+from semel.broker.metrics.errors import error_counter
 from semel.core.wire.message import Response
 from semel.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -22,10 +21,10 @@ from semel.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from semel.core.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from semel.core.wire.registry import BY_KEY
 from semel.core.wire.schema import Struct, fields_of
 from semel.errors import ErrorCode
-from wire_values import random_message
+from semel.peers.kafka import KafkaHome
+from support.wire.wire_values import random_message
 
 ORACLE = Path(__file__).parents[1] / "java" / "ErrorCounts.java"
 EACH = 2
@@ -74,8 +73,8 @@ def test_codes_are_counted_as_kafka_counts_them(kafka_home: KafkaHome) -> None:
     rng = random.Random(9)
     asked: list[tuple[str, int, Response]] = []
     lines: list[str] = []
-    for key in SERVED:
-        api = BY_KEY[key]
+    for row in SERVED:
+        key, api = row.key, row.api
         for version in range(api.first, api.last + 1):
             for _ in range(EACH):
                 answer = random_message(rng, api.response, version)

@@ -8,16 +8,16 @@ import asyncio
 
 import pytest
 
-from metrics_kit import METRICS_PORT, Watched, watched
-from net_worlds import WORLDS, RawClient, World, in_simulation, raw_client
-from semel.broker import metrics_listener
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
-from semel.broker.metrics_listener import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsListener, address_of
+from semel.broker.metrics import listener as metrics_listener
+from semel.broker.metrics.listener import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsListener, address_of
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.errors import ConfigError
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import simulated_runtime
+from support.broker.metrics_kit import METRICS_PORT, Watched, watched
+from support.net.net_worlds import WORLDS, RawClient, World, in_simulation, raw_client
 
 PAGE = b"semel_build_info 1\n"
 

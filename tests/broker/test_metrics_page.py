@@ -10,13 +10,8 @@ import zipfile
 
 import pytest
 
-from admin_kit import PORT
-from metrics_kit import Watched, watched
-from net_worlds import frame, raw_client
-from prometheus_kit import of, read_page
-from semel.bench.kafka_peer import KafkaHome
-from semel.broker.metrics import GAPS_MAX
-from semel.broker.metrics_text import read_gaps
+from semel.broker.metrics.counts import GAPS_MAX
+from semel.broker.metrics.text import read_gaps
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -28,6 +23,11 @@ from semel.core.wire.messages.list_offsets import (
 )
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
+from semel.peers.kafka import KafkaHome
+from support.broker.admin_kit import PORT
+from support.broker.metrics_kit import Watched, watched
+from support.broker.prometheus_kit import of, read_page
+from support.net.net_worlds import frame, raw_client
 
 BATCHES = 10
 ERRORS = "kafka_network_requestmetrics_errorspersec"

@@ -9,11 +9,13 @@ import uuid
 
 import pytest
 
-from log_kit import batch_of
+from semel.broker import partitions
 from semel.broker.config import BrokerConfig
-from semel.broker.partitions import Partition, Partitions
+from semel.broker.partitions import Partitions
+from semel.broker.replicas.led_partition import LedPartition
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.partition_state import alone
 from semel.core.metadata.rows import LeaderEpochRow, TopicGoneRow, TopicRow
 from semel.errors import ErrorCode, LogError
 from semel.log.directory import LogDirectory
@@ -22,9 +24,11 @@ from semel.runtime.bundle import Runtime
 from semel.runtime.memory_faults import DiskCrashed
 from semel.runtime.simulation import SimulatedHost, Simulation, simulated_runtime
 from semel.types import TopicPartition
+from support.log.log_kit import batch_of
 
+BROKER = BrokerConfig.of().node_id
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
-ORDERS = TopicRow("orders", FIRST, 2)
+ORDERS = TopicRow("orders", FIRST, alone(BROKER, 2))
 ZERO = TopicPartition("orders", 0)
 
 
@@ -51,7 +55,7 @@ class Machine:
             known = max(self.image.leader_epoch_min, self.partitions.highest_leader_epoch())
             self.image.apply(LeaderEpochRow(known + 1))
         self.lives += 1
-        self.partitions.lead()
+        assert self.follow(*self.image) == {}
         return self.partitions
 
     def after_kill(self) -> Partitions:
@@ -66,11 +70,22 @@ class Machine:
         self.directory.close(self.runtime.clock.now_ms())
         return self.after_kill()
 
+    def follow(self, *rows: TopicRow) -> dict[str, OSError]:
+        """As `MetadataApplier` does for topics that are new or changed."""
+        failed: dict[str, OSError] = self.simulation.loop.run_until_complete(self.partitions.make(rows))
+        return failed
+
     def make(self, row: TopicRow) -> None:
         self.image.apply(row)
-        self.partitions.ensure(row)
+        assert self.follow(row) == {}
 
-    def zero(self) -> Partition:
+    def delete(self, row: TopicRow) -> None:
+        doomed = self.partitions.take_out([row])
+        self.simulation.loop.run_until_complete(
+            self.partitions.remove(doomed, lambda _: contextlib.nullcontext())
+        )
+
+    def zero(self) -> LedPartition:
         partition = self.partitions.get("orders", 0)
         assert partition is not None
         return partition
@@ -92,7 +107,7 @@ def test_a_partition_is_found_by_name_and_by_id(machine: Machine) -> None:
     assert machine.partitions.get("bills", 0) is None
     assert machine.partitions.get_by_id(FIRST.bytes, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert machine.partitions.get_by_id(SECOND.bytes, 0) is ErrorCode.UNKNOWN_TOPIC_ID
-    assert list(machine.partitions) == machine.partitions.of_topic("orders")
+    assert [one.leader for one in machine.partitions] == machine.partitions.of_topic("orders")
 
 
 # Leader epochs
@@ -159,7 +174,7 @@ def test_the_directory_of_a_topic_made_again_goes(machine: Machine) -> None:
     sent = batch_of(b"v", producer_id=7, sequence=3)
     machine.zero().append(bytearray(sent))
     machine.image.apply(TopicGoneRow("orders"))
-    machine.image.apply(TopicRow("orders", SECOND, 2))
+    machine.image.apply(TopicRow("orders", SECOND, alone(BROKER, 2)))
     machine.after_kill()
     assert machine.zero().topic_id == SECOND
     assert machine.zero().log.log_end_offset == 0
@@ -185,7 +200,7 @@ def test_a_directory_without_an_id_belongs_to_the_topic_of_its_name(machine: Mac
 
 
 def test_a_partition_beyond_the_topics_number_goes(machine: Machine) -> None:
-    machine.make(TopicRow("orders", FIRST, 3))
+    machine.make(TopicRow("orders", FIRST, alone(BROKER, 3)))
     machine.image.apply(ORDERS)
     machine.after_kill()
     assert len(machine.partitions.of_topic("orders")) == 2
@@ -195,7 +210,7 @@ def test_a_partition_beyond_the_topics_number_goes(machine: Machine) -> None:
 def test_a_topic_grows(machine: Machine) -> None:
     machine.make(ORDERS)
     zero = machine.zero()
-    machine.make(TopicRow("orders", FIRST, 4))
+    machine.make(TopicRow("orders", FIRST, alone(BROKER, 4)))
     assert len(machine.partitions.of_topic("orders")) == 4
     assert machine.zero() is zero
 
@@ -203,18 +218,20 @@ def test_a_topic_grows(machine: Machine) -> None:
 # Disks that refuse
 
 
+@pytest.mark.parametrize("at_once", [1, 250])
 @pytest.mark.parametrize("operation", ["rename", "sync_directory"])
 def test_a_deletion_the_disk_refused_leaves_nothing_to_the_next_topic(
-    machine: Machine, operation: str
+    machine: Machine, operation: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by the simulation, produce seeds 836 and 1071."""
+    monkeypatch.setattr(partitions, "_AT_ONCE", at_once)
     machine.make(ORDERS)
     machine.zero().append(batch_of(b"old", producer_id=7))
     machine.image.apply(TopicGoneRow("orders"))
     machine.host.disk.fail(operation)  # type: ignore[arg-type]  # one of the names it lists
     with pytest.raises(OSError, match="Input/output error"):
-        machine.simulation.loop.run_until_complete(machine.partitions.delete(["orders"]))
-    machine.make(TopicRow("orders", SECOND, 2))
+        machine.delete(ORDERS)
+    machine.make(TopicRow("orders", SECOND, alone(BROKER, 2)))
     assert machine.zero().log.log_end_offset == 0
     machine.zero().append(batch_of(b"new", producer_id=8))
     machine.after_kill()
@@ -225,10 +242,10 @@ def test_a_deletion_the_disk_refused_leaves_nothing_to_the_next_topic(
 def test_a_creation_the_disk_refused_is_durable_when_it_is_tried_again(machine: Machine) -> None:
     machine.host.disk.fail("sync_directory", skip=1)
     machine.image.apply(ORDERS)
-    with pytest.raises(OSError, match="Input/output error"):
-        machine.partitions.ensure(ORDERS)
-    machine.partitions.ensure(ORDERS)
-    for partition in machine.partitions:
+    refused = machine.follow(ORDERS)
+    assert "Input/output error" in str(refused["orders"])
+    assert machine.follow(ORDERS) == {}
+    for partition in machine.partitions.of_topic("orders"):
         partition.append(batch_of(b"v"))
         partition.log.flush(0)
     machine.after_power_cut()
@@ -239,10 +256,10 @@ def test_a_directory_made_just_before_a_kill_is_durable_after_the_next_start() -
     """Its name was never synced; what is acknowledged in it later must not vanish with it."""
     for operations in range(30):
         machine = Machine()
-        machine.image.apply(TopicRow("orders", FIRST, 1))
+        machine.image.apply(TopicRow("orders", FIRST, alone(BROKER, 1)))
         machine.host.disk.crash_at_operation(operations, death="kill")
         with contextlib.suppress(DiskCrashed):
-            machine.partitions.ensure(TopicRow("orders", FIRST, 1))
+            machine.follow(TopicRow("orders", FIRST, alone(BROKER, 1)))
         if machine.host.is_alive:
             machine.host.disk.clear_faults()
             machine.host.kill()
@@ -268,11 +285,11 @@ def test_records_wait_for_the_sync_where_it_was_asked_for() -> None:
     image = MetadataImage()
     directory = LogDirectory.open(runtime.files, "/data", node_id=1, cluster_id="c", directory_id="d")
     partitions = Partitions(directory, image, BrokerConfig.of(), runtime)
-    row = TopicRow("orders", FIRST, 1, {"flush.messages": "1"})
+    row = TopicRow("orders", FIRST, alone(BROKER, 1), {"flush.messages": "1"})
     image.apply(row)
 
     async def story() -> None:
-        partitions.ensure(row)
+        assert await partitions.make([row]) == {}
         partition = partitions.get("orders", 0)
         assert partition is not None
         partition.append(batch_of(b"v"))

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from admin_kit import Client, told
 from semel.broker.dispatch import Dispatch
-from semel.broker.produce_shortcut import ProduceShortcut
+from semel.broker.produce.shortcut import ProduceShortcut
 from semel.core.records.build import RecordInput, build_batch
+from semel.core.security.identity import ANONYMOUS, PLAINTEXT, USER, Identities, Principal
 from semel.core.wire import framing
 from semel.core.wire.framing import RequestHeader
 from semel.core.wire.message import Request
@@ -33,6 +33,7 @@ from semel.core.wire.messages.produce import (
 )
 from semel.core.wire.registry import BY_KEY, ApiKey
 from semel.errors import ErrorCode
+from support.broker.admin_kit import Client, told
 
 TOPICS = ("orders", "payments")
 STEPS = 500
@@ -45,8 +46,10 @@ class Peer:
 
     peer = "a tester"
 
-    def __init__(self) -> None:
+    def __init__(self, user: str = "") -> None:
         self.ended = 0
+        principal = Principal(USER, user) if user else ANONYMOUS
+        self.identity = Identities(PLAINTEXT).of(principal, self.peer)
 
     def end(self) -> None:
         self.ended += 1
@@ -85,7 +88,7 @@ class Teller:
             data[-1] ^= 1
         if rng.random() < 0.03:
             del data[40:]
-        row = self._client.broker.context.store.image.topic(topic)
+        row = self._client.broker.parts.store.image.topic(topic)
         wanted = TopicProduceData(
             name=topic,
             topic_id=row.topic_id.bytes if row else bytes(16),
@@ -139,7 +142,7 @@ def story_of(seed: int) -> tuple[list[object], int]:
         return answer
 
     async def tell(client: Client) -> None:
-        dispatch, peer, teller = Dispatch(client.broker.context), Peer(), Teller(seed, client)
+        dispatch, peer, teller = Dispatch(client.broker.parts), Peer(), Teller(seed, client)
         await client.create(*TOPICS, partitions=2)
         for number in range(STEPS):
             request, version = teller.next()
@@ -147,16 +150,16 @@ def story_of(seed: int) -> tuple[list[object], int]:
             if isinstance(answer, Awaitable):
                 answer = await answer
             heard.append((BY_KEY[ApiKey(request.schema.api_key)].name, version, answer, peer.ended))
-        context = client.broker.context
-        for partition in context.partitions:
+        parts = client.broker.parts
+        for partition in parts.partitions:
             log = partition.log
             heard.append(
                 (log.topic_partition, log.log_end_offset, log.high_watermark, log.duplicates_dropped)
             )
             for segment in log.segments:
                 heard.extend(bytes(data) for _position, _header, data in segment.scan())
-        heard.append(sorted(context.metrics.errors.items()))
-        heard.append(sorted(context.metrics.requests.items()))
+        heard.append(sorted(parts.metrics.errors.items()))
+        heard.append(sorted(parts.metrics.requests.items()))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ProduceShortcut, "answer", counted)
@@ -175,7 +178,7 @@ def test_the_shortcut_changes_no_answer_and_no_log(seed: int, monkeypatch: pytes
 
 def producing(client: Client) -> Callable[[], tuple[ErrorCode, str | None]]:
     """Sends one record to `orders`, again and again; what the broker says to it."""
-    dispatch, peer, numbers = Dispatch(client.broker.context), Peer(), count()
+    dispatch, peer, numbers = Dispatch(client.broker.parts), Peer(), count()
 
     def produce() -> tuple[ErrorCode, str | None]:
         data = PartitionProduceData(index=0, records=build_batch([RecordInput(b"k", b"v", 1)]))
@@ -227,7 +230,7 @@ def test_another_client_id_does_not_inherit_what_an_admin_client_may() -> None:
     """Internal topics take batches of Kafka's own tools, known by their client id; nobody else's, whatever came before."""
 
     async def tell(client: Client) -> None:
-        dispatch, peer = Dispatch(client.broker.context), Peer()
+        dispatch, peer = Dispatch(client.broker.parts), Peer()
         await client.create("__transaction_state")
         data = build_batch([RecordInput(b"k", b"v", 1)])
         wanted = TopicProduceData(
@@ -245,3 +248,28 @@ def test_another_client_id_does_not_inherit_what_an_admin_client_may() -> None:
         assert codes == [ErrorCode.NONE] * 2 + [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
 
     told(tell)
+
+
+def test_nobody_inherits_what_another_principal_taught() -> None:
+    """The bytes of a request do not say who sends it: each identity goes the long way once."""
+    by_shortcut = ProduceShortcut.answer
+    taken: list[bool] = []
+
+    def counted(shortcut: ProduceShortcut, *arguments: Any) -> bytes | None:
+        answer = by_shortcut(shortcut, *arguments)
+        taken.append(answer is not None)
+        return answer
+
+    async def tell(client: Client) -> None:
+        await client.create("orders")
+        dispatch, numbers = Dispatch(client.broker.parts), count()
+        for peer in (alice := Peer("alice"), alice, bob := Peer("bob"), bob, alice):
+            data = PartitionProduceData(index=0, records=build_batch([RecordInput(b"k", b"v", 1)]))
+            wanted = TopicProduceData(name="orders", partition_data=[data])
+            request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[wanted])
+            dispatch(frame_of(request, 11, next(numbers)), peer)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProduceShortcut, "answer", counted)
+        told(tell)
+    assert taken == [False, True, False, True, True]

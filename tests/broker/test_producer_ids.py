@@ -24,7 +24,7 @@ def started(runtime: Runtime) -> ProducerIds:
     log = directory.load(TopicPartition(METADATA_TOPIC, 0), METADATA_CONFIG, runtime.clock.now_ms())
     directory.load_all(lambda _: METADATA_CONFIG, runtime.clock.now_ms())
     log.advance_high_watermark(log.log_end_offset)
-    return ProducerIds(StandaloneStore(log, runtime.tasks, runtime.clock))
+    return ProducerIds(StandaloneStore(log, runtime.tasks, runtime.clock, broker_id=1))
 
 
 def test_ten_thousand_at_once_get_different_ids() -> None:

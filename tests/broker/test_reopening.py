@@ -52,7 +52,7 @@ def test_a_stop_has_a_log_that_is_opened_again_left_off(
     async def program() -> None:
         broker = Broker(config(tmp_path), real_runtime())
         await broker.start()
-        await create_missing(broker.context, ["orders"])
+        await create_missing(broker.parts.administration, ["orders"])
         directory = broker._directory
         assert directory is not None
         directory.logs.pop(ORDERS).release()

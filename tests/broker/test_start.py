@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from log_kit import batch_of
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.topics import create_missing
@@ -17,6 +16,7 @@ from semel.errors import LogError
 from semel.log.partition_log import Appended
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import Simulation
+from support.log.log_kit import batch_of
 
 
 def config(port: int) -> BrokerConfig:
@@ -53,9 +53,9 @@ def test_a_start_that_is_cancelled_leaves_the_directory_to_the_next(ended: str, 
     async def fill(runtime: Runtime) -> None:
         broker = Broker(config(9092), runtime)
         await broker.start()
-        await create_missing(broker.context, ["orders", "bills"])
+        await create_missing(broker.parts.administration, ["orders", "bills"])
         for topic in ("orders", "bills"):
-            assert isinstance(broker.context.partitions.of_topic(topic)[0].append(batch_of(b"x")), Appended)
+            assert isinstance(broker.parts.partitions.of_topic(topic)[0].append(batch_of(b"x")), Appended)
         if ended == "clean stop":
             await broker.stop()
 
@@ -69,7 +69,7 @@ def test_a_start_that_is_cancelled_leaves_the_directory_to_the_next(ended: str, 
             return  # It was faster.
         again = Broker(config(9092), runtime)
         await again.start()
-        ends = {one.log.topic_partition.topic: one.log.log_end_offset for one in again.context.partitions}
+        ends = {one.log.topic_partition.topic: one.log.log_end_offset for one in again.parts.partitions}
         assert ends == {"orders": 1, "bills": 1}
         await again.stop()
         assert runtime.files.exists("/data/.kafka_cleanshutdown")
@@ -99,8 +99,8 @@ def test_a_leader_epoch_is_never_used_again_for_other_records(seed: int) -> None
     async def append(runtime: Runtime) -> None:
         broker = Broker(config(9092), runtime)
         await broker.start()
-        await create_missing(broker.context, ["orders"])
-        partition = broker.context.partitions.of_topic("orders")[0]
+        await create_missing(broker.parts.administration, ["orders"])
+        partition = broker.parts.partitions.of_topic("orders")[0]
         assert isinstance(partition.append(batch_of(b"x")), Appended)
         epochs.append(partition.leader_epoch)
 

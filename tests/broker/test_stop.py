@@ -10,7 +10,6 @@ from typing import Final
 
 import pytest
 
-from log_kit import batch_of
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.topics import create_missing
@@ -18,6 +17,7 @@ from semel.log.partition_log import Appended
 from semel.runtime.bundle import Runtime
 from semel.runtime.memory_faults import Death
 from semel.runtime.simulation import Simulation
+from support.log.log_kit import batch_of
 
 CLEAN_MARK: Final = "/data/.kafka_cleanshutdown"
 PARTITIONS: Final = 24
@@ -40,8 +40,8 @@ async def used_broker(runtime: Runtime, partitions: int) -> Broker:
     """A broker with a record in every partition."""
     broker = Broker(config(partitions), runtime)
     await broker.start()
-    await create_missing(broker.context, ["orders"])
-    for partition in broker.context.partitions.of_topic("orders"):
+    await create_missing(broker.parts.administration, ["orders"])
+    for partition in broker.parts.partitions.of_topic("orders"):
         assert isinstance(partition.append(batch_of(b"x")), Appended)
         await partition.settle(partition.log.log_end_offset)
     return broker
@@ -88,7 +88,7 @@ def test_a_log_that_cannot_be_closed_keeps_no_other_from_it() -> None:
         host.disk.clear_faults()
         broker = Broker(config(3), runtime)
         await broker.start()
-        assert [p.log.log_end_offset for p in broker.context.partitions.of_topic("orders")] == [1, 1, 1]
+        assert [p.log.log_end_offset for p in broker.parts.partitions.of_topic("orders")] == [1, 1, 1]
 
     async def main() -> None:
         await host.start(stop)
@@ -119,7 +119,7 @@ def stopped_until(operation: int, death: Death) -> bool:
     async def start(runtime: Runtime) -> None:
         broker = Broker(config(3), runtime)
         await broker.start()
-        for partition in broker.context.partitions.of_topic("orders"):
+        for partition in broker.parts.partitions.of_topic("orders"):
             assert partition.log.log_end_offset == 1
             assert isinstance(partition.append(batch_of(b"y")), Appended)
 

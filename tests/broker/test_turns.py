@@ -8,12 +8,11 @@ import asyncio
 
 import pytest
 
-from admin_kit import Client, told
 from semel.broker import dispatch
 from semel.broker.handlers import fetch
 from semel.core.records import effort
 from semel.core.records.build import RecordInput, build_batch
-from semel.core.records.compression import Compression
+from semel.core.records.codecs import Compression
 from semel.core.records.validation import RECORD_ERRORS_MAX, inspect
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.core.wire.messages.describe_groups import DescribeGroupsRequest
@@ -35,6 +34,7 @@ from semel.core.wire.messages.produce import (
 )
 from semel.errors import DisconnectedError, ErrorCode
 from semel.net.connection import Connection
+from support.broker.admin_kit import Client, told
 
 BOMB = bytes(effort.UNPACKED_BYTES_MAX + 1)
 NOW = 1_000
@@ -135,7 +135,7 @@ def test_a_topic_that_goes_while_its_batch_is_looked_at(monkeypatch: pytest.Monk
         (answer,) = await heavy
         assert answer.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert looked.is_set()
-        assert client.broker.context.partitions.get("orders", 0) is None
+        assert client.broker.parts.partitions.get("orders", 0) is None
 
     told(story)
 
@@ -327,7 +327,7 @@ def test_a_record_ends_the_wait_of_a_fetch_of_many(partition: int) -> None:
         await writer.produce("orders", partition)
         assert list(found(await waiting)) == [partition]
         assert clock.monotonic() - began < 10
-        assert not any(one.waiters for one in client.broker.context.partitions.of_topic("orders"))
+        assert not any(one.waiters for one in client.broker.parts.partitions.of_topic("orders"))
 
     told(story)
 
@@ -350,7 +350,7 @@ def test_long_polls_end_with_their_connection(count: int) -> None:
 
     async def story(client: Client) -> None:
         await client.create("orders", partitions=count)
-        partitions = client.broker.context.partitions.of_topic("orders")
+        partitions = client.broker.parts.partitions.of_topic("orders")
         gone = await client.another()
         polls = [asyncio.create_task(gone.ask(fetch_of(count, max_wait_ms=50_000), 12)) for _ in range(20)]
         while not all(one.waiters for one in partitions):

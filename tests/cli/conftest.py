@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from semel import Broker
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
 
 # Groups form at once, and their topic is made quickly.
 _SETTINGS: Final[dict[str, Any]] = {

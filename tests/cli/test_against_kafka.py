@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from compat_kit import eventually
-from semel.bench.kafka_peer import KafkaBroker, KafkaHome
 from semel.cli.main import cli
 from semel.log.verification import verify
+from semel.peers.kafka import KafkaBroker, KafkaHome
 from semel.runtime.files import RealFiles
+from support.compat.compat_kit import eventually
 
 pytestmark = pytest.mark.java
 

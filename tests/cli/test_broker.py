@@ -14,9 +14,9 @@ from typing import Protocol
 
 import pytest
 
-from broker_process import PATIENCE_SECONDS, command, running_broker
-from prometheus_kit import of, read_page
 from semel import Producer
+from support.broker.broker_process import PATIENCE_SECONDS, command, running_broker
+from support.broker.prometheus_kit import of, read_page
 
 
 class Failed(Protocol):

@@ -1,25 +1,54 @@
 """A signal ends a broker that is still recovering its logs, soon and in order; the start after it serves everything.
 
-Method: real processes. A partition's log is replaced by one of many transactions, as a kill would leave it; the broker is told to
-stop once it has begun to go through it, and never says that it serves. Then it is started again, and everything is read.
+Method: real processes. A partition's log is replaced by one of many transactions, as a kill would leave it. In the first process the
+walk over that log stands still in the middle, says so on standard error, and goes on when it is asked to leave off: however fast the
+machine is, that is when the signal comes. It never says that it serves. Then the broker is started again, and everything is read.
 """
 
 import signal
 import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
 import pyarrow as pa
 
-from broker_process import PATIENCE_SECONDS, command, running_broker
-from compat_kit import eventually
 from semel import Consumer, Producer
 from semel.bench.transaction_logs import OPEN_TOGETHER, TransactionLog
-from semel.log.names import LOG, OFFSET_INDEX, file_name
-from semel.log.offset_index import ENTRY
+from semel.log.names import LOG, file_name
+from support.broker.broker_process import PATIENCE_SECONDS, command, running_broker
 
-TRANSACTIONS = 150_000  # Seconds of work: a signal is there long before its end.
+TRANSACTIONS = 3_000
 TOPIC = "orders"
+STANDING_STILL = "in the middle of orders-0"
+SLOW_ENTRY = f"""
+import sys, time
+from semel.cli.main import main
+from semel.log import recovery
+
+check_batch, batches = recovery._check_batch, 0
+
+def slowly(segment, *arguments):
+    global batches
+    check_batch(segment, *arguments)
+    batches += {TOPIC + "-0"!r} in segment.file.path
+    if batches == {TRANSACTIONS}:
+        print({STANDING_STILL!r}, file=sys.stderr, flush=True)
+        deadline = time.monotonic() + {PATIENCE_SECONDS}
+        while not any(halt.is_asked for halt in halts) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+halts = []
+opening = recovery.Opening.__init__
+
+def kept(self, *arguments, **named):
+    opening(self, *arguments, **named)
+    halts.append(self.halt)
+
+recovery._check_batch, recovery.Opening.__init__ = slowly, kept
+main()
+"""
 
 
 def aborts(number: int) -> bool:
@@ -59,22 +88,33 @@ def read_committed(bootstrap: str, end_offset: int) -> list[int]:
 def test_a_signal_is_obeyed_during_recovery_and_nothing_is_lost(tmp_path: Path) -> None:
     data = tmp_path / "data"
     log = left_by_a_kill(data)
-    # An index that is rebuilt is emptied first: that is when the log begins to be read.
-    index = data / f"{TOPIC}-0" / file_name(0, OFFSET_INDEX)
-    index.write_bytes(bytes(ENTRY.size))
     process = subprocess.Popen(
-        command("broker", "--listen", "127.0.0.1:0", "--data-dir", str(data)),
+        [
+            sys.executable,
+            "-c",
+            SLOW_ENTRY,
+            *command("broker", "--listen", "127.0.0.1:0", "--data-dir", str(data))[3:],
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    watchdog = threading.Timer(PATIENCE_SECONDS, process.kill)
+    watchdog.start()
     try:
-        eventually(lambda: index.stat().st_size == 0, "the log is being recovered", PATIENCE_SECONDS)
+        assert process.stderr is not None
+        said = list[str]()
+        for line in process.stderr:
+            said.append(line)
+            if STANDING_STILL in line:
+                break
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
+        watchdog.cancel()
         process.kill()
         process.communicate()
+    assert said[-1:] == [STANDING_STILL + "\n"], said
     assert out == "", "it never served"
     assert process.returncode == 0, err
     assert "Traceback" not in err

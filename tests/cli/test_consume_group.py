@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from group_members import member
 from semel.cli.main import cli
+from support.groups.group_members import member
 
 SEMEL = Path(sys.executable).parent / "semel"
 WAIT_SECONDS = 60

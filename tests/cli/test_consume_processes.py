@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from broker_process import PATIENCE_SECONDS, command
 from semel import Broker
 from semel.cli.main import cli
+from support.broker.broker_process import PATIENCE_SECONDS, command
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from group_members import member
 from semel.cli.main import cli
 from semel.errors import SemelError
+from support.groups.group_members import member
 
 
 class Commands:

@@ -114,7 +114,7 @@ def test_no_text_sends_users_to_the_repository() -> None:
 
 def test_errors_of_the_library_name_settings_and_no_options_of_the_command_line() -> None:
     """Options of `semel` belong to a command that stands before them, or to the command line's own modules."""
-    own = ("src/semel/cli/", "src/semel/bench/", "src/semel/verify/", "src/semel/mission/")
+    own = ("src/semel/cli/", "src/semel/bench/", "src/semel/verify/")
     options = {
         option
         for name in COMMANDS
@@ -218,7 +218,7 @@ def test_commands_that_need_nothing_work(wheel: Wheel) -> None:
     assert "SemelBrokerDown" in wheel.run("-m", "semel", "alerts").stdout
     advised = wheel.run("-m", "semel", "advise", "--not-together", "--repeats-harm")
     assert "enable.idempotence=true" in advised.stdout
-    missing = wheel.run("-m", "semel", "mission")
+    missing = wheel.run("-m", "semel", "broker", "--config", "nowhere")
     assert (missing.returncode, missing.stderr.count("\n")) == (1, 1), missing.stderr
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from log_kit import NOW, batch_of, end, open_at, send
 from semel.cli.main import cli
 from semel.runtime.files import RealFiles
+from support.log.log_kit import NOW, batch_of, end, open_at, send
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def test_version() -> None:
     assert (result.exit_code, result.output) == (0, f"semel {__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", ["", "--help", "--version", "mission --help", "topics create --help"])
+@pytest.mark.parametrize("arguments", ["", "--help", "--version", "advise --help", "topics create --help"])
 def test_help_loads_nothing_heavy(arguments: str) -> None:
     """Each of these costs tenths of a second or tens of megabytes; a person at a prompt waits for none of them."""
     script = (
@@ -126,11 +126,11 @@ def test_help_loads_nothing_heavy(arguments: str) -> None:
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_1() -> None:
-    result = semel("mission", "--results", "nowhere.json")
+    result = semel("broker", "--config", "nowhere.properties")
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr == (
-        "semel: nowhere.json is missing: a run of the project's own tests writes it; name the file with --results\n"
+        "semel: the config file nowhere.properties cannot be read: No such file or directory\n"
     )
 
 
@@ -139,11 +139,8 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1() -> None:
     [
         (["fly"], "No such command 'fly'"),
         (["--fly"], "No such option"),
-        (["mission", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
-        (
-            ["mission", "--group", "IDEM", "--group", "idea"],
-            "'idea' is no group of the checklist; there are MIS, IDEM, ",
-        ),
+        (["topics", "list", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["bench", "client", "idea"], "there is no suite 'idea'; there are broker, client, "),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(arguments: list[str], message: str) -> None:
@@ -163,9 +160,9 @@ def test_the_shell_gets_its_completion_script(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("semel mi", ["mission"]),
+        ("semel ad", ["advise"]),
         ("semel --ver", ["--version"]),
-        ("semel mission --group r", ["REPL", "READ", "R"]),
+        ("semel bench s", ["scale", "spark"]),
     ],
 )
 def test_words_are_completed(words: str, expected: list[str]) -> None:
@@ -174,12 +171,10 @@ def test_words_are_completed(words: str, expected: list[str]) -> None:
 
 
 def test_completing_a_command_imports_none() -> None:
-    script = (
-        f"import sys, atexit\natexit.register(lambda: print('semel.cli.mission' in sys.modules))\n{ENTRY}"
-    )
+    script = f"import sys, atexit\natexit.register(lambda: print('semel.cli.groups' in sys.modules))\n{ENTRY}"
     environment = os.environ | {
         "_SEMEL_COMPLETE": "bash_complete",
-        "COMP_WORDS": "semel m",
+        "COMP_WORDS": "semel gr",
         "COMP_CWORD": "1",
     }
     result = subprocess.run(
@@ -190,4 +185,4 @@ def test_completing_a_command_imports_none() -> None:
         env=environment,
         timeout=60,
     )
-    assert result.stdout.split() == ["plain,mission", "False"]
+    assert result.stdout.split() == ["plain,groups", "False"]

@@ -15,13 +15,13 @@ import confluent_kafka
 import pytest
 from click.testing import CliRunner
 
-from compat_java import JavaShell
-from compat_kit import ThreadBroker
-from semel.bench.kafka_peer import KafkaHome
 from semel.cli.main import cli
 from semel.core.records.build import RecordInput, build_batch
 from semel.log.partition_log import Appended
-from transaction_clients import DEADLINE_SECONDS, ConfluentKafka, read
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_java import JavaShell
+from support.compat.compat_kit import ThreadBroker
+from support.transactions.transaction_clients import DEADLINE_SECONDS, ConfluentKafka, read
 
 OLD_MS = 1_700_000_000_000
 HANGING_ID = 4711
@@ -54,7 +54,7 @@ def hang(broker: ThreadBroker, topic: str) -> int:
 
     async def append() -> int:
         assert broker.broker is not None
-        partition = broker.broker.context.partitions.get(topic, 0)
+        partition = broker.broker.parts.partitions.get(topic, 0)
         assert partition is not None
         data = build_batch(
             [RecordInput(None, b"hangs", OLD_MS)],

@@ -22,10 +22,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import semel
-from compat_kit import ThreadBroker, stored, values
 from semel import aio
 from semel.client import arguments
 from semel.words import a, kind, shown
+from support.compat.compat_kit import ThreadBroker, stored, values
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no time zone")
 TIMEOUT = 30
@@ -178,7 +178,7 @@ def test_the_same_on_asyncio(broker: ThreadBroker) -> None:
             return one
 
         producer = runner.run(made())
-        producer._settings = semel.ProducerConfig.of(bootstrap_servers=broker.bootstrap, max_block_ms=20)
+        producer._engine.config = semel.ProducerConfig.of(bootstrap_servers=broker.bootstrap, max_block_ms=20)
 
         @CALLS
         @given(name=st.sampled_from(SEND), odd=anything)

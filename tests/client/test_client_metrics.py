@@ -4,20 +4,22 @@ Method: the real producer and broker in a simulation, where time and the network
 what programs read from its metrics.
 """
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from net_worlds import in_simulation
 from semel import MetricName, NewTopic, Producer
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
-from semel.client.admin_client.client import AsyncAdmin
+from semel.client.admin.client import AsyncAdmin
 from semel.client.metrics import prometheus_text
 from semel.client.producer.producer import AsyncProducer
 from semel.exceptions import RecordTooLargeException
 from semel.runtime.bundle import Runtime
 from semel.runtime.memory_network import Link
+from support.compat.compat_kit import ThreadBroker
+from support.net.net_worlds import in_simulation
 
 ADDRESS: Final = "127.0.0.1:9092"
 RECORDS: Final = 50
@@ -61,7 +63,7 @@ def test_the_latency_of_requests_is_the_networks_delay(delay_s: float) -> None:
     async def story(runtime: Runtime) -> None:
         broker = await broker_with_topic(runtime)
         async with AsyncProducer(bootstrap_servers=ADDRESS, client_id="p", runtime=runtime) as producer:
-            for _ in range(20):
+            for _ in range(100):
                 await (await producer.send("t", value=b"v"))
             shown = producer.metrics()
             assert shown["request-latency-avg"] == pytest.approx(2 * delay_s * 1000, rel=0.1)
@@ -111,3 +113,20 @@ def test_a_program_finds_the_settings_in_the_metrics_and_in_the_configuration() 
         metrics = producer.metrics()
         assert {key: metrics.get(key) for key in wanted} == wanted
         assert {key: producer.config[key] for key in wanted} == wanted
+
+
+def test_a_blocking_producer_measures_its_waits(tmp_path: Path) -> None:
+    """For the topic, with the first record; and for memory, when the second does not fit beside it."""
+    size = 20_000
+    with (
+        ThreadBroker(tmp_path) as broker,
+        Producer(
+            bootstrap_servers=broker.bootstrap, batch_size=100, linger_ms=10, buffer_memory=int(1.5 * size)
+        ) as producer,
+    ):
+        for _ in range(100):
+            producer.send("t", bytes(size))
+        producer.flush()
+        shown = producer.metrics()
+        assert shown["metadata-wait-time-ns-total"] > 0
+        assert shown["bufferpool-wait-time-ns-total"] > 0

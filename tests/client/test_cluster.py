@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from fake_broker import FakeBroker, led, metadata, told, unknown
-from net_worlds import in_simulation
-from semel.client import admin
+from semel.client.calls.create_topics import create_topic
 from semel.client.cluster import Cluster
 from semel.client.config import ClientConfig
 from semel.core.wire.api_versions import ServedApi
@@ -30,6 +28,8 @@ from semel.errors import (
     UnsupportedVersionError,
 )
 from semel.runtime.bundle import Runtime
+from support.broker.fake_broker import FakeBroker, led, metadata, told, unknown
+from support.net.net_worlds import in_simulation
 
 
 def test_the_newest_version_both_have_is_used() -> None:
@@ -136,7 +136,7 @@ def test_what_changes_something_is_not_repeated_after_a_lost_answer() -> None:
 
     async def story(cluster: Cluster) -> None:
         with pytest.raises(DisconnectedError, match="CreateTopics has no answer"):
-            await admin.create_topic(cluster, "t")
+            await create_topic(cluster, "t")
 
     told(broker, story)
     assert sum(isinstance(request, CreateTopicsRequest) for request in broker.asked) == 1
@@ -153,7 +153,7 @@ def test_an_order_follows_the_controller() -> None:
     broker = FakeBroker(answer)
 
     async def story(cluster: Cluster) -> None:
-        await admin.create_topic(cluster, "t")
+        await create_topic(cluster, "t")
 
     told(broker, story)
     assert codes == []
@@ -168,7 +168,7 @@ def test_a_refusal_names_what_was_asked_of_whom_and_why() -> None:
 
     async def story(cluster: Cluster) -> None:
         with pytest.raises(RefusedError) as caught:
-            await admin.create_topic(cluster, "t", partitions=0)
+            await create_topic(cluster, "t", partitions=0)
         text = "127.0.0.1:9092 refuses to create topic 't': No (INVALID_PARTITIONS, 37)"
         assert (str(caught.value), caught.value.code) == (text, ErrorCode.INVALID_PARTITIONS)
 
@@ -183,6 +183,6 @@ def test_a_code_nobody_has_defined_yet_is_no_crash() -> None:
 
     async def story(cluster: Cluster) -> None:
         with pytest.raises(RefusedError, match=r"\(UNKNOWN_SERVER_ERROR, 9999\)"):
-            await admin.create_topic(cluster, "t")
+            await create_topic(cluster, "t")
 
     told(FakeBroker(answer), story)

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from semel.client.config import Address, ClientConfig
+from semel.client.config import ClientConfig
 from semel.errors import ConfigError
+from semel.types import Address
 
 
 def test_defaults_are_kafkas_except_isolation() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fake_broker import FakeBroker, metadata, told
 from semel.client.cluster import Cluster
 from semel.core.wire.api_versions import advertised
 from semel.core.wire.message import Request, Response
@@ -17,6 +16,7 @@ from semel.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest, 
 from semel.core.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode, RefusedError
+from support.broker.fake_broker import FakeBroker, metadata, told
 
 SETTINGS = {
     "security_protocol": "SASL_PLAINTEXT",

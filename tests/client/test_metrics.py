@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.client.client_metrics import ConsumerMetrics, ProducerMetrics
 from semel.client.metrics import Avg, Max, MetricName, Metrics, Rate, report
 from semel.client.settings import ConsumerConfig, ProducerConfig
+from semel.peers.kafka import KafkaHome
 from semel.runtime.tasks import RealTasks
 from semel.types import TopicPartition
 

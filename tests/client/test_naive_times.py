@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import semel
-from compat_kit import ThreadBroker, stored
 from semel import aio
 from semel.cli.times import timestamp_ms
 from semel.client import arguments
+from support.compat.compat_kit import ThreadBroker, stored
 
 TIMEOUT = 30
 NAIVE = datetime(2026, 1, 31, 12, 0, 0, 123_999)  # noqa: DTZ001 - what this is about.

@@ -12,8 +12,8 @@ import pytest
 
 from semel.client.config import ClientConfig
 from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
+from semel.core.security.login import Login
 from semel.exceptions import ConfigException
-from semel.net.sasl import Login
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="al\\"ice" password=\'s e,c;ret\';'
 

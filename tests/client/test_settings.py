@@ -14,14 +14,15 @@ from typing import Any, Final
 import pytest
 
 from semel import Producer
-from semel.bench.kafka_peer import KafkaHome
-from semel.client.config import Address, ClientConfig
+from semel.client.config import ClientConfig
 from semel.client.config_keys import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS, Given
 from semel.client.security_keys import is_security
 from semel.client.serializers import plain, unchanged
 from semel.client.settings import AdminConfig, ConsumerConfig, ProducerConfig, Settings, without_effect
 from semel.core.metadata.config_types import ConfigKey
 from semel.exceptions import ConfigException, IllegalStateException, KafkaException, SerializationException
+from semel.peers.kafka import KafkaHome
+from semel.types import Address
 
 PROGRAM: Final = str(Path(__file__).parents[1] / "java" / "ClientConfigs.java")
 TABLES: Final = {"producer": PRODUCER_KEYS, "consumer": CONSUMER_KEYS, "admin": ADMIN_KEYS}
@@ -448,13 +449,13 @@ SOURCES: Final = Path(__file__).parents[2] / "src" / "semel"
 READ_IN: Final[dict[type[Settings], tuple[str, ...]]] = {
     ProducerConfig: ("client/producer", "client/sync/producer.py"),
     ConsumerConfig: ("client/consumer", "client/sync/consumer.py"),
-    AdminConfig: ("client/admin_client",),
+    AdminConfig: ("client/admin",),
 }
 
 
 @pytest.mark.parametrize("kind", READ_IN)
 def test_a_setting_that_is_said_to_have_an_effect_is_read_by_its_client(kind: type[Settings]) -> None:
-    shared = ("client/cluster.py", "client/client_metrics.py")
+    shared = ("client/cluster.py", "client/client_metrics.py", "net/link.py")
     files = [path for place in (*READ_IN[kind], *shared) for path in sorted(_python_files(SOURCES / place))]
     code = "\n".join(path.read_text(encoding="utf-8") for path in files)
     own = {"values", "given"}

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from semel import Admin, Broker, ConfigResource, ConfigResourceType, NewTopic
 from semel.cli.main import cli
 from semel.client.settings import ConsumerConfig, ProducerConfig
-from semel.spark.dropin.sink_options import SinkOptions
-from semel.spark.options import SourceOptions
+from semel.spark.sink.dropin.sink_options import SinkOptions
+from semel.spark.source.options import SourceOptions
 
 _CLASSES: Final = "org.apache.kafka.common.serialization."
 _SERIALIZER, _DESERIALIZER = f"{_CLASSES}StringSerializer", f"{_CLASSES}StringDeserializer"

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 import semel
-from fake_broker import FakeBroker, led, metadata, unknown
-from net_worlds import in_simulation
-from semel.client.admin_client.client import AsyncAdmin
+from semel.client.admin.client import AsyncAdmin
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.producer.producer import AsyncProducer
 from semel.client.troubles import Kind, Troubles
@@ -39,6 +37,8 @@ from semel.core.wire.messages.produce import (
 )
 from semel.errors import ErrorCode
 from semel.runtime.bundle import Runtime
+from support.broker.fake_broker import FakeBroker, led, metadata, unknown
+from support.net.net_worlds import in_simulation
 
 NOBODY = "127.0.0.1:9"
 HERE = "127.0.0.1:9092"

@@ -12,6 +12,7 @@ import pytest
 
 from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
 from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.partition_state import alone
 from semel.core.metadata.rows import (
     BrokerConfigRow,
     ClusterRow,
@@ -30,10 +31,10 @@ from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.simulation import SimulatedHost, Simulation
 from semel.types import TopicPartition
 
-BEFORE: list[Row] = [ClusterRow("cluster"), TopicRow("old", uuid.UUID(int=1), 1)]
+BEFORE: list[Row] = [ClusterRow("cluster"), TopicRow("old", uuid.UUID(int=1), alone(1, 1))]
 CHANGE: list[Row] = [
     TopicGoneRow("old"),
-    TopicRow("orders", uuid.UUID(int=2), 3, {"retention.ms": "1000"}),
+    TopicRow("orders", uuid.UUID(int=2), alone(1, 3), {"retention.ms": "1000"}),
     BrokerConfigRow("", {"log.retention.ms": "5"}),
     ProducerIdsRow(1000),
 ]
@@ -44,7 +45,7 @@ def opened(runtime: Runtime) -> tuple[StandaloneStore, PartitionLog]:
     log = directory.load(TopicPartition(METADATA_TOPIC, 0), METADATA_CONFIG, runtime.clock.now_ms())
     directory.load_all(lambda _: METADATA_CONFIG, runtime.clock.now_ms())
     log.advance_high_watermark(log.log_end_offset)
-    return StandaloneStore(log, runtime.tasks, runtime.clock), log
+    return StandaloneStore(log, runtime.tasks, runtime.clock, broker_id=1), log
 
 
 def image_of(*rows: Row) -> MetadataImage:
@@ -175,7 +176,7 @@ def test_a_row_of_a_later_version_stops_the_start() -> None:
         row = RecordInput(key=b"cluster", value=b'{"version":2}', timestamp_ms=0)
         log.append(build_batch([row]), leader_epoch=0, now_ms=0)
         with pytest.raises(CorruptLogError, match="version 2 is not known"):
-            StandaloneStore(log, runtime.tasks, runtime.clock)
+            StandaloneStore(log, runtime.tasks, runtime.clock, broker_id=1)
 
     async def story() -> None:
         await life.host.start(program)
@@ -198,7 +199,7 @@ def test_many_random_changes_are_replayed_as_they_were_applied() -> None:
             case 2:
                 return ProducerIdsRow(dice.randrange(10**6))
             case _:
-                return TopicRow(name, uuid.UUID(int=dice.getrandbits(128)), dice.randint(1, 9))
+                return TopicRow(name, uuid.UUID(int=dice.getrandbits(128)), alone(1, dice.randint(1, 9)))
 
     async def program(runtime: Runtime) -> None:
         store, _log = opened(runtime)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import franz_go
-from compat_clients import PYTHON_CLIENTS, Client
-from compat_go import FranzGo
-from compat_java import JavaClient, JavaShell
-from compat_kit import ThreadBroker
-from semel.bench.kafka_peer import KafkaHome, PeerMissingError
+from semel.peers.kafka import KafkaHome, PeerMissingError
+from support.compat.compat_clients import PYTHON_CLIENTS, Client
+from support.compat.compat_go import FranzGo
+from support.compat.compat_java import JavaClient, JavaShell
+from support.compat.compat_kit import ThreadBroker
+from support.peers import franz_go
 
 PARTITIONS = 3
 _numbers = itertools.count()

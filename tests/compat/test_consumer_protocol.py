@@ -20,8 +20,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_kit import BrokerProcess
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_kit import BrokerProcess
 
 PARTITIONS: Final = 6
 PATIENCE_SECONDS: Final = 60

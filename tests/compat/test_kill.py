@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_clients import PYTHON_CLIENTS, Client
-from compat_kit import BrokerProcess, eventually, numbered, stored
+from support.compat.compat_clients import PYTHON_CLIENTS, Client
+from support.compat.compat_kit import BrokerProcess, eventually, numbered, stored
 
 RECORDS = 12_000
 PARTITIONS = 3

@@ -10,9 +10,6 @@ import time
 
 import pytest
 
-import compat_clients
-from compat_clients import Client, ClientError, KafkaPython
-from compat_kit import ThreadBroker, copies, eventually, numbered, values
 from semel.core.records.build import RecordInput, build_batch
 from semel.core.wire import framing
 from semel.core.wire.framing import FrameReader, RequestHeader
@@ -27,6 +24,9 @@ from semel.core.wire.messages.produce import (
 )
 from semel.core.wire.registry import ApiKey, api
 from semel.verify.fault_proxy import Fate, FaultProxy, at, at_random
+from support.compat import compat_clients
+from support.compat.compat_clients import Client, ClientError, KafkaPython
+from support.compat.compat_kit import ThreadBroker, copies, eventually, numbered, values
 
 PRODUCE = ApiKey.PRODUCE
 LOSSY = {

@@ -20,10 +20,10 @@ import kafka
 import pytest
 
 import semel
-from compat_clients import ConfluentKafka as ConfluentDriver
-from compat_java import JavaShell
-from compat_kit import BrokerProcess, Sent, ThreadBroker, batches, stored
 from semel.core.records.build import Record
+from support.compat.compat_clients import ConfluentKafka as ConfluentDriver
+from support.compat.compat_java import JavaShell
+from support.compat.compat_kit import BrokerProcess, Sent, ThreadBroker, batches, stored
 
 PARTITIONS = 3
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -286,7 +286,7 @@ def wait_until_cleaned(broker: ThreadBroker, java_shell: JavaShell) -> tuple[lis
     """The rows of closed segments, each key once, and those of the active one, as Kafka's formatter prints them."""
     app = broker.broker
     assert app is not None
-    place = app.context.partitions.get("__consumer_offsets", 0)
+    place = app.parts.partitions.get("__consumer_offsets", 0)
     assert place is not None
     deadline = time.monotonic() + 60
     while sum(len(one) for one in closed_records(broker, place.log.active.base_offset)) > PARTITIONS:

@@ -10,9 +10,19 @@ import time
 import pytest
 from confluent_kafka import TopicPartition
 
-from compat_clients import PYTHON_CLIENTS, Client, ClientError, ConfluentKafka
-from compat_java import JavaClient, JavaShell
-from compat_kit import CODECS, Got, Sent, ThreadBroker, batches, by_partition, numbered, stored, variety
+from support.compat.compat_clients import PYTHON_CLIENTS, Client, ClientError, ConfluentKafka
+from support.compat.compat_java import JavaClient, JavaShell
+from support.compat.compat_kit import (
+    CODECS,
+    Got,
+    Sent,
+    ThreadBroker,
+    batches,
+    by_partition,
+    numbered,
+    stored,
+    variety,
+)
 
 
 def seen(records: list[Got]) -> list[tuple[object, ...]]:

@@ -19,8 +19,7 @@ from typing import Any, Final
 import pytest
 
 from semel import Admin, Consumer, Producer, aio
-from semel.bench.kafka_peer import KafkaBroker, KafkaHome, java
-from semel.client.admin_client.values import ScramMechanism, UserScramCredentialUpsertion
+from semel.client.values.administration import ScramMechanism, UserScramCredentialUpsertion
 from semel.exceptions import (
     IllegalSaslStateException,
     KafkaException,
@@ -29,6 +28,7 @@ from semel.exceptions import (
     SslAuthenticationException,
     UnsupportedSaslMechanismException,
 )
+from semel.peers.kafka import KafkaBroker, KafkaHome, java
 
 pytestmark = pytest.mark.java
 

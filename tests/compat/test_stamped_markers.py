@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_kit import ThreadBroker
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.records.batch import headers
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_kit import ThreadBroker
 
 SECONDS = 60
 

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from compat_clients import Client
-from compat_kit import Sent, ThreadBroker, batches, numbered
 from semel.cli.main import cli
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from semel.core.wire.messages.fetch import FetchRequest, FetchResponse
@@ -19,7 +17,9 @@ from semel.core.wire.messages.init_producer_id import InitProducerIdResponse
 from semel.core.wire.messages.metadata import MetadataResponse
 from semel.core.wire.registry import ApiKey
 from semel.verify.fault_proxy import Exchange, FaultProxy
-from transaction_clients import PRODUCERS, TransactionalProducer
+from support.compat.compat_clients import Client
+from support.compat.compat_kit import Sent, ThreadBroker, batches, numbered
+from support.transactions.transaction_clients import PRODUCERS, TransactionalProducer
 
 _SETTING_UP = {
     ApiKey.API_VERSIONS,

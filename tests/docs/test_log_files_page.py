@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from log_example import example
-from log_kit import DIRECTORY, disk
 from semel.log.dump import dump
 from semel.runtime.memory_files import MemoryDisk
+from support.log.log_example import example
+from support.log.log_kit import DIRECTORY, disk
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "log-files.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```\n\$ semel log dump --files (\S+)( --deep-iteration)?\n(.*?)```", PAGE, re.DOTALL)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml  # type: ignore[import-untyped]  # PySpark brings it, without types.
 
-from metrics_kit import Watched, watched
-from prometheus_kit import read_rules
-from semel.broker.metrics import GAPS_MAX
-from semel.broker.metrics_process import process_values
+from semel.broker.metrics.counts import GAPS_MAX
+from semel.broker.metrics.process import process_values
 from semel.cli.alerts import alert_rules
+from support.broker.metrics_kit import Watched, watched
+from support.broker.prometheus_kit import read_rules
 
 TESTS = Path(__file__).parent.parent
 PAGE = (TESTS.parent / "docs" / "operations.md").read_text(encoding="utf-8")

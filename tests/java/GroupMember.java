@@ -18,7 +18,7 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * One member of a group with Apache Kafka's Java client, and its diary: see tests/group_process.py, which does the same.
+ * One member of a group with Apache Kafka's Java client, and its diary: see tests/support/groups/group_process.py, which does the same.
  *
  *   GroupMember BOOTSTRAP GROUP TOPIC ASSIGNOR DIARY SESSION_MS
  *

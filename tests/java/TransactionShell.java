@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Transactional producers of Apache Kafka's Java client behind a pipe: see tests/transaction_java.py.
+ * Transactional producers of Apache Kafka's Java client behind a pipe: see tests/support/transactions/transaction_java.py.
  *
  * A command is a line of fields between tabs. The answer is lines, then "." and whether it went well: ". ok", or
  * ". error CLASS: REASON". Values are base64. A producer has the NAME it was opened with.

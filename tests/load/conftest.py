@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from load_kit import loaded_broker
-from semel.bench.processes import SemelProcess
+from semel.peers.processes import SemelProcess
+from support.broker.load_kit import loaded_broker
 
 
 @pytest.fixture(scope="session")

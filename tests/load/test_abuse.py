@@ -12,7 +12,6 @@ from functools import partial
 
 import pytest
 
-from load_kit import PATIENCE_SECONDS, Bystander, Memory, Peak, answered, connections, open_files
 from semel.bench.abuse_requests import ABUSES, BOMB_BYTES, Abuse
 from semel.bench.broker_load import (
     FETCH_VERSION,
@@ -25,11 +24,20 @@ from semel.bench.broker_load import (
     produced,
     records_of,
 )
-from semel.bench.processes import SemelProcess
 from semel.core.wire.messages.api_versions import ApiVersionsRequest
 from semel.core.wire.messages.metadata import MetadataRequest
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
+from semel.peers.processes import SemelProcess
+from support.broker.load_kit import (
+    PATIENCE_SECONDS,
+    Bystander,
+    Memory,
+    Peak,
+    answered,
+    connections,
+    open_files,
+)
 
 MEGABYTE = 1 << 20
 LONGEST_SECONDS = 2.0

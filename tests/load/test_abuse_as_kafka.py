@@ -19,14 +19,14 @@ from semel.bench.abuse_requests import (
     time_search_frame,
 )
 from semel.bench.broker_load import FETCH_VERSION, PRODUCE_VERSION, Wire
-from semel.bench.kafka_peer import KafkaBroker
-from semel.bench.processes import SemelProcess
-from semel.core.records.compression import Compression
+from semel.core.records.codecs import Compression
 from semel.core.records.validation import RECORD_ERRORS_MAX
 from semel.core.wire import framing
 from semel.core.wire.message import Response
 from semel.core.wire.registry import ApiKey, api
 from semel.errors import ErrorCode
+from semel.peers.kafka import KafkaBroker
+from semel.peers.processes import SemelProcess
 
 pytestmark = pytest.mark.java
 DAY_MS = 86_400_000

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from load_kit import PATIENCE_SECONDS, Bystander, Memory, connections, loaded_broker
 from semel.bench.broker_load import (
     FETCH_VERSION,
     ProduceFrame,
@@ -22,11 +21,12 @@ from semel.bench.broker_load import (
     produced,
     records_of,
 )
-from semel.bench.processes import SemelProcess
 from semel.core.wire import framing
 from semel.core.wire.messages.fetch import FetchResponse
 from semel.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.core.wire.registry import ApiKey, api
+from semel.peers.processes import SemelProcess
+from support.broker.load_kit import PATIENCE_SECONDS, Bystander, Memory, connections, loaded_broker
 
 KILOBYTE, MEGABYTE = 1 << 10, 1 << 20
 CAMPAIGN = pytest.mark.campaign

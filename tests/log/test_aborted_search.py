@@ -7,12 +7,12 @@ slices, each with its list, as a consumer would.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_kit import NOW, disk, open_at
 from semel.broker.handlers import fetch
 from semel.core.records.batch import headers
 from semel.core.records.build import RecordInput, build_batch
 from semel.log import reading
 from semel.log.txn_index import AbortedTxn, TxnIndex
+from support.log.log_kit import NOW, disk, open_at
 
 
 @st.composite

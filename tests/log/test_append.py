@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 
-from log_kit import NOW, batch_of, content, disk, end, file_bytes, open_at, records, send
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records import batch
 from semel.core.records.batch import TimestampType, read_header
@@ -20,6 +19,7 @@ from semel.errors import ErrorCode, OffsetOutOfRangeError, Refuse
 from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
+from support.log.log_kit import NOW, batch_of, content, disk, end, file_bytes, open_at, records, send
 
 WORDS = [b"event", b"count", b"exactly", b"once", b"partition", b"offset", b"producer", b"epoch", b"commit"]
 
@@ -124,7 +124,7 @@ def test_a_producer_unknown_on_an_empty_partition_is_accepted_with_one_warning(
         assert isinstance(send(log, batch_of(b"x", producer_id=9, sequence=500)), Appended)
         assert isinstance(send(log, batch_of(b"x", producer_id=9, sequence=501)), Appended)
     assert [record.getMessage() for record in caplog.records] == [
-        "orders-0: producer 9 goes on at sequence 500, but nothing is known of it here; accepted, its state starts now"
+        "orders-0: unknown producer 9 continues at sequence 500; accepted, its state starts with this batch"
     ]
     assert 9 in log.producers
 
@@ -422,6 +422,16 @@ def test_trap_25_truncation_takes_producers_epochs_and_aborts_along() -> None:
     log.truncate_fully_and_start_at(100, NOW)
     assert (log.log_start_offset, log.log_end_offset, len(log.producers)) == (100, 100, 0)
     assert send(log, batch_of(b"x")) == Appended(100, 100, -1)
+
+
+def test_a_cut_at_the_logs_end_takes_an_epoch_along_that_wrote_nothing() -> None:
+    """A leader of one epoch follows: its own epoch is unknown to the next leader, and asking about it would never end."""
+    log = open_at(disk())
+    send(log, batch_of(b"x"), leader_epoch=3)
+    log.leader_epochs.assign(4, log.log_end_offset)
+    log.truncate_to(log.log_end_offset, NOW)
+    assert [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries] == [(3, 0)]
+    assert (log.log_end_offset, log.truncations) == (1, 0)
 
 
 def test_a_log_cut_below_its_start_begins_where_it_ends() -> None:

@@ -6,8 +6,6 @@ transactions, tombstones, codecs and several cleanings, held against a plain dic
 
 import pytest
 
-from compaction_kit import clean, told, with_kernels, without_kernels
-from log_kit import NOW, batch_of, content, disk, end, open_at, send
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records import batch
 from semel.core.records.build import RecordInput, build_batch
@@ -18,6 +16,8 @@ from semel.log.compaction.cleaning import CleanerLimits
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
 from semel.runtime.files import Files
+from support.log.compaction_kit import clean, told, with_kernels, without_kernels
+from support.log.log_kit import NOW, batch_of, content, disk, end, open_at, send
 
 DAY = 86_400_000
 CONFIG = LogConfig(
@@ -239,7 +239,7 @@ def test_a_cleaned_segment_ends_where_the_next_begins() -> None:
     ends = [one.header.next_offset for one in told(log)]
     bases = [segment.base_offset for segment in log.segments]
     assert set(bases[1:]) <= set(ends)
-    while len(log.segments) > 2:  # What is left of neighbours is small enough to become one segment.
+    while len(log.segments) > 2:  # The kept records of neighbouring segments fit one segment.
         before = len(log.segments)
         clean(log, now_ms=NOW)
         assert len(log.segments) < before

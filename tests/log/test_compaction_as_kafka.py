@@ -17,16 +17,16 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from compaction_kit import clean, told, with_kernels
-from compaction_story import RETENTION_MS, Story
-from log_kit import open_at
-from semel.bench.kafka_peer import KafkaBroker, KafkaHome
 from semel.core.records.build import Record
 from semel.log.compaction import cleaning as cleaning_module
 from semel.log.compaction.cleaning import CleanerLimits
 from semel.log.compaction.plan import dirtiness
 from semel.log.partition_log import PartitionLog
+from semel.peers.kafka import KafkaBroker, KafkaHome
 from semel.runtime.files import RealFiles
+from support.log.compaction_kit import clean, told, with_kernels
+from support.log.compaction_story import RETENTION_MS, Story
+from support.log.log_kit import open_at
 
 pytestmark = pytest.mark.java
 ORACLE = Path(__file__).parent.parent / "java" / "CompactionOracle.java"
@@ -35,7 +35,7 @@ ROUNDS = 3
 
 
 def left(log: PartitionLog) -> Iterator[tuple[object, ...]]:
-    """What is in a log, but for headers that stay only to close the gap before the next segment."""
+    """The content of a log, without headers that stay only to close the gap before the next segment."""
     batches = told(log)
     for one, following in zip(batches, [*batches[1:], None], strict=True):
         header = one.header

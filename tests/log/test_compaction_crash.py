@@ -1,13 +1,11 @@
 """A compacted log whose cleaner dies at any moment: the latest record of every key is always there.
 
-Method: seeded stories on a disk that kills and cuts the power (`verify.scenarios.compaction_crash`); one log whose
+Method: seeded stories on a disk that kills and cuts the power (`verify.simulation.scenarios.compaction_crash`); one log whose
 cleaning is killed at every single file operation; and the left-overs a start must deal with, put there by hand.
 """
 
 import pytest
 
-from compaction_kit import clean, told
-from log_kit import DIRECTORY, NOW, content, disk, open_at, send
 from semel.core.records.build import RecordInput, build_batch
 from semel.log import leftovers
 from semel.log.compaction import cleaned_segment
@@ -19,8 +17,10 @@ from semel.log.partition_log import PartitionLog
 from semel.runtime.files import read_whole
 from semel.runtime.memory_faults import Death
 from semel.runtime.memory_files import MemoryDisk
-from semel.verify.promise import PromiseBroken
-from semel.verify.scenarios import compaction_crash
+from semel.verify.simulation.promise import PromiseBroken
+from semel.verify.simulation.scenarios import compaction_crash
+from support.log.compaction_kit import clean, told
+from support.log.log_kit import DIRECTORY, NOW, content, disk, open_at, send
 
 SEEDS = 80
 CONFIG = LogConfig(segment_bytes=400, cleanup_compact=True, cleanup_delete=False)

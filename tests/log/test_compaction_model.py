@@ -9,11 +9,11 @@ import random
 
 import pytest
 
-from compaction_kit import told, with_kernels, without_kernels
-from compaction_story import Story
-from log_kit import DIRECTORY, disk, open_at
 from semel.log.compaction import cleaning as cleaning_module
 from semel.log.compaction.cleaning import CleanerLimits
+from support.log.compaction_kit import told, with_kernels, without_kernels
+from support.log.compaction_story import Story
+from support.log.log_kit import DIRECTORY, disk, open_at
 
 SEEDS = 24
 
@@ -53,6 +53,7 @@ def test_what_is_left_is_what_a_dictionary_says(
 
 
 def _essence(entry: object) -> tuple[object, ...]:
-    """What a producer needs to go on. The batches before its last one are gone from the log, and from a replay."""
+    """The state a producer needs to continue. The batches before its last one are gone from the log, and from a
+    replay."""
     names = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset")
     return tuple(getattr(entry, name) for name in names)

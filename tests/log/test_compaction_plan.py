@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from compaction_kit import clean, told
-from log_kit import NOW, disk, open_at, send
 from semel.core.records.build import RecordInput, build_batch
 from semel.log.compaction.plan import Dirtiness, dirtiness, grouped, is_due
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
+from support.log.compaction_kit import clean, told
+from support.log.log_kit import NOW, disk, open_at, send
 
 HOUR = 3_600_000
 CONFIG = LogConfig(segment_bytes=250, cleanup_compact=True, cleanup_delete=False)

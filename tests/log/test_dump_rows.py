@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from log_kit import NOW, open_at, send
-from semel.bench.kafka_peer import KafkaHome
 from semel.cli.main import cli
 from semel.core.coordination.outcome import LogRow
 from semel.core.groups.assignors.members import Member
@@ -42,8 +40,10 @@ from semel.core.wire.messages.group_rows import (
     TopicPartitions,
 )
 from semel.core.wire.messages.group_rows import TopicPartition as AssignedPartitions
+from semel.peers.kafka import KafkaHome
 from semel.runtime.files import RealFiles
 from semel.types import TopicPartition
+from support.log.log_kit import NOW, open_at, send
 
 LOG = "00000000000000000000.log"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 
-from log_kit import DIRECTORY, NOW, batch_of, content, disk, end, open_at, send
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.records import batch
 from semel.errors import ErrorCode, Refuse
@@ -19,6 +18,7 @@ from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
 from semel.runtime.memory_faults import Death, DiskCrashed
 from semel.runtime.memory_files import MemoryDisk, MemoryFile
+from support.log.log_kit import DIRECTORY, NOW, batch_of, content, disk, end, open_at, send
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=1, producer_id_expiration_ms=10**12)
 
@@ -191,7 +191,7 @@ def test_a_failed_sync_that_cannot_even_be_noted_is_said_aloud(caplog: pytest.Lo
     files.fail("create", errno.EROFS, path_part="sync-failed")
     with pytest.raises(OSError, match="Input/output"):
         log.flush(NOW)
-    assert "nor could that be noted" in caplog.text
+    assert "the mark of the failed sync could not be written" in caplog.text
     assert log.offline is not None
 
 

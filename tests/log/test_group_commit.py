@@ -8,12 +8,12 @@ import errno
 
 import pytest
 
-from log_kit import NOW, batch_of, disk, open_at, send
 from semel.errors import LogError
 from semel.log.config import LogConfig
 from semel.log.group_commit import GroupCommit
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import Simulation
+from support.log.log_kit import NOW, batch_of, disk, open_at, send
 
 EVERY_BATCH = LogConfig(flush_messages=1, segment_bytes=2000)
 WRITERS = 20

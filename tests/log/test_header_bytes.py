@@ -1,4 +1,4 @@
-"""What idempotence costs on the wire and on disk: 14 bytes of every header, used or not, and nothing per record.
+"""The size of idempotence on the wire and on disk: 14 bytes of every header, used or not, and no bytes per record.
 
 Method: the same records with and without a producer, byte by byte.
 """
@@ -7,8 +7,8 @@ from struct import unpack_from
 
 import pytest
 
-from log_kit import batch_of
 from semel.core.records.batch import HEADER_SIZE
+from support.log.log_kit import batch_of
 
 VALUES = [b"a", b"bb", b"ccc"]
 
@@ -29,9 +29,9 @@ def test_producer_id_epoch_and_first_sequence_stand_in_the_header_and_nowhere_el
 
 @pytest.mark.mission("IDEM-16", "R-42")
 def test_the_sequence_begins_at_zero_and_rises_by_one_per_record() -> None:
-    from log_kit import content, disk, open_at, send
     from semel.core.records.batch import headers
     from semel.core.records.build import iter_records
+    from support.log.log_kit import content, disk, open_at, send
 
     log = open_at(disk())
     send(log, batch_of(*VALUES, producer_id=77, sequence=0))

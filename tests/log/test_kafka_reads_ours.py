@@ -15,14 +15,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from log_kit import NOW, end, open_at, send
-from semel.bench.kafka_peer import KafkaBroker, KafkaHome
 from semel.core.records import batch
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.log.config import LogConfig
 from semel.log.dump import dump
 from semel.log.partition_log import PartitionLog
+from semel.peers.kafka import KafkaBroker, KafkaHome
 from semel.runtime.files import RealFiles
+from support.log.log_kit import NOW, end, open_at, send
 
 CONFIG = LogConfig(segment_bytes=6000, index_interval_bytes=500, producer_id_expiration_ms=10**13)
 SETTINGS = {

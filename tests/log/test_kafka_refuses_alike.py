@@ -12,8 +12,6 @@ from struct import unpack
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from log_kit import batch_of, disk, open_at
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.records import batch
 from semel.core.records.batch import read_header
 from semel.core.records.build import RecordInput, build_batch
@@ -27,7 +25,9 @@ from semel.core.wire.messages.produce import (
 )
 from semel.errors import ErrorCode, Refuse
 from semel.log.config import LogConfig
+from semel.peers.kafka import KafkaHome
 from semel.runtime.clock import RealClock
+from support.log.log_kit import batch_of, disk, open_at
 
 VERSION = 9
 NOT_YET = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -5,9 +5,10 @@ Method: the answers of Kafka's cache for small lists, and what is on disk after 
 
 import pytest
 
-from log_kit import disk
-from semel.log.leader_epochs import EpochEnd, EpochRuns, EpochStart, LeaderEpochs
+from semel.core.replication.epochs import EpochEnd, EpochStart
+from semel.log.leader_epochs import EpochRuns, LeaderEpochs
 from semel.runtime.files import read_whole
+from support.log.log_kit import disk
 
 PATH = "/data/leader-epoch-checkpoint"
 

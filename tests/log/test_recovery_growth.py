@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 
-from classic_kit import NoTopics
-from compaction_kit import clean, without_kernels
-from log_kit import DIRECTORY, NOW, PARTITION, open_at
 from semel.bench.transaction_logs import TransactionLog
 from semel.broker.coordinators.loading import Loading
 from semel.core.coordination.outcome import LogRow, Shard
@@ -38,7 +35,10 @@ from semel.log.partition_log import PartitionLog
 from semel.log.verification import verify
 from semel.runtime.files import join
 from semel.runtime.memory_files import MemoryDisk, MemoryFile
-from transactions_kit import Ids
+from support.groups.classic_kit import NoTopics
+from support.log.compaction_kit import clean, without_kernels
+from support.log.log_kit import DIRECTORY, NOW, PARTITION, open_at
+from support.transactions.transactions_kit import Ids
 
 SMALL, LARGE = 300, 1200
 RATIO_MAX = 5.0  # Four, and what is paid once makes it less; a square would be sixteen.

@@ -6,7 +6,6 @@ recovery ends before it is asked. After each the directory is opened again, once
 
 import pytest
 
-from log_kit import DIRECTORY, NOW, PARTITION, batch_of, content, disk, end, file_bytes, open_at, send
 from semel.errors import LogError, RecoveryHaltedError
 from semel.log import names
 from semel.log.config import LogConfig
@@ -17,6 +16,18 @@ from semel.log.recovery import Opening, open_log
 from semel.runtime.files import join
 from semel.runtime.memory_files import MemoryDisk
 from semel.types import TopicPartition
+from support.log.log_kit import (
+    DIRECTORY,
+    NOW,
+    PARTITION,
+    batch_of,
+    content,
+    disk,
+    end,
+    file_bytes,
+    open_at,
+    send,
+)
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, producer_id_expiration_ms=10**14)
 
@@ -120,7 +131,7 @@ def test_a_directory_that_was_left_off_is_not_marked_as_clean() -> None:
     halt = Halt()
     halt.ask()
     assert not issubclass(RecoveryHaltedError, LogError), "it would be taken for damage"
-    with pytest.raises(RecoveryHaltedError, match=f"{DIRECTORY} .*the next start goes through it again"):
+    with pytest.raises(RecoveryHaltedError, match=f"{DIRECTORY} .*the next start recovers the log again"):
         directory.read_some([(PARTITION, SMALL)], NOW, halt)
     directory.release()
     assert not files.exists("/data/.kafka_cleanshutdown")

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from log_kit import NOW, batch_of, content, disk, file_bytes, open_at, send
 from semel.core.idempotence.producer_window import Duplicate
 from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.retention import SegmentFacts, expired_prefix
 from semel.log.retiring import Retirement
 from semel.runtime.memory_files import MemoryDisk
+from support.log.log_kit import NOW, batch_of, content, disk, file_bytes, open_at, send
 
 DAY = 86_400_000
 SEGMENTS = [

@@ -8,13 +8,13 @@ from struct import iter_unpack
 
 import pytest
 
-from log_kit import DIRECTORY, NOW, batch_of, content, disk, file_bytes, open_at, send
 from semel.core.records import batch
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.log import names, reading
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
 from semel.runtime.files import join
+from support.log.log_kit import DIRECTORY, NOW, batch_of, content, disk, file_bytes, open_at, send
 
 
 def filled(seed: int = 1, batches: int = 120, **settings: int) -> PartitionLog:

@@ -9,7 +9,6 @@ from struct import iter_unpack
 
 import pytest
 
-from log_kit import DIRECTORY, NOW, batch_of, content, disk, end, file_bytes, open_at, send
 from semel.core.records import batch
 from semel.core.records.batch import TimestampType
 from semel.core.records.visibility import CommittedOnly
@@ -18,6 +17,7 @@ from semel.log import reading
 from semel.log.config import LogConfig
 from semel.log.partition_log import PartitionLog
 from semel.log.txn_index import AbortedTxn
+from support.log.log_kit import DIRECTORY, NOW, batch_of, content, disk, end, file_bytes, open_at, send
 
 
 def put(log: PartitionLog, producer_id: int, sequence: int = 0, epoch: int = 0) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from log_kit import NOW, batch_of, end, open_at, send
 from semel.cli.main import cli
 from semel.errors import LogError
 from semel.log.config import LogConfig
 from semel.log.verification import Report, verify
 from semel.runtime.files import RealFiles
+from support.log.log_kit import NOW, batch_of, end, open_at, send
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 FIRST = "00000000000000000000"
@@ -125,7 +125,7 @@ DAMAGES: list[tuple[str, Damage, str]] = [
     (
         "half an entry",
         lambda p: _append(p / f"{FIRST}.timeindex", b"\1"),
-        "no whole number of 12-byte entries",
+        "not a whole number of 12-byte entries",
     ),
     ("a missing index", lambda p: (p / f"{FIRST}.index").unlink(), "index: it is missing"),
     (
@@ -165,7 +165,7 @@ def test_a_data_directory_with_its_checkpoints(partition: Path) -> None:
 
 
 def test_a_directory_without_a_log_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match="is no log: name a partition's directory"):
+    with pytest.raises(LogError, match="is not a log: name a partition's directory"):
         check(tmp_path)
 
 

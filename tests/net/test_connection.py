@@ -9,7 +9,6 @@ from collections.abc import Awaitable
 
 import pytest
 
-from net_worlds import WORLDS, RawClient, World, frame, in_simulation
 from semel.core.wire.framing import read_request_header, response_frame
 from semel.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from semel.errors import DisconnectedError, RequestTimedOutError
@@ -20,6 +19,7 @@ from semel.net.reply import Reply
 from semel.runtime.bundle import Runtime
 from semel.runtime.memory_network import Link
 from semel.runtime.simulation import simulated_runtime
+from support.net.net_worlds import WORLDS, RawClient, World, frame, in_simulation
 
 HOST = "127.0.0.1"
 VERSION = 4

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from net_worlds import WORLDS, RawClient, World, frame, in_reality, in_simulation, raw_client
 from semel.errors import ConfigError, UnsupportedVersionError, WireError
 from semel.net.inbound import Handler, InboundConnection
 from semel.net.listener import Listener, ListenerConfig
 from semel.net.reply import FileSlice, Piece, Reply
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import simulated_runtime
+from support.net.net_worlds import WORLDS, RawClient, World, frame, in_reality, in_simulation, raw_client
 
 HOST = "127.0.0.1"
 

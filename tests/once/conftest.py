@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from database_fixtures import database_url, postgresql_url
+from support.peers.database_fixtures import database_url, postgresql_url
 
 __all__ = ["database_url", "engine", "postgresql_url"]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from once_doubles import ConsumerDouble, RecordDouble, TopicsDouble
 from semel import Broker, Producer, aio
 from semel.errors import ConfigError
 from semel.once import RetryPolicy, WorkFailedError
 from semel.once.async_workers import process
 from semel.once.rules.pool import Order
 from semel.types import TopicPartition
+from support.once.once_doubles import ConsumerDouble, RecordDouble, TopicsDouble
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -14,8 +14,6 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from database_servers import redis_program, redis_server
-from once_doubles import Crash
 from semel.errors import ConfigError
 from semel.once import (
     ClaimBusyError,
@@ -28,6 +26,8 @@ from semel.once import (
     SqlClaims,
 )
 from semel.once.rules.claims import AlreadyDone, Busy, Taken
+from support.once.once_doubles import Crash
+from support.peers.database_servers import redis_program, redis_server
 
 SHORT_MS = 50  # Redis has a clock of its own, so that stories with expiry wait for real.
 
@@ -238,7 +238,7 @@ def test_memory_is_bounded_and_forgets_only_the_expired() -> None:
         with dedup.claim(message_id):
             clock.sleep(0.3)
     with (
-        pytest.raises(OnceError, match="3 message ids are remembered, which is entries_max"),
+        pytest.raises(OnceError, match="3 message ids are remembered, the limit of entries_max"),
         dedup.claim("d"),
     ):
         pass

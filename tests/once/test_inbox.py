@@ -7,9 +7,9 @@ that fail, that kill their worker, and workers that freeze are tried by name.
 import pytest
 import sqlalchemy as sa
 
-from once_doubles import ConsumerDouble, Crash, TopicsDouble
 from semel.errors import ConfigError
 from semel.once import Inbox, InboxMessage, InboxState, RetryPolicy, Worked
+from support.once.once_doubles import ConsumerDouble, Crash, TopicsDouble
 
 bills = sa.Table("bills", sa.MetaData(), sa.Column("value", sa.LargeBinary))
 POLICY = RetryPolicy(attempts_max=3, backoff_ms=1_000, backoff_max_ms=1_500)

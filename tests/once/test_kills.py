@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_kit import BrokerProcess
-from once_story import Rounds, Zygote, world
+from support.compat.compat_kit import BrokerProcess
+from support.once.once_story import Rounds, Zygote, world
 
 World = tuple[BrokerProcess, list[int], Zygote]
 

@@ -9,11 +9,11 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from once_doubles import CommittedDouble, ConsumerDouble, Crash, ProducerDouble, TopicsDouble
 from semel.errors import ConfigError
 from semel.exceptions import ProducerFencedException, TimeoutException
 from semel.once import InDoubtError, LedgerMismatchError, Outbox, Relay
 from semel.types import TopicPartition
+from support.once.once_doubles import CommittedDouble, ConsumerDouble, Crash, ProducerDouble, TopicsDouble
 
 LEDGER = TopicPartition("paid", 0)
 

@@ -15,12 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from once_doubles import ConsumerDouble, RecordDouble, TopicsDouble
 from semel.errors import ConfigError
 from semel.exceptions import CommitFailedException, WakeupException
 from semel.once import RetryPolicy, WorkFailedError, process
 from semel.once.rules.pool import Order
 from semel.types import TopicPartition
+from support.once.once_doubles import ConsumerDouble, RecordDouble, TopicsDouble
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

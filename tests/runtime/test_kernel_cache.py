@@ -55,7 +55,7 @@ def test_a_folder_that_cannot_be_written_has_one_beside_the_package_in_its_place
     (said,) = caplog.records
     assert said.levelno == logging.INFO, "nothing is lost by it"
     assert said.getMessage() == (
-        f"compiled kernels are kept in {beside}: {tmp_path}/file/kernels cannot be written (Not a directory)"
+        f"compiled kernels are kept in {beside}: {tmp_path}/file/kernels is not writable (Not a directory)"
     )
 
 
@@ -100,7 +100,7 @@ def test_nowhere_to_write_is_said_once_and_is_true(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == (
-        f"this process compiles its kernels anew, and keeps them for no other: {tmp_path}/file/kernels cannot be written "
-        f"(Not a directory), nor {beside} (Not a directory); let SEMEL_KERNEL_CACHE name a folder that can\n"
+        f"compiled kernels are not cached, so every process compiles them again: {tmp_path}/file/kernels is not writable "
+        f"(Not a directory), nor is {beside} (Not a directory); set SEMEL_KERNEL_CACHE to a writable folder\n"
     )
     assert done.stdout == "None\n"

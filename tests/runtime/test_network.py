@@ -15,11 +15,11 @@ from typing import cast
 
 import pytest
 
-from net_worlds import RawClient, in_reality, in_simulation
 from semel.runtime.bundle import Runtime
 from semel.runtime.files import File, RealFile
 from semel.runtime.loop_thread import fastest_loop
 from semel.runtime.network import FullSocket, RealNetwork
+from support.net.net_worlds import RawClient, in_reality, in_simulation
 
 CONTENT = random.Random(1).randbytes(4_000_000)
 

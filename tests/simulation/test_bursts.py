@@ -7,10 +7,10 @@ that this page of the documentation promises is drawn by some of them.
 from collections import Counter
 
 from semel.runtime.randomness import seeded_dice
-from semel.verify.actors.admin import Admin
-from semel.verify.disturbances import KINDS, Reach, plan
-from semel.verify.scenarios import bursts, produce
-from story_kit import must_be_reproduced, run_random_seeds, run_seeds
+from semel.verify.faults.disturbances import KINDS, Reach, plan
+from semel.verify.simulation.actors.admin import Admin
+from semel.verify.simulation.scenarios import bursts, produce
+from support.verify.story_kit import must_be_reproduced, run_random_seeds, run_seeds
 
 _FIXED = 16
 _RANDOM = 4

@@ -6,9 +6,9 @@ table. `make campaign` plays a thousand of each. `test_mutations` breaks clients
 
 import pytest
 
-from semel.verify.scenarios import client_matrix
-from semel.verify.scenarios.client_matrix import CELLS, Story
-from story_kit import must_be_reproduced, run_random_seeds
+from semel.verify.simulation.scenarios import client_matrix
+from semel.verify.simulation.scenarios.client_matrix import CELLS, Story
+from support.verify.story_kit import must_be_reproduced, run_random_seeds
 
 _SEEDS_PER_CELL = 2
 _RANDOM = 6

@@ -2,14 +2,14 @@
 
 Method: whole worlds on the simulated runtime, each from one integer: members that join, leave, freeze and die, a broker
 that is killed and loses power, a bad network. Fixed seeds keep what holds, random ones look for what does not; a failing
-seed fails again, alone: `semel.verify.scenarios.groups.run(seed)`. `test_mutations` breaks the coordinator on purpose: the
+seed fails again, alone: `semel.verify.simulation.scenarios.groups.run(seed)`. `test_mutations` breaks the coordinator on purpose: the
 judgement must notice.
 """
 
 import pytest
 
-from semel.verify.scenarios import groups
-from story_kit import must_be_reproduced, run_random_seeds, run_seeds
+from semel.verify.simulation.scenarios import groups
+from support.verify.story_kit import must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 8
 _FIXED = 16

@@ -14,7 +14,7 @@ from semel.verify.campaign import SCENARIOS
 from semel.verify.mutations.catalogue import MUTATIONS
 from semel.verify.mutations.mutation import Hunt, Mutation, Patch, hunt
 from semel.verify.mutations.self_test import as_line, hunt_all
-from semel.verify.promise import PromiseBroken
+from semel.verify.simulation.promise import PromiseBroken
 
 
 def _must_be_found(name: str) -> None:

@@ -1,15 +1,15 @@
 """A broker and idempotent clients through everything that goes wrong: nothing is lost, doubled or out of order.
 
 Method: whole worlds on the simulated runtime, each from one integer. Fixed seeds keep what holds, random ones look for what
-does not; a failing seed is printed with its story and fails again, alone: `semel.verify.scenarios.produce.run(seed)`.
+does not; a failing seed is printed with its story and fails again, alone: `semel.verify.simulation.scenarios.produce.run(seed)`.
 `test_mutations` breaks the broker on purpose: the judgement must notice.
 """
 
 import pytest
 
-import story_digests
-from semel.verify.scenarios import produce
-from story_kit import must_be_reproduced, run_random_seeds, run_seeds
+from semel.verify.simulation.scenarios import produce
+from support.verify import story_digests
+from support.verify.story_kit import must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 20
 _FIXED = 120

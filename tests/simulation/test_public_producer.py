@@ -6,8 +6,8 @@ breaks the client on purpose: the judgement must notice.
 
 import pytest
 
-from semel.verify.scenarios import public_producer
-from story_kit import run_random_seeds, run_seeds
+from semel.verify.simulation.scenarios import public_producer
+from support.verify.story_kit import run_random_seeds, run_seeds
 
 _FIXED = 20
 _RANDOM = 5

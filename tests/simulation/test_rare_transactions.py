@@ -6,8 +6,8 @@ Method: whole worlds on the simulated runtime, as in `test_transactions`, each w
 
 import pytest
 
-from semel.verify.scenarios import rare_transactions
-from story_kit import must_be_reproduced, run_random_seeds, run_seeds
+from semel.verify.simulation.scenarios import rare_transactions
+from support.verify.story_kit import must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 8
 _FIXED = 8

@@ -3,13 +3,13 @@
 Method: whole worlds on the simulated runtime, each from one integer: writers of both protocols that commit, abort, freeze and
 vanish, two instances of one transactional id, workers that consume, transform and produce, a broker that is killed and loses
 power, a bad network. Fixed seeds keep what holds, random ones look for what does not; a failing seed fails again, alone:
-`semel.verify.scenarios.transactions.run(seed)`. `test_mutations` breaks the broker on purpose: the judgement must notice.
+`semel.verify.simulation.scenarios.transactions.run(seed)`. `test_mutations` breaks the broker on purpose: the judgement must notice.
 """
 
 import pytest
 
-from semel.verify.scenarios import transactions
-from story_kit import must_be_reproduced, run_random_seeds, run_seeds
+from semel.verify.simulation.scenarios import transactions
+from support.verify.story_kit import must_be_reproduced, run_random_seeds, run_seeds
 
 _CHUNK = 8
 _FIXED = 16

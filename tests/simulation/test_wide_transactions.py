@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from semel.verify.scenarios import wide_transactions
-from story_kit import must_be_reproduced, run_random_seeds
+from semel.verify.simulation.scenarios import wide_transactions
+from support.verify.story_kit import must_be_reproduced, run_random_seeds
 
 _FIXED = 2
 _MANY_DEATHS = 10_000

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import spark_kit
-from broker_process import running_broker
 from semel.spark.java import JavaMissingError, find_java
+from support.broker.broker_process import running_broker
+from support.spark import spark_kit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,10 @@ import pytest
 from semel import Admin, Producer
 from semel.spark.packing import PackingError, pack
 from semel.spark.python_path import use_python
-from spark_cluster import spark_home, standalone_cluster
-from spark_kit import PATIENCE_SECONDS, new_topic, values
+from support.spark.spark_cluster import spark_home, standalone_cluster
+from support.spark.spark_kit import PATIENCE_SECONDS, new_topic, values
 
-PIPELINE = Path(__file__).parents[1] / "cluster_pipeline.py"
+PIPELINE = Path(__file__).parents[1] / "support" / "spark" / "cluster_pipeline.py"
 ROWS = 120
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -73,7 +73,7 @@ def test_a_pipeline_on_a_cluster(java_installed: None, spark_bootstrap: str, tmp
 def test_what_is_packed(tmp_path: Path) -> None:
     archive = pack(tmp_path / "packed.zip", dependencies=False)
     names = zipfile.ZipFile(archive).namelist()
-    assert {"semel/__init__.py", "semel/mission/rows.txt", "pyspark_semel/__init__.py"} <= set(names)
+    assert {"semel/__init__.py", "semel/broker/metrics/alerts.yml", "pyspark_semel/__init__.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
     assert names == sorted(names)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semel import Producer
-from spark_kit import driver_process, new_topic, values
+from support.spark.spark_kit import driver_process, new_topic, values
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 

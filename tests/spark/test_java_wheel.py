@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_kit import driver_process, new_topic
+from support.spark.spark_kit import driver_process, new_topic
 
 PROGRAM = """
 import json, sys
 from pathlib import Path
 from semel.spark import session
 from semel.spark.java import find_java
-from spark_kit import small_config
+from support.spark.spark_kit import small_config
 
 bootstrap, topic, scratch = sys.argv[1:]
 java = find_java()

@@ -6,18 +6,19 @@ options of the source or the sink. The table is held against the checklist's own
 """
 
 import re
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 import pytest
 from click.testing import CliRunner
 
+import checklist
 from semel import Consumer, Producer
 from semel.cli.main import cli
 from semel.client.config_keys import ALL_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
-from semel.spark.dropin.sink_options import SinkOptions
-from semel.spark.options import SourceOptions
-from spark_kit import new_topic
+from semel.spark.sink.dropin.sink_options import SinkOptions
+from semel.spark.source.options import SourceOptions
+from support.spark.spark_kit import new_topic
 
 _JAVA: Final = "org.apache.kafka.common.serialization."
 OF_PRODUCERS: Final = {
@@ -54,7 +55,7 @@ IN_SPARK: Final = {
 
 
 def test_the_table_has_every_key_of_the_section() -> None:
-    rows = (resources.files("semel.mission") / "rows.txt").read_text(encoding="utf-8")
+    rows = (Path(checklist.__file__).parent / "rows.txt").read_text(encoding="utf-8")
     section = [line for line in rows.splitlines() if line.startswith("CFG-")]
     named = set(re.findall(r"[a-z]+(?:\.[a-z]+)+", " ".join(section)))
     assert named & set(ALL_KEYS) <= {*OF_PRODUCERS, *OF_CONSUMERS, "bootstrap.servers"}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semel import Admin, Producer
-from spark_kit import read_all
+from support.spark.spark_kit import read_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pytest
 
 from semel import Broker, ConsumerRecord, Producer
 from semel.spark import LocalFold
-from spark_kit import drained, new_topic, read_all, unique, values
+from support.spark.spark_kit import drained, new_topic, read_all, unique, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from semel.log.partition_log import PartitionLog
 from semel.runtime.bundle import Runtime
 from semel.verify import campaign, campaign_page
 from semel.verify.campaign_page import Run
-from semel.verify.promise import PromiseBroken
-from semel.verify.scenarios import directory_crash, log_crash, produce
+from semel.verify.simulation.promise import PromiseBroken
+from semel.verify.simulation.scenarios import directory_crash, log_crash, produce
 
 
 def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:

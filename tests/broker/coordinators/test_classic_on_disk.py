@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 
 import pytest
 
-from admin_kit import Client, told
 from semel.broker.coordinators.caller import java_address
 from semel.broker.handlers import heartbeat, join_group, leave_group, sync_group
 from semel.core.wire.messages.heartbeat import HeartbeatRequest
@@ -24,6 +23,7 @@ from semel.core.wire.messages.sync_group import (
 )
 from semel.errors import ErrorCode
 from semel.runtime.randomness import seeded_dice
+from support.broker.admin_kit import Client, told
 
 GROUP: Final = "readers"
 OK: Final = ErrorCode.NONE
@@ -177,9 +177,7 @@ def test_while_groups_are_loaded_only_heartbeats_are_good() -> None:
         "Any",
         SimpleNamespace(groups=SimpleNamespace(ask=ask), runtime=SimpleNamespace(dice=seeded_dice(1))),
     )
-    context = cast(
-        "Any", SimpleNamespace(version=0, client_id=None, connection=SimpleNamespace(peer="::1:5"))
-    )
+    context = cast("Any", SimpleNamespace(version=0, client_id=None, identity=SimpleNamespace(host="::1")))
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     answers: list[Any] = [
         heartbeat.handle(broker, HeartbeatRequest(), context),

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from admin_kit import Client, told
 from semel.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from semel.errors import ErrorCode
 from semel.runtime.clock import SimulatedClock
+from support.broker.admin_kit import Client, told
 
 GROUP: Final = "readers"
 TOPIC: Final = "orders"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from admin_kit import Client, Story, told
-from offsets_kit import BY_NAME, codes, commit_request, committed
 from semel.errors import DisconnectedError, ErrorCode
+from support.broker.admin_kit import Client, Story, told
+from support.groups.offsets_kit import BY_NAME, codes, commit_request, committed
 
 TOPIC = "orders"
 PARTITIONS = 3

@@ -6,158 +6,37 @@ host whose disk fails and whose clock jumps on command.
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 import pytest
 
-from admin_kit import Client, told
-from semel.bench.kafka_peer import KafkaHome
 from semel.broker import topics
-from semel.broker.coordinators.host import CoordinatorHost
-from semel.broker.coordinators.internal_topics import create_internal_topic
 from semel.broker.coordinators.java_hash import partition_for
-from semel.core.coordination.outcome import LogRow, Origin, Outcome, Ticket
-from semel.core.coordination.row_format import RowFormat
-from semel.core.wire.messages.group_rows import GroupMetadataKey, GroupMetadataValue
+from semel.core.coordination.outcome import Outcome, Ticket
+from semel.core.records.build import RecordInput, build_batch
+from semel.core.wire.messages.group_rows import GroupMetadataValue
 from semel.core.wire.messages.heartbeat import HeartbeatResponse
 from semel.errors import ErrorCode, InvariantError
+from semel.peers.kafka import KafkaHome
 from semel.runtime.clock import SimulatedClock
-from semel.types import NO_PRODUCER_ID
-
-TOPIC = "__toy"
-ROWS = RowFormat(TOPIC, {2: (GroupMetadataKey, GroupMetadataValue)})
-NOTHING = HeartbeatResponse()
-Host: TypeAlias = "CoordinatorHost[Toy, str]"
-
-
-@dataclass
-class Toy:
-    """Names with numbers. Implements `Shard[str]`."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-    pending: dict[int, dict[str, int]] = field(default_factory=dict)
-    waiting: list[Ticket] = field(default_factory=list)
-    deadline_ms: int | None = None
-    rung_at_ms: list[int] = field(default_factory=list)
-    times: dict[str, int] = field(default_factory=dict)
-    loads: int = 0
-
-    def apply(self, row: LogRow, origin: Origin) -> None:
-        assert isinstance(row.key, GroupMetadataKey)
-        assert isinstance(row.value, GroupMetadataValue)
-        where = self.numbers
-        if origin.producer_id != NO_PRODUCER_ID:
-            where = self.pending.setdefault(origin.producer_id, {})
-        where[row.key.group] = row.value.generation
-        self.times[row.key.group] = row.value.current_state_timestamp
-
-    def apply_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
-        ended = self.pending.pop(producer_id, {})
-        if commit:
-            self.numbers |= ended
-
-    def loaded(self, now_ms: int) -> Outcome[str]:
-        self.loads += 1
-        return Outcome()
-
-    def next_deadline_ms(self) -> int | None:
-        return self.deadline_ms
-
-    def due(self, now_ms: int) -> Outcome[str]:
-        if self.deadline_ms is not None and now_ms >= self.deadline_ms:
-            self.deadline_ms = None
-            self.rung_at_ms.append(now_ms)
-        return Outcome()
-
-    def answer(self, ticket: Ticket, row: LogRow | None = None, *, rows_only: bool = False) -> Outcome[str]:
-        """Write the row and answer this ticket and everyone who waits."""
-        tickets = [ticket, *self.waiting]
-        self.waiting = []
-        return Outcome(
-            rows=[row] if row is not None else [],
-            replies=[(one, HeartbeatResponse(throttle_time_ms=len(self.numbers))) for one in tickets],
-            effects=[f"told {len(tickets)}"],
-            rows_only=rows_only,
-        )
-
-
-def named(name: str, number: int, padding: int = 0) -> LogRow:
-    value = GroupMetadataValue(protocol_type="p" * padding, generation=number, protocol="", leader="")
-    return LogRow(GroupMetadataKey(group=name), value, 3)
-
-
-def put(
-    name: str, number: int, *, padding: int = 0, rows_only: bool = True
-) -> Callable[[Toy, Ticket, int], Outcome[str]]:
-    return lambda toy, ticket, _now_ms: toy.answer(ticket, named(name, number, padding), rows_only=rows_only)
-
-
-def in_transaction(producer_id: int, _toy: Toy, _now_ms: int) -> Outcome[str]:
-    rows = [named(f"by-{producer_id}", producer_id)]
-    return Outcome(rows=rows, producer_id=producer_id, producer_epoch=0)
-
-
-def wait(toy: Toy, ticket: Ticket, _now_ms: int) -> Outcome[str]:
-    toy.waiting.append(ticket)
-    return Outcome()
-
-
-def numbers(host: Host) -> dict[str, int]:
-    found = host.look(lambda toy: toy.numbers)
-    assert not isinstance(found, ErrorCode), found
-    return {name: number for one in found for name, number in one.items()}
-
-
-def host_of(client: Client, effects: list[str] | None = None, partitions: int = 1) -> Host:
-    context = client.broker.context
-
-    async def create() -> None:
-        await create_internal_topic(
-            context.store,
-            context.partitions,
-            context.runtime,
-            name=TOPIC,
-            partitions_count=partitions,
-            configs={"cleanup.policy": "compact"},
-        )
-
-    return CoordinatorHost(
-        topic=TOPIC,
-        row_format=ROWS,
-        make_shard=lambda _index: Toy(),
-        create_topic=create,
-        partitions=context.partitions,
-        runtime=context.runtime,
-        row_times={GroupMetadataValue: ("current_state_timestamp",)},
-        run_effect=lambda _index, effect: None if effects is None else effects.append(effect),
-    )
-
-
-async def got(answer: object) -> object:
-    return await answer if isinstance(answer, Awaitable) else answer
-
-
-async def with_topic(client: Client, partitions: int = 1) -> Host:
-    host = host_of(client, partitions=partitions)
-    made = host.ensure_topic()
-    assert isinstance(made, Awaitable)
-    assert await made is ErrorCode.NONE
-    assert host.ensure_topic() is ErrorCode.NONE
-    return host
-
-
-async def settled_host(client: Client) -> tuple[Host, list[str]]:
-    """A host that was asked once, and where its effects will be seen from now on."""
-    effects: list[str] = []
-    host = host_of(client, effects)
-    await got(host.ask("a", put("a", 1)))
-    await client.broker.runtime.tasks.sleep(0)
-    effects.clear()
-    return host, effects
+from support.broker.admin_kit import Client, told
+from support.broker.host_kit import (
+    NOTHING,
+    TOPIC,
+    Toy,
+    got,
+    host_of,
+    in_transaction,
+    named,
+    numbers,
+    put,
+    settled_host,
+    wait,
+    with_topic,
+)
 
 
 def test_an_answer_that_is_ready_costs_no_waiting() -> None:
@@ -288,6 +167,30 @@ def test_rows_that_are_too_large_are_refused_alone(rows_only: bool) -> None:
         assert waiting.done() is not rows_only
         assert numbers(host) == {"a": 1}
         assert (host.shards[0] is before) is rows_only
+
+    told(story)
+
+
+def test_rows_that_are_too_large_are_refused_before_they_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty megabytes of assignments would hold every client up while a batch is made of them, for nothing."""
+    built: list[int] = []
+
+    def counted(records: Sequence[RecordInput], **options: Any) -> bytearray:
+        built.append(len(records))
+        return build_batch(records, **options)
+
+    monkeypatch.setattr("semel.broker.coordinators.host.build_batch", counted)
+
+    async def story(client: Client) -> None:
+        host = await with_topic(client)
+        host.ask("a", put("a", 1))
+
+        def large(_toy: Toy, ticket: Ticket, _now_ms: int) -> Outcome[str]:
+            rows = [named("a", 2, padding=30_000)] * 40
+            return Outcome(rows=rows, replies=[(ticket, NOTHING)], rows_only=True)
+
+        assert host.ask("a", large) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert built == [1]
 
     told(story)
 
@@ -541,7 +444,7 @@ def test_a_topic_that_is_deleted_takes_its_shards_along() -> None:
     async def story(client: Client) -> None:
         host = await with_topic(client)
         host.ask("a", put("a", 1))
-        await topics.delete_all(client.broker.context, [TOPIC])
+        await topics.delete_all(client.broker.parts.administration, [TOPIC])
         assert await got(host.ask("a", put("b", 2))) == HeartbeatResponse(throttle_time_ms=0)
         assert numbers(host) == {"b": 2}
 

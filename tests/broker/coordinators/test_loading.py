@@ -6,8 +6,6 @@ it for the last batch of a segment and for the last trace of a producer.
 
 import random
 
-from classic_kit import NoTopics
-from log_kit import NOW, open_at
 from semel.bench.transaction_logs import TransactionLog
 from semel.broker.coordinators.loading import Loading
 from semel.core.groups.group import Groups
@@ -15,6 +13,8 @@ from semel.core.groups.rows import GROUP_ROW_TIMES, GROUP_ROWS
 from semel.core.groups.shard import GroupShard
 from semel.core.records.build import build_batch
 from semel.runtime.memory_files import MemoryDisk
+from support.groups.classic_kit import NoTopics
+from support.log.log_kit import NOW, open_at
 
 
 def test_a_control_batch_without_its_marker_is_passed_over() -> None:

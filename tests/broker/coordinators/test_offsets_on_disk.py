@@ -8,8 +8,6 @@ import asyncio
 
 import pytest
 
-from admin_kit import Client, told
-from offsets_kit import BY_NAME, codes, commit, commit_request, committed, fetch_group, found
 from semel.core.wire.messages.delete_groups import DeleteGroupsRequest
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.core.wire.messages.describe_groups import DescribeGroupsRequest
@@ -22,6 +20,8 @@ from semel.core.wire.messages.offset_delete import (
 )
 from semel.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.errors import ErrorCode
+from support.broker.admin_kit import Client, told
+from support.groups.offsets_kit import BY_NAME, codes, commit, commit_request, committed, fetch_group, found
 
 TOPIC = "orders"
 OK = ErrorCode.NONE
@@ -51,13 +51,13 @@ def test_what_was_acknowledged_is_there_after_a_restart(cut_power: bool) -> None
 def test_the_topic_is_made_when_a_coordinator_is_first_asked_for() -> None:
     async def story(client: Client) -> None:
         assert (await client.ask(ListGroupsRequest())).groups == []
-        assert client.broker.context.store.image.topic("__consumer_offsets") is None
+        assert client.broker.parts.store.image.topic("__consumer_offsets") is None
         answer = await client.ask(FindCoordinatorRequest(coordinator_keys=["a", "b"]))
         assert [(one.key, one.node_id, one.port, one.error_code) for one in answer.coordinators] == [
             ("a", 1, 9092, 0),
             ("b", 1, 9092, 0),
         ]
-        row = client.broker.context.store.image.topic("__consumer_offsets")
+        row = client.broker.parts.store.image.topic("__consumer_offsets")
         assert row is not None
         assert row.partitions == 7
         assert row.configs == {

@@ -13,8 +13,6 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from admin_kit import Client, told
-from offsets_kit import committed
 from semel.core.coordination.outcome import Outcome
 from semel.core.records.build import RecordInput, build_batch, iter_records
 from semel.core.transactions.rows import row_of
@@ -36,6 +34,8 @@ from semel.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from semel.errors import ErrorCode
+from support.broker.admin_kit import Client, told
+from support.groups.offsets_kit import committed
 
 OK = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -252,7 +252,7 @@ ATTEMPTS: Final = {name: (attempt, code) for name, attempt, code in _attempts()}
 
 def put(client: Client, transaction: Transaction) -> None:
     """Begin in the middle of a story."""
-    host = client.broker.context.transactions.host
+    host = client.broker.parts.transactions.host
     index = host.partition_of(transaction.transactional_id)
     assert host.tell(index, lambda _shard, _now_ms: Outcome(rows=[row_of(transaction)])) is OK
 

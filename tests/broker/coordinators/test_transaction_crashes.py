@@ -426,7 +426,7 @@ class ByAppend(World):
         await producer.introduce()
         self.is_listening = False
         assert self.broker is not None
-        assert self.broker.context.transactions.host.tell(0, _at_the_last_but_one) is ErrorCode.NONE
+        assert self.broker.parts.transactions.host.tell(0, _at_the_last_but_one) is ErrorCode.NONE
         self.is_listening = True
         await producer.introduce()
         before = producer.producer_id

@@ -9,7 +9,6 @@ import logging
 
 import pytest
 
-from admin_kit import Client, told
 from semel.broker.coordinators.loading import SLICE_BYTES
 from semel.core.coordination.outcome import Outcome
 from semel.core.records.build import RecordInput, build_batch, iter_records
@@ -44,6 +43,7 @@ from semel.errors import ErrorCode
 from semel.log.reading import aborted_transactions
 from semel.runtime.clock import SimulatedClock
 from semel.runtime.tasks import OwnedTasks
+from support.broker.admin_kit import Client, told
 
 OK = ErrorCode.NONE
 ID = "first-transactional"
@@ -99,7 +99,7 @@ async def end(
 
 def put(client: Client, transaction: Transaction) -> None:
     """Begin in the middle of a story."""
-    host = client.broker.context.transactions.host
+    host = client.broker.parts.transactions.host
     index = host.partition_of(transaction.transactional_id)
     assert host.tell(index, lambda _shard, _now_ms: Outcome(rows=[row_of(transaction)])) is OK
 
@@ -167,7 +167,7 @@ def test_the_coordinator_is_who_leads_the_partition_of_the_id() -> None:
             rows = client.partition("__transaction_state", index).log
             assert rows.log_end_offset == 1
         await coordinator_of(client, "group0323", key_type=0)
-        assert client.broker.context.groups.host.partition_of("group0323") == 1
+        assert client.broker.parts.groups.host.partition_of("group0323") == 1
         assert await leader_of(client, "__consumer_offsets", 1) == await coordinator_of(
             client, "group0323", key_type=0
         )
@@ -224,7 +224,7 @@ def test_who_introduces_itself_waits_for_what_is_unfinished(prepared: bool) -> N
         assert second.producer_epoch > first.producer_epoch
         assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
         assert bool(aborted_transactions(log, 0, 2)) is not prepared
-        known = client.broker.context.transactions.host.look(lambda shard: shard.get(ID))
+        known = client.broker.parts.transactions.host.look(lambda shard: shard.get(ID))
         assert isinstance(known, list)
         [owned] = [one for one in known if one is not None]
         assert rows_written(client)[-1] == owned

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ReadingWorld, take, told
 from semel.client.consumer import engine
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.core.groups.member_words import Identity
 from semel.exceptions import CommitFailedException
 from semel.types import TopicPartition
+from support.client.reading_kit import ReadingWorld, take, told
 
 PARTITIONS = T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])

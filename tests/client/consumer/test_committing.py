@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, take, told
 from semel.client.consumer.committing import Committing
 from semel.client.consumer.consumer import AsyncConsumer
-from semel.client.consumer.values import OffsetAndMetadata
 from semel.client.settings import ConsumerConfig
+from semel.client.values.consuming import OffsetAndMetadata
 from semel.exceptions import (
     CommitFailedException,
     ConfigException,
@@ -25,6 +24,7 @@ from semel.exceptions import (
     TimeoutException,
 )
 from semel.types import TopicPartition
+from support.client.reading_kit import ADDRESS, ReadingWorld, take, told
 
 T0 = TopicPartition("t", 0)
 

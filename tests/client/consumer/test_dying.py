@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, take, told, values
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.producer.producer import AsyncProducer
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
+from support.client.reading_kit import ADDRESS, ReadingWorld, take, told, values
 
 COUNT, COMMITTED, DONE = 20, 5, 12
 SESSION_MS = 6_000

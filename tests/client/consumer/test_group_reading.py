@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ReadingWorld, take, told, values
 from semel.client.consumer.consumer import AsyncConsumer
-from semel.client.consumer.values import ConsumerRebalanceListener, ConsumerRecord, SubscriptionPattern
+from semel.client.values.consuming import ConsumerRebalanceListener, ConsumerRecord, SubscriptionPattern
 from semel.exceptions import FencedInstanceIdException, IllegalStateException
 from semel.types import TopicPartition
+from support.client.reading_kit import ReadingWorld, take, told, values
 
 PROTOCOLS: list[dict[str, Any]] = [
     {"partition_assignment_strategy": "RangeAssignor"},

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from fake_broker import FakeBroker, led, metadata
-from net_worlds import in_simulation
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.core.wire import framing
 from semel.core.wire.message import Request, Response
@@ -23,6 +21,8 @@ from semel.core.wire.registry import ApiKey
 from semel.net.inbound import InboundConnection
 from semel.net.reply import Reply
 from semel.runtime.bundle import Runtime
+from support.broker.fake_broker import FakeBroker, led, metadata
+from support.net.net_worlds import in_simulation
 
 
 class SilentBroker(FakeBroker):

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, take, told
 from semel.client.cluster import Cluster
 from semel.client.config import ClientConfig
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.consumer.coordinator import GroupOffsets
-from semel.client.consumer.values import ConsumerGroupMetadata
 from semel.client.producer.producer import AsyncProducer
+from semel.client.values.consuming import ConsumerGroupMetadata
 from semel.core.groups.member_words import Identity
 from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from semel.exceptions import CommitFailedException, KafkaException
 from semel.types import TopicPartition
+from support.client.reading_kit import ADDRESS, ReadingWorld, take, told
 
 T0 = TopicPartition("t", 0)
 _LEAVING = -1

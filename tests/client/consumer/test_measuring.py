@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, take, told
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.client.metrics import MetricName
 from semel.types import TopicPartition
+from support.client.reading_kit import ADDRESS, ReadingWorld, take, told
 
 T0 = TopicPartition("t", 0)
 

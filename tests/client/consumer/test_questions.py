@@ -5,9 +5,9 @@ Method: a broker in a process of its own is killed and comes back as a leader of
 
 from pathlib import Path
 
-from compat_kit import BrokerProcess
 from semel import Consumer, Producer
 from semel.types import TopicPartition
+from support.compat.compat_kit import BrokerProcess
 
 
 def test_offsets_of_topics_it_does_not_read_are_found_again_after_a_restart(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ReadingWorld, take, told, values
-from semel.client.consumer.values import ConsumerRecord
+from semel.client.values.consuming import ConsumerRecord
 from semel.core.records.batch import TimestampType
 from semel.core.records.build import RecordInput
 from semel.exceptions import (
@@ -24,6 +23,7 @@ from semel.exceptions import (
     WakeupException,
 )
 from semel.types import TopicPartition
+from support.client.reading_kit import ReadingWorld, take, told, values
 
 T0 = TopicPartition("t", 0)
 
@@ -63,7 +63,7 @@ def test_seeking_to_the_ends_goes_to_the_log_start_and_to_the_last_stable_offset
         world.write("t", [b"%d" % n for n in range(5)])
         world.transact("t", 100, [b"open"], None)
         world.write("t", [b"behind"])
-        assert await world.broker.context.partitions.delete_records(world.partition("t"), 2)
+        assert await world.broker.parts.partitions.delete_records(world.partition("t").log, 2)
         async with (
             world.consumer() as committed,
             world.consumer(isolation_level="read_uncommitted") as all_of_it,
@@ -461,8 +461,8 @@ def test_a_fetch_session_says_only_what_is_new() -> None:
         async with world.consumer() as consumer:
             consumer.assign([("t", index) for index in range(5)])
             await take(consumer, 5)
-            assert len(world.broker.context.sessions) == 1
-            (session,) = world.broker.context.sessions._sessions.values()
+            assert len(world.broker.parts.read.sessions) == 1
+            (session,) = world.broker.parts.read.sessions._sessions.values()
             epoch = session.epoch
             world.write("t", [b"y"], 3)
             assert [record.partition for record in await take(consumer, 1)] == [3]
@@ -476,7 +476,7 @@ def test_a_fetch_session_says_only_what_is_new() -> None:
             consumer.resume([("t", 0)])
             world.write("t", [b"z"], 0)
             assert [record.partition for record in await take(consumer, 1)] == [0]
-            assert len(world.broker.context.sessions) == 1, "it is still the same session"
+            assert len(world.broker.parts.read.sessions) == 1, "it is still the same session"
 
     told(story)
 

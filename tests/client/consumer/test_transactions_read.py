@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ReadingWorld, take, told, values
 from semel.types import TopicPartition
+from support.client.reading_kit import ReadingWorld, take, told, values
 
 T0 = TopicPartition("t", 0)
 

@@ -7,8 +7,6 @@ counted, and in the end it has its partition.
 import uuid
 from typing import Any, Final
 
-from fake_broker import FakeBroker, metadata
-from net_worlds import in_simulation
 from semel.client.consumer.consumer import AsyncConsumer
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.consumer_group_heartbeat import (
@@ -26,6 +24,8 @@ from semel.core.wire.messages.metadata import (
 from semel.errors import ErrorCode
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
+from support.broker.fake_broker import FakeBroker, metadata
+from support.net.net_worlds import in_simulation
 
 ID: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "t").bytes
 BACKOFF_MS: Final = 100

@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from fake_broker import FakeBroker
-from net_worlds import in_simulation
-from reading_kit import ReadingWorld, take, told, values
 from semel.client.consumer.consumer import AsyncConsumer
-from semel.client.consumer.values import OffsetAndMetadata
+from semel.client.values.consuming import OffsetAndMetadata
 from semel.core.records.build import RecordInput, build_batch
 from semel.core.wire.api_versions import ServedApi, advertised
 from semel.core.wire.message import Request, Response
@@ -49,6 +46,9 @@ from semel.exceptions import LogTruncationException, OffsetOutOfRangeException
 from semel.log.checkpoints import CLEAN_SHUTDOWN
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
+from support.broker.fake_broker import FakeBroker
+from support.client.reading_kit import ReadingWorld, take, told, values
+from support.net.net_worlds import in_simulation
 
 T0 = TopicPartition("t", 0)
 TOPIC_ID = bytes(15) + b"\1"

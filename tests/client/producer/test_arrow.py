@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import semel
-from compat_kit import ThreadBroker, batches, stored
 from semel import aio
 from semel.client.partitioner import partition_for_key
+from support.compat.compat_kit import ThreadBroker, batches, stored
 
 TIMEOUT = 60
 PARTITIONS = 5
@@ -337,7 +337,7 @@ def test_memory_stays_within_its_bound_while_a_reader_is_sent(broker: ThreadBrok
     most = 0
     schema = pa.schema([("value", pa.binary()), ("partition", pa.int32())])
     with semel.Producer(bootstrap_servers=broker.bootstrap, buffer_memory=4 << 20) as sending:
-        accumulator = sending._core.outbox.accumulator
+        accumulator = sending._engine.outbox.accumulator
 
         def rows() -> Iterator[pa.RecordBatch]:
             nonlocal most

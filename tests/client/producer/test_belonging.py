@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, take, told, values
 from semel.client.producer.producer import AsyncProducer
 from semel.exceptions import IllegalStateException, TimeoutException
 from semel.types import TopicPartition
+from support.client.reading_kit import ADDRESS, ReadingWorld, take, told, values
 
 OUT = TopicPartition("out", 0)
 
@@ -38,7 +38,7 @@ def test_what_waited_for_its_topic_does_not_slip_into_the_next_transaction(
     async def story(world: ReadingWorld) -> None:
         producer = await begun(world)
         is_waiting, may_go_on = asyncio.Event(), asyncio.Event()
-        fetch = producer.topics.fetch
+        fetch = producer._engine.topics.fetch
 
         async def held(*given: Any) -> Any:
             is_waiting.set()
@@ -46,7 +46,7 @@ def test_what_waited_for_its_topic_does_not_slip_into_the_next_transaction(
             return await fetch(*given)
 
         with monkeypatch.context() as patched:
-            patched.setattr(producer.topics, "fetch", held)
+            patched.setattr(producer._engine.topics, "fetch", held)
             sent = asyncio.ensure_future(
                 producer.send("out", b"of the first", partition=0)
                 if kind == "record"
@@ -76,15 +76,15 @@ def test_other_offsets_than_those_on_their_way_are_stored_too(monkeypatch: pytes
 
     async def story(world: ReadingWorld) -> None:
         producer = await begun(world, max_block_ms=1_000)
-        assert producer.transactions is not None
+        assert producer._engine.transactions is not None
         may_go_on = asyncio.Event()
-        coordinator = producer.transactions._coordinator
+        coordinator = producer._engine.transactions._coordinators.of
 
         async def held(*given: Any) -> Any:
             await may_go_on.wait()
             return await coordinator(*given)
 
-        monkeypatch.setattr(producer.transactions, "_coordinator", held)
+        monkeypatch.setattr(producer._engine.transactions._coordinators, "of", held)
         for _ in range(2):
             with pytest.raises(TimeoutException, match="while awaiting send_offsets_to_transaction"):
                 await producer.send_offsets_to_transaction({OUT: 1}, "g")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, take, told, values
 from semel.client.consumer.consumer import AsyncConsumer
-from semel.client.consumer.values import ConsumerGroupMetadata
 from semel.client.producer.producer import AsyncProducer
+from semel.client.values.consuming import ConsumerGroupMetadata
 from semel.types import TopicPartition
+from support.client.reading_kit import ADDRESS, ReadingWorld, take, told, values
 
 IN = TopicPartition("in", 0)
 OUT = TopicPartition("out", 0)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 import semel
-from compat_kit import ThreadBroker, eventually, numbered
-from transaction_clients import read
+from support.compat.compat_kit import ThreadBroker, eventually, numbered
+from support.transactions.transaction_clients import read
 
 INPUTS = 200
 STEPS = ("begun", "sent", "offsets", "committed")

@@ -12,8 +12,6 @@ from typing import Any, cast
 import pytest
 
 import semel
-from fake_broker import FakeBroker, led, metadata, unknown
-from net_worlds import in_simulation
 from semel.client.partitioner import partition_for_key
 from semel.client.producer.future import SendFuture
 from semel.client.producer.producer import AsyncProducer
@@ -43,6 +41,8 @@ from semel.core.wire.messages.produce import (
 )
 from semel.errors import ErrorCode
 from semel.runtime.bundle import Runtime
+from support.broker.fake_broker import FakeBroker, led, metadata, unknown
+from support.net.net_worlds import in_simulation
 
 LOSE = "the connection ends before the answer"
 BUSY = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -236,9 +236,9 @@ def test_what_nobody_takes_expires_without_having_been_sent() -> None:
             request_timeout_ms=1000,
             linger_ms=0,
         )
-        await producer.topics.fetch("t", None, 1000)
+        await producer._engine.topics.fetch("t", None, 1000)
         await listener.close()
-        producer.cluster.close()
+        producer._engine.cluster.close()
         future = await producer.send("t", b"v", partition=0)
         with pytest.raises(semel.TimeoutException, match="without having been sent"):
             await future
@@ -362,11 +362,11 @@ def test_a_batch_nobody_can_write_ends_alone(caplog: pytest.LogCaptureFixture) -
 
     async def story(producer: AsyncProducer, _runtime: Runtime) -> None:
         (first,) = await sent(producer, b"1")
-        known = producer.topics.get("t")
+        known = producer._engine.topics.get("t")
         assert known is not None
         for partition in (0, 1):
             unwritable: Any = 1.5
-            bad = producer.outbox.append(known, partition, None, b"bad", unwritable, ())
+            bad = producer._engine.outbox.append(known, partition, None, b"bad", unwritable, ())
             after = await producer.send("t", b"after", partition=partition)
             other = await producer.send("t", b"other", partition=1 - partition)
             assert bad is not None
@@ -403,7 +403,7 @@ def test_a_batch_the_broker_finds_too_large_goes_in_two_and_every_record_knows_i
 
     async def story(producer: AsyncProducer, _runtime: Runtime) -> None:
         await sent(producer, b"first")
-        producer.outbox.accumulator._linger_ms = 50
+        producer._engine.outbox.accumulator._linger_ms = 50
         futures = [
             await producer.send(
                 "t", b"%d" % n, partition=0, callback=lambda m, _e: told.append(m.offset if m else -9)
@@ -467,8 +467,8 @@ def test_a_close_that_is_cancelled_ends_the_producer_all_the_same() -> None:
         assert len(told) == 1
         with pytest.raises(semel.KafkaException, match="closed before the records were stored"):
             await waiting
-        assert producer._task is not None
-        assert producer._task.done(), "it goes on sending"
+        assert producer._engine._task is not None
+        assert producer._engine._task.done(), "it goes on sending"
 
     tell(script, story)
 
@@ -628,7 +628,7 @@ def test_batches_wait_for_linger_ms_at_most_and_hold_batch_size_at_most() -> Non
 
     async def story(producer: AsyncProducer, runtime: Runtime) -> None:
         assert (producer.config["linger.ms"], producer.config["batch.size"]) == (300, 500)
-        await producer.topics.fetch("t", None, 1000)
+        await producer._engine.topics.fetch("t", None, 1000)
         since = runtime.clock.monotonic_ms()
         future = await producer.send("t", b"alone", partition=0)
         await future

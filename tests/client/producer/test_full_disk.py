@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import semel
-from semel.verify.proof.harm import Harm
+from semel.verify.faults.harm import Harm
 
 
 class HarmedBroker:

@@ -5,8 +5,8 @@ Method: the real broker and producers in a simulation, where the disk refuses th
 
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, told
 from semel.client.producer.producer import AsyncProducer
+from support.client.reading_kit import ADDRESS, ReadingWorld, told
 
 
 def producer(world: ReadingWorld) -> AsyncProducer:

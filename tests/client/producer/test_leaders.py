@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 import semel
-from fake_broker import FakeBroker
-from net_worlds import in_simulation
 from semel.client.producer.producer import AsyncProducer
 from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -31,6 +29,8 @@ from semel.core.wire.messages.produce import (
 from semel.errors import ErrorCode
 from semel.net.listener import Listener
 from semel.runtime.bundle import Runtime
+from support.broker.fake_broker import FakeBroker
+from support.net.net_worlds import in_simulation
 
 PARTITIONS = 4
 PORTS = {1: 9092, 2: 9093}
@@ -228,7 +228,7 @@ def test_a_topic_whose_batches_outlast_its_idle_time_is_not_forgotten() -> None:
         await waiting
         assert cluster.sent[-1] == (2, 0)
         await runtime.tasks.sleep(60)
-        assert producer.topics.get("t") is None, "now it is idle"
+        assert producer._engine.topics.get("t") is None, "now it is idle"
 
     tell(cluster, story, metadata_max_idle_ms=5_000, metadata_max_age_ms=10_000, delivery_timeout_ms=600_000)
 
@@ -261,17 +261,17 @@ def test_who_hears_nothing_asks_less_and_less() -> None:
         for listener in cluster.listeners.values():
             await listener.close()
         pauses = list[int]()
-        producer.topics.is_stale = True
-        producer.outbox.wake()
+        producer._engine.topics.is_stale = True
+        producer._engine.outbox.wake()
         for _ in range(20):
             await runtime.tasks.sleep(1)
-            pauses.append(producer.topics.pause_ms())
+            pauses.append(producer._engine.topics.pause_ms())
         assert pauses[-1] == 1_000, "retry.backoff.max.ms"
         for node_id in PORTS:
             await cluster.open(runtime, node_id)
         await runtime.tasks.sleep(3)
         await send_to_all(producer)
-        assert producer.topics.pause_ms() == 100, "retry.backoff.ms"
+        assert producer._engine.topics.pause_ms() == 100, "retry.backoff.ms"
 
     tell(cluster, story)
 

@@ -7,11 +7,11 @@ another client by EndTxn; repeating it must be harmless, and its opposite must b
 import pytest
 
 from semel import Broker, Producer
-from semel.spark.dropin.batch_ledger import Standing, TaskTransaction, with_starts
-from semel.spark.dropin.names import prefix_of
-from semel.spark.dropin.settling import BrokerTransactions
-from semel.spark.dropin.sink_options import SinkOptions
-from spark_kit import eventually, new_topic, unique, values
+from semel.spark.sink.common.names import prefix_of
+from semel.spark.sink.dropin.batch_ledger import Standing, TaskTransaction, with_starts
+from semel.spark.sink.dropin.settling import BrokerTransactions
+from semel.spark.sink.dropin.sink_options import SinkOptions
+from support.spark.spark_kit import eventually, new_topic, unique, values
 
 
 def left_open(bootstrap: str, topic: str, name: str, **settings: int) -> TaskTransaction:

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import semel
-from compat_kit import ThreadBroker, eventually
 from semel import aio
-from transaction_clients import read
+from support.compat.compat_kit import ThreadBroker, eventually
+from support.transactions.transaction_clients import read
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import semel
-from compat_kit import ThreadBroker, batches, eventually, values
 from semel.cli.main import cli
 from semel.core.wire.registry import ApiKey
 from semel.verify.fault_proxy import Fate, FaultProxy
-from transaction_clients import read
+from support.compat.compat_kit import ThreadBroker, batches, eventually, values
+from support.transactions.transaction_clients import read
 
 _numbers = itertools.count()
 
@@ -41,7 +41,7 @@ def producer(broker: ThreadBroker, transactional_id: str | None = None, **settin
 
 
 def identity(sending: semel.Producer) -> tuple[int, int]:
-    delivery: Any = sending._core._sender.delivery
+    delivery: Any = sending._engine.sender.delivery
     return delivery.producer_id, delivery.producer_epoch
 
 
@@ -123,12 +123,12 @@ def test_to_begin_says_nothing_to_anybody(broker: ThreadBroker, topic: str) -> N
     assert broker.broker is not None
     with producer(broker, topic) as sending:
         sending.init_transactions()
-        before = broker.broker.context.metrics.requests.copy()
+        before = broker.broker.parts.metrics.requests.copy()
         sending.begin_transaction()
         sending.abort_transaction()
         sending.begin_transaction()
         sending.commit_transaction()
-        assert broker.broker.context.metrics.requests == before
+        assert broker.broker.parts.metrics.requests == before
 
 
 @pytest.mark.mission("TXN-13")
@@ -204,9 +204,9 @@ def test_an_abort_drops_what_was_not_sent(broker: ThreadBroker, topic: str) -> N
         sending.partitions_for(topic)
         sending.begin_transaction()
         futures = [sending.send(topic, b"%d" % n, partition=n % 3) for n in range(100)]
-        before = broker.broker.context.metrics.requests.copy()
+        before = broker.broker.parts.metrics.requests.copy()
         sending.abort_transaction()
-        assert broker.broker.context.metrics.requests == before
+        assert broker.broker.parts.metrics.requests == before
         for future in futures:
             with pytest.raises(semel.TransactionAbortedException):
                 future.result(0)

@@ -6,7 +6,6 @@ real broker, consumer and producer in a simulation; which partitions count, by t
 
 import pytest
 
-from reading_kit import ADDRESS, ReadingWorld, take, told, values
 from semel.client.chain import Chain
 from semel.client.cluster import Cluster
 from semel.client.config import ClientConfig
@@ -15,6 +14,7 @@ from semel.client.producer.producer import AsyncProducer
 from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from semel.exceptions import CommitFailedException
 from semel.types import TopicPartition
+from support.client.reading_kit import ADDRESS, ReadingWorld, take, told, values
 
 IN = (TopicPartition("in", 0), TopicPartition("in", 1))
 OUT = TopicPartition("out", 0)

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 import semel
-from compat_kit import ThreadBroker, eventually
 from semel import aio
 from semel.broker.features import TRANSACTION_VERSION
 from semel.client.cluster import Cluster
 from semel.client.settings import AdminConfig
 from semel.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from semel.runtime.bundle import real_runtime
-from transaction_clients import committed_offset, read
+from support.compat.compat_kit import ThreadBroker, eventually
+from support.transactions.transaction_clients import committed_offset, read
 
 _numbers = itertools.count()
 
@@ -85,7 +85,7 @@ def fail_in_a_transaction(sending: semel.Producer, topic: str) -> None:
 def test_what_is_committed_is_seen_and_what_is_aborted_is_not(peer: Peer, names: tuple[str, str]) -> None:
     transactional_id, topic = names
     with producer(peer, transactional_id) as sending:
-        delivery = sending._core._sender.delivery
+        delivery = sending._engine.sender.delivery
         assert getattr(delivery, "v2", None) is peer.is_v2, "the protocol that is meant"
         with sending.transaction():
             futures = [sending.send(topic, b"c%d" % n) for n in range(3)]
@@ -159,7 +159,7 @@ def test_who_is_fenced_hears_so_from_every_call(peer: Peer, names: tuple[str, st
         "Producer attempted an operation with an old epoch. Either there is a newer producer with the same "
         "transactionalId, or the producer's transaction has been expired by the broker." in text
     )
-    identity = new._core._sender.delivery
+    identity = new._engine.sender.delivery
     assert (
         f"TransactionalId {transactional_id}, producer {getattr(identity, 'producer_id', None)}, own epoch"
         in text

@@ -62,8 +62,8 @@ def test_what_an_interrupt_keeps_from_the_caller_is_not_lost(
     reader = consumer(broker, group_id="interrupted")
     run = reader._thread.run
 
-    def interrupted(coroutine: Any) -> Any:
-        came = run(coroutine)
+    def interrupted(coroutine: Any, **named: Any) -> Any:
+        came = run(coroutine, **named)
         if isinstance(came, list) and came:
             raise KeyboardInterrupt
         return came

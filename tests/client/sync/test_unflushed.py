@@ -4,6 +4,7 @@ Method: real scripts in processes of their own, whose producers linger far longe
 counted afterwards, and their standard error is read: it is empty unless something is lost.
 """
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -178,9 +179,9 @@ def test_records_that_cannot_be_stored_are_counted_and_named() -> None:
     done = run(script, "-", "orders")
     assert done.returncode == 0
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(
-        "producer-1: 7 records for orders lost, never sent, when the process ended, after 2 s"
-    )
+    # On a busy machine the producer may write to a connection whose end it has not met yet: then nobody knows.
+    fate = "(lost, never sent|perhaps lost, sent and not acknowledged)"
+    assert re.match(f"producer-1: 7 records for orders {fate}, when the process ended, after 2 s", last)
     assert "the last error:" in last
     assert "nobody listens at" in last
     assert "Call flush() or close()" in last

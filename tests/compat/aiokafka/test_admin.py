@@ -7,9 +7,9 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from compat_clients import AioKafka
-from compat_kit import Sent, ThreadBroker
 from semel.errors import ErrorCode
+from support.compat.compat_clients import AioKafka
+from support.compat.compat_kit import Sent, ThreadBroker
 
 
 def test_a_topic_is_made_described_grown_changed_and_deleted(broker: ThreadBroker, topic: str) -> None:
@@ -54,7 +54,7 @@ def test_records_are_deleted(broker: ThreadBroker, topic: str) -> None:
             )
             cluster = await admin.describe_cluster()
             assert broker.broker is not None
-            assert cluster["cluster_id"] == broker.broker.context.cluster_id
+            assert cluster["cluster_id"] == broker.broker.parts.administration.cluster_id
             return found
         finally:
             await admin.close()

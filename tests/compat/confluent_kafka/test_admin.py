@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from compat_clients import ConfluentKafka
-from compat_kit import Sent, ThreadBroker
+from support.compat.compat_clients import ConfluentKafka
+from support.compat.compat_kit import Sent, ThreadBroker
 
 
 def result(futures: dict[Any, Future[Any]]) -> Any:
@@ -82,6 +82,6 @@ def test_the_cluster_describes_itself(broker: ThreadBroker) -> None:
     assert broker.broker is not None
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     cluster = admin.describe_cluster(request_timeout=30).result(30)
-    assert cluster.cluster_id == broker.broker.context.cluster_id
+    assert cluster.cluster_id == broker.broker.parts.administration.cluster_id
     assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [broker.bootstrap]
     assert cluster.controller.id == 1

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from compat_clients import ConfluentKafka
-from compat_kit import Sent, ThreadBroker, batches
+from support.compat.compat_clients import ConfluentKafka
+from support.compat.compat_kit import Sent, ThreadBroker, batches
 
 # Sends what it reads, one record at a time, and says what became of it.
 _PRODUCER = """

@@ -12,11 +12,11 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from compat_clients import ConfluentKafka
-from compat_kit import CODECS, by_partition, variety
 from semel import Consumer, TopicPartition
-from semel.bench.kafka_peer import KafkaBroker, KafkaHome
 from semel.exceptions import UnsupportedVersionException
+from semel.peers.kafka import KafkaBroker, KafkaHome
+from support.compat.compat_clients import ConfluentKafka
+from support.compat.compat_kit import CODECS, by_partition, variety
 
 pytestmark = pytest.mark.java
 

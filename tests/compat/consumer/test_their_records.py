@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from compat_clients import Client
-from compat_kit import CODECS, Sent, ThreadBroker, by_partition, variety
 from semel import Consumer, ConsumerRecord
 from semel.core.records.batch import TimestampType
+from support.compat.compat_clients import Client
+from support.compat.compat_kit import CODECS, Sent, ThreadBroker, by_partition, variety
 
 
 def read(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[ConsumerRecord]]:

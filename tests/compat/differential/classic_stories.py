@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from compat.differential.exchange import Side
-from compat_kit import eventually
 from semel.core.groups.rows import GROUP_ROWS
 from semel.core.records import batch
 from semel.core.records.build import iter_records
@@ -27,6 +26,7 @@ from semel.core.wire.messages import describe_groups, heartbeat, join_group, lea
 from semel.core.wire.messages.group_rows import GroupMetadataKey, GroupMetadataValue
 from semel.core.wire.registry import BY_KEY, ApiKey
 from semel.core.wire.schema import Struct
+from support.compat.compat_kit import eventually
 
 _UNIQUE: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _CLIENT: Final = "client"

@@ -13,9 +13,9 @@ from compat.differential.asking import Ask, AskBytes
 from compat.differential.comparing import differences, fields_of, matches
 from compat.differential.exchange import Side
 from compat.differential.known import ANYTHING, Known
-from compat_kit import ThreadBroker
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire.message import Message
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_kit import ThreadBroker
 
 SETTINGS: Final = {"log_retention_hours": "168", "log_segment_bytes": "1073741824", "num_partitions": "1"}
 _SETTLE_SECONDS: Final = 60.0

@@ -15,7 +15,7 @@ from compat.differential import table_admin, table_cluster, table_data
 from compat.differential.asking import Ask, AskBytes
 from compat.differential.comparison import assert_alike
 from compat.differential.known import KNOWN
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
 
 STORY: Final[tuple[Ask | AskBytes, ...]] = (
     *table_admin.CREATING,

@@ -16,10 +16,10 @@ import pytest
 from compat.differential.classic_stories import Troupe
 from compat.differential.comparison import kafka_side, semel_side
 from compat.differential.exchange import Side
-from compat_kit import eventually
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire.messages import delete_groups, find_coordinator, heartbeat, list_groups
 from semel.errors import ErrorCode
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_kit import eventually
 
 pytestmark = pytest.mark.java
 SETTINGS: Final = {"group_initial_rebalance_delay_ms": "0", "group_max_size": "5"}

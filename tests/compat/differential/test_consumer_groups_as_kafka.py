@@ -15,7 +15,6 @@ import pytest
 from compat.differential.comparison import kafka_side, semel_side
 from compat.differential.exchange import Side
 from compat.differential.group_stories import ClassicWalker, Pair, Walker, group_rows_of
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire.message import Message
 from semel.core.wire.messages import (
     consumer_group_describe,
@@ -26,6 +25,7 @@ from semel.core.wire.messages import (
     offset_fetch,
 )
 from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from semel.peers.kafka import KafkaHome
 
 pytestmark = pytest.mark.java
 SETTINGS = {

@@ -13,7 +13,6 @@ import pytest
 from compat.differential.comparison import kafka_side, semel_side
 from compat.differential.exchange import Side
 from compat.differential.transaction_stories import Both, Who
-from semel.bench.kafka_peer import KafkaHome
 from semel.broker.coordinators.java_hash import partition_for
 from semel.core.records.build import build_batch
 from semel.core.transactions.rows import FORMAT, row_of
@@ -28,6 +27,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceData,
 )
 from semel.errors import ErrorCode
+from semel.peers.kafka import KafkaHome
 
 pytestmark = [pytest.mark.java, pytest.mark.mission("FEN-02")]
 SETTINGS = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "50"}

@@ -16,7 +16,6 @@ from compat.differential.exchange import Side
 from compat.differential.known import Known
 from compat.differential.table_members import MEMBERS
 from compat.differential.table_offsets import OFFSETS, TOO_LARGE, committed, fetched
-from semel.bench.kafka_peer import KafkaHome
 from semel.broker.coordinators.java_hash import partition_for
 from semel.core.groups.rows import GROUP_ROWS
 from semel.core.records import batch
@@ -24,6 +23,7 @@ from semel.core.records.build import iter_records
 from semel.core.wire.messages.group_rows import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from semel.core.wire.messages.offset_commit import OffsetCommitResponse
 from semel.core.wire.messages.offset_fetch import OffsetFetchResponse
+from semel.peers.kafka import KafkaHome
 
 pytestmark = pytest.mark.java
 _SETTLE_SECONDS: Final = 30.0

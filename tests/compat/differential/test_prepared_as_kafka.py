@@ -12,9 +12,9 @@ import pytest
 
 from compat.differential.comparison import kafka_side, semel_side
 from compat.differential.transaction_stories import Both, Who
-from semel.bench.kafka_peer import KafkaHome
 from semel.broker.markers import Markers
 from semel.errors import ErrorCode
+from semel.peers.kafka import KafkaHome
 
 pytestmark = pytest.mark.java
 OK = ErrorCode.NONE

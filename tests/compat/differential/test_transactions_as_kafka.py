@@ -16,7 +16,6 @@ from compat.differential.comparison import kafka_side, semel_side
 from compat.differential.exchange import Side
 from compat.differential.group_stories import ClassicWalker, Pair, Walker
 from compat.differential.transaction_stories import Both, Place, Who, rows_of
-from semel.bench.kafka_peer import KafkaHome
 from semel.broker.coordinators.java_hash import partition_for
 from semel.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -24,6 +23,7 @@ from semel.core.wire.messages.describe_transactions import (
 )
 from semel.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from semel.errors import ErrorCode
+from semel.peers.kafka import KafkaHome
 
 pytestmark = pytest.mark.java
 SETTINGS = {

@@ -15,9 +15,6 @@ from multiprocessing.connection import Connection
 import confluent_kafka
 import pytest
 
-from compat_clients import PYTHON_CLIENTS
-from compat_kit import Sent, ThreadBroker, eventually
-from group_readers import READERS, ConfluentReader, Reader, SemelReader
 from semel.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -25,7 +22,10 @@ from semel.core.wire.messages.offset_commit import (
 )
 from semel.net.connection import connect
 from semel.runtime.bundle import real_runtime
-from transaction_clients import DEADLINE_SECONDS, read
+from support.compat.compat_clients import PYTHON_CLIENTS
+from support.compat.compat_kit import Sent, ThreadBroker, eventually
+from support.groups.group_readers import READERS, ConfluentReader, Reader, SemelReader
+from support.transactions.transaction_clients import DEADLINE_SECONDS, read
 
 RECORDS = 12
 _numbers = itertools.count()

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import pytest
 
-from compat_clients import PYTHON_CLIENTS
-from compat_kit import BrokerProcess, Sent, ThreadBroker, eventually
-from group_kit import Crew, MemberProcess
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.groups.assignors.protocol import decode_assignment
 from semel.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from semel.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from semel.core.wire.registry import ApiKey
+from semel.peers.kafka import KafkaHome
 from semel.verify.fault_proxy import Exchange, FaultProxy
+from support.compat.compat_clients import PYTHON_CLIENTS
+from support.compat.compat_kit import BrokerProcess, Sent, ThreadBroker, eventually
+from support.groups.group_kit import Crew, MemberProcess
 
 PYTHON: Final = ("confluent-kafka", "kafka-python", "aiokafka")
 EVERY: Final = (*PYTHON, "java")

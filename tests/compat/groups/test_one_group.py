@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_clients import PYTHON_CLIENTS
-from compat_kit import BrokerProcess, Sent, eventually
-from group_kit import OFFSETS_PARTITIONS, Crew, Ownership
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_clients import PYTHON_CLIENTS
+from support.compat.compat_kit import BrokerProcess, Sent, eventually
+from support.groups.group_kit import OFFSETS_PARTITIONS, Crew, Ownership
 
 PARTITIONS = 8
 PER_PARTITION = 30

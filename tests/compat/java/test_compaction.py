@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import running_broker
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
 from semel.runtime.kernel_cache import use_kernel_cache, warm
+from support.broker.broker_process import running_broker
 
 SETTINGS = {
     "log.segment.bytes": "1048576",

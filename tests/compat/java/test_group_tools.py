@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from compat_java import JavaShell
-from group_members import member
 from semel import Broker
-from semel.bench.kafka_peer import KafkaHome
 from semel.cli.main import cli
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_java import JavaShell
+from support.groups.group_members import member
 
 pytestmark = pytest.mark.java
 GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

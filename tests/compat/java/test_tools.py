@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_clients import Client
-from compat_java import JavaShell, ToolRun
-from compat_kit import BrokerProcess, Sent, ThreadBroker, batches, numbered, stored
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_clients import Client
+from support.compat.compat_java import JavaShell, ToolRun
+from support.compat.compat_kit import BrokerProcess, Sent, ThreadBroker, batches, numbered, stored
 
 pytestmark = pytest.mark.java
 TOOLS = "org.apache.kafka.tools."
@@ -196,7 +196,7 @@ def test_cluster_id_and_api_versions(
     assert broker.broker is not None
     done = java_shell.tool(TOOLS + "ClusterTool", "cluster-id", *at_broker)
     assert done.status == 0, done.output
-    assert f"Cluster ID: {broker.broker.context.cluster_id}" in done.output
+    assert f"Cluster ID: {broker.broker.parts.administration.cluster_id}" in done.output
     done = java_shell.tool(TOOLS + "BrokerApiVersionsCommand", *at_broker)
     assert done.status == 0, done.output
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", done.output), done.output

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from compat_java import JavaShell, ToolRun
-from compat_kit import ThreadBroker
-from semel.bench.kafka_peer import KafkaHome
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_java import JavaShell, ToolRun
+from support.compat.compat_kit import ThreadBroker
 
 pytestmark = pytest.mark.java
 _TOOLS: Final = "org.apache.kafka.tools."

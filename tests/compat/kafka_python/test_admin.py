@@ -8,8 +8,8 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import TopicAlreadyExistsError
 
-from compat_clients import KafkaPython
-from compat_kit import Sent, ThreadBroker
+from support.compat.compat_clients import KafkaPython
+from support.compat.compat_kit import Sent, ThreadBroker
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_records_are_deleted_and_sizes_told(broker: ThreadBroker, admin: Any, to
     assert KafkaPython().offsets(broker.bootstrap, topic, 1) == (12, 30)
     cluster = admin.describe_cluster()
     assert broker.broker is not None
-    assert cluster["cluster_id"] == broker.broker.context.cluster_id
+    assert cluster["cluster_id"] == broker.broker.parts.administration.cluster_id
 
 
 def value(admin: Any, resource: Any, name: str) -> str:

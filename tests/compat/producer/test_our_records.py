@@ -12,11 +12,21 @@ import pyarrow as pa
 import pytest
 
 import semel
-from compat_clients import Client, ConfluentKafka
-from compat_kit import CODECS, Sent, ThreadBroker, batches, by_partition, copies, numbered, values, variety
 from semel.core.wire.registry import ApiKey
 from semel.verify.fault_proxy import Fate, FaultProxy, at, at_random
-from transaction_clients import read
+from support.compat.compat_clients import Client, ConfluentKafka
+from support.compat.compat_kit import (
+    CODECS,
+    Sent,
+    ThreadBroker,
+    batches,
+    by_partition,
+    copies,
+    numbered,
+    values,
+    variety,
+)
+from support.transactions.transaction_clients import read
 
 PRODUCE = ApiKey.PRODUCE
 LOSSY = {

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
-from transaction_java import TransactionShell
+from semel.peers.kafka import KafkaHome
+from support.transactions.transaction_java import TransactionShell
 
 JAVA_VERSIONS = ("java_4_3", "java_3_9")
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from compat_kit import ThreadBroker, batches, eventually, stored
-from transaction_clients import (
+from support.compat.compat_kit import ThreadBroker, batches, eventually, stored
+from support.transactions.transaction_clients import (
     ALL_PRODUCERS,
     FencedOutError,
     TransactionalProducer,
@@ -18,7 +18,7 @@ from transaction_clients import (
     end_offset,
     read,
 )
-from transaction_java import JavaProducer
+from support.transactions.transaction_java import JavaProducer
 
 # Java 4.3 and ours speak the second protocol (KIP-890), the others the first.
 pytestmark = pytest.mark.mission("EXT-01", "R-24")

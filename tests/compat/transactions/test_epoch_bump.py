@@ -15,12 +15,12 @@ from collections.abc import Callable
 import confluent_kafka
 import pytest
 
-from compat_kit import ThreadBroker, batches
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.core.wire.registry import ApiKey
 from semel.verify.fault_proxy import Fate, FaultProxy, no_faults
-from transaction_clients import ConfluentKafka, TransactionalProducer, read
-from transaction_java import JavaError, JavaProducer
+from support.compat.compat_kit import ThreadBroker, batches
+from support.transactions.transaction_clients import ConfluentKafka, TransactionalProducer, read
+from support.transactions.transaction_java import JavaError, JavaProducer
 
 GIVES_UP_MS = "5000"
 REFUSALS = (JavaError, confluent_kafka.KafkaException)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_java import JavaShell
-from compat_kit import ThreadBroker, eventually, stored
-from transaction_clients import ConfluentKafka
+from support.compat.compat_java import JavaShell
+from support.compat.compat_kit import ThreadBroker, eventually, stored
+from support.transactions.transaction_clients import ConfluentKafka
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import franz_go
-from compat_kit import ThreadBroker, batches, eventually, stored
-from transaction_clients import committed_offset, end_offset, read
+from support.compat.compat_kit import ThreadBroker, batches, eventually, stored
+from support.peers import franz_go
+from support.transactions.transaction_clients import committed_offset, end_offset, read
 
 PARTITIONS = 3
 RECORDS = 600

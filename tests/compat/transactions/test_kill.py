@@ -16,9 +16,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_kit import BrokerProcess, eventually
-from semel.bench.kafka_peer import KafkaHome
-from transaction_clients import DEADLINE_SECONDS, committed_offset, end_offset, read
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_kit import BrokerProcess, eventually
+from support.transactions.transaction_clients import DEADLINE_SECONDS, committed_offset, end_offset, read
 
 KILLS = 3
 TRANSACTIONS = 100

@@ -1,7 +1,7 @@
 """kill -9 in the middle of ten commits: every partition has the marker of every transaction that is called complete.
 
 Method: the rounds of `markers_story`, with librdkafka. On a busy machine Apache Kafka 4.3.1 misses a marker in every other round
-(`python tests/markers_story.py --broker kafka`, docs/transactions.md); Semel must in none.
+(`python tests/support/transactions/markers_story.py --broker kafka`, docs/transactions.md); Semel must in none.
 """
 
 import random
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_kit import BrokerProcess
-from markers_story import play
+from support.compat.compat_kit import BrokerProcess
+from support.transactions.markers_story import play
 
 
 @pytest.mark.mission("TXN-07")

@@ -14,11 +14,17 @@ from typing import Protocol
 
 import pytest
 
-from client_process import ClientFailedError, ProcessProducer
-from compat_kit import ThreadBroker, eventually
-from semel.bench.kafka_peer import KafkaHome
-from transaction_clients import ALL_PRODUCERS, FencedOutError, TransactionalProducer, end_offset, read
-from transaction_java import JavaError, JavaProducer, TransactionShell
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_kit import ThreadBroker, eventually
+from support.transactions.client_process import ClientFailedError, ProcessProducer
+from support.transactions.transaction_clients import (
+    ALL_PRODUCERS,
+    FencedOutError,
+    TransactionalProducer,
+    end_offset,
+    read,
+)
+from support.transactions.transaction_java import JavaError, JavaProducer, TransactionShell
 
 TIMEOUT_MS = 1000
 PAUSES = 3

@@ -12,11 +12,17 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-import transaction_workers
-from compat_kit import ThreadBroker, batches, eventually
-from transaction_clients import DEADLINE_SECONDS, FencedOutError, committed_offset, end_offset, read
-from transaction_java import JavaError, JavaProducer, TransactionShell
-from transaction_workers import Worker
+from support.compat.compat_kit import ThreadBroker, batches, eventually
+from support.transactions import transaction_workers
+from support.transactions.transaction_clients import (
+    DEADLINE_SECONDS,
+    FencedOutError,
+    committed_offset,
+    end_offset,
+    read,
+)
+from support.transactions.transaction_java import JavaError, JavaProducer, TransactionShell
+from support.transactions.transaction_workers import Worker
 
 PARTITIONS = 3
 RECORDS = 600

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import franz_go
-from compat_kit import ThreadBroker
-from transaction_clients import ConfluentKafka
-from transaction_java import TransactionShell
-from transaction_readers import READERS, Read, Seen
+from support.compat.compat_kit import ThreadBroker
+from support.peers import franz_go
+from support.transactions.transaction_clients import ConfluentKafka
+from support.transactions.transaction_java import TransactionShell
+from support.transactions.transaction_readers import READERS, Read, Seen
 
 _JAVA = [pytest.param(name, marks=pytest.mark.java) for name in ("java_4_3", "java_3_9")]
 ABORTED, OPEN = b"aborted", b"open"

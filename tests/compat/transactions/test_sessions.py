@@ -7,8 +7,14 @@ of the ways a program can be written. What readers see then is the difference be
 import confluent_kafka
 import pytest
 
-from compat_kit import ThreadBroker, batches, copies
-from transaction_clients import DEADLINE_SECONDS, ConfluentKafka, FencedOutError, committed_offset, read
+from support.compat.compat_kit import ThreadBroker, batches, copies
+from support.transactions.transaction_clients import (
+    DEADLINE_SECONDS,
+    ConfluentKafka,
+    FencedOutError,
+    committed_offset,
+    read,
+)
 
 WORK = [b"1", b"2", b"3"]
 

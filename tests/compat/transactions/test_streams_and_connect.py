@@ -18,10 +18,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from compat_kit import BrokerProcess, eventually
-from java_programs import JavaProgram
-from semel.bench.kafka_peer import KafkaHome
-from transaction_clients import DEADLINE_SECONDS, read
+from semel.peers.kafka import KafkaHome
+from support.compat.compat_kit import BrokerProcess, eventually
+from support.peers.java_programs import JavaProgram
+from support.transactions.transaction_clients import DEADLINE_SECONDS, read
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -11,10 +11,16 @@ from typing import Final
 
 import pytest
 
-from client_process import ClientFailedError, ProcessProducer
-from compat_kit import ThreadBroker
-from transaction_clients import ALL_PRODUCERS, REFUSALS, TransactionalProducer, committed_offset, read
-from transaction_java import JavaError, JavaProducer
+from support.compat.compat_kit import ThreadBroker
+from support.transactions.client_process import ClientFailedError, ProcessProducer
+from support.transactions.transaction_clients import (
+    ALL_PRODUCERS,
+    REFUSALS,
+    TransactionalProducer,
+    committed_offset,
+    read,
+)
+from support.transactions.transaction_java import JavaError, JavaProducer
 
 Make = Callable[[str, str], TransactionalProducer]
 _BY_NAME = {one.name: one for one in ALL_PRODUCERS}

@@ -1,4 +1,4 @@
-"""What was fetched is handed out once, in order, in pieces of any size, by kernels or without, and can be given back.
+"""Fetched records are handed out once, in order, in pieces of any size, by kernels or without, and can be given back.
 
 Method: random logs of plain, compressed, transactional and control batches, cut into answers at random; the reference is the plain
 list of records a reader may see.

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.client.partitioner import partition_for_key
 from semel.core.client.partition_kernels import partitions_of_keys
 from semel.core.client.sticky import Sticky
+from semel.peers.kafka import KafkaHome
 
 ORACLE = Path(__file__).parents[2] / "java" / "PartitionerOracle.java"
 KEYS = 10_000

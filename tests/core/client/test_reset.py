@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.client.reset import EARLIEST, LATEST, NONE, Reset, ResetKind, parse_reset
 from semel.errors import ConfigError
+from semel.peers.kafka import KafkaHome
 
 SPANS = {
     "PT1H": 3_600_000,

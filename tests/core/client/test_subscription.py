@@ -1,4 +1,5 @@
-"""What a consumer wants and where it stands: topics, a pattern and partitions exclude each other; old answers do not count.
+"""A consumer's subscription and positions: topics, a pattern and partitions exclude each other; outdated answers are
+ignored.
 
 Method: by example, and a property: whatever happens, a position found in an earlier turn never replaces one that was sought.
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.coordination.regexes import flaw, resolve
+from semel.peers.kafka import KafkaHome
 
 ORACLE = Path(__file__).parents[2] / "java" / "ServerAssignorOracle.java"
 NAMES = [

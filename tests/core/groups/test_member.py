@@ -1,8 +1,8 @@
 """The client's end of a classic group.
 
 Method: members and our own coordinator live together without I/O on a clock that ticks, with a network that delays and
-loses. Whatever happens, no partition has two owners at any tick, and when peace returns every partition has one.
-Single steps are tried by hand: what a member answers to each error, when it is silent, when it gives up.
+loses. For any sequence of faults, no partition has two owners at any tick, and once the faults end every partition has
+one. Single steps are tried by hand: what a member answers to each error, when it is silent, when it gives up.
 """
 
 import random
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from member_world import MemberWorld
 from semel.core.groups.assignors.members import without_racks
 from semel.core.groups.assignors.protocol import MemberAssignment, encode_assignment
 from semel.core.groups.member import Member
@@ -34,6 +33,7 @@ from semel.core.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from semel.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from semel.errors import ConfigError, ErrorCode, InvariantError
 from semel.types import TopicPartition
+from support.groups.member_world import MemberWorld
 
 STRATEGIES = (
     ("range",),

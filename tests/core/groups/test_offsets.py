@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets_kit import codes, commit_request, fetch_group, found, txn_commit_request
 from semel.core.coordination.outcome import LogRow, Origin, Ticket
 from semel.core.groups.group import GroupOutcome, Groups, GroupSettings
 from semel.core.groups.shard import GroupShard
@@ -32,6 +31,7 @@ from semel.core.wire.messages.offset_fetch import OffsetFetchResponse
 from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 from semel.errors import ErrorCode
 from semel.types import NO_PRODUCER_ID
+from support.groups.offsets_kit import codes, commit_request, fetch_group, found, txn_commit_request
 
 TICKET = Ticket(object())
 BY_NAME = 9

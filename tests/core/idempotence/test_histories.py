@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idempotence_kit import PlainModel, header
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append, Duplicate
 from semel.core.records.batch import BatchHeader
 from semel.errors import ErrorCode, Refuse
+from support.idempotence.idempotence_kit import PlainModel, header
 
 HISTORIES = 100_000
 STEPS = (2, 4, 5, 15)  # Long enough, now and then, for batches to fall out of the window.

@@ -532,7 +532,7 @@ def test_an_empty_batch_stops_the_shard() -> None:
 
 
 def has_room(story: Story) -> bool:
-    """What the queue says, which must be what happens to a batch that is enqueued."""
+    """The queue's prediction, which must equal the fate of an enqueued batch."""
     said = story.queue.has_room("p", story.now_ms)
     probe = copy.deepcopy(story)
     probe.enqueue(999)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from idempotence_kit import NOW_MS, header
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.idempotence import snapshot
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append, Duplicate, ProducerEntry, Verdict
 from semel.core.records.batch import HEADER_SIZE, BatchHeader, write_header
 from semel.errors import CorruptSnapshotError, Refuse
+from semel.peers.kafka import KafkaHome
+from support.idempotence.idempotence_kit import NOW_MS, header
 
 ORACLE = Path(__file__).parents[2] / "java" / "ProducerStateOracle.java"
 HISTORIES = 1_500
@@ -332,5 +332,5 @@ def test_kafka_reads_and_refuses_the_same_snapshot_files(kafka_home: KafkaHome) 
 
 
 def _last_only(entry: ProducerEntry) -> ProducerEntry:
-    """What Kafka sees of a snapshot that keeps whole windows."""
+    """Kafka's reading of a snapshot that keeps whole windows."""
     return snapshot.decode(snapshot.encode([entry]))[0]

@@ -1,4 +1,4 @@
-"""Whatever the link and the broker do, each batch is stored once and in the order it was sent.
+"""For any faults of link and broker, each batch is stored once and in the order it was sent.
 
 Method: `in_flight` as the client, `producer_state` as the broker, between them a link driven by one seed: it loses
 answers, breaks connections, delivers what was in a broken connection's buffers later or never, and a broker that is
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from idempotence_kit import NOW_MS, header
 from semel.core.idempotence import snapshot
 from semel.core.idempotence.delivery import Answered, Decision, Event, Expired, Fail, Lost, Send, Settle
 from semel.core.idempotence.in_flight import InFlight
@@ -19,6 +18,7 @@ from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append, Duplicate
 from semel.core.records.batch import BatchHeader
 from semel.errors import ErrorCode, Refuse
+from support.idempotence.idempotence_kit import NOW_MS, header
 
 SCHEDULES = 1_000
 PARTITIONS = 2
@@ -96,7 +96,7 @@ class World:
             if len(self.told) == len(self.counts) and not self.connection and not self.answers:
                 break
             self.step()
-        while self.lingering:  # What old connections still hold must not do harm at the very end either.
+        while self.lingering:  # Late bytes of old connections must do no harm at the end either.
             self.deliver_lingering()
 
     def step(self) -> None:
@@ -125,7 +125,7 @@ class World:
         self.connection.append(send)
 
     def check_order_of_sending(self, send: Send[int]) -> None:
-        """Those before it have smaller sequences and were sent first (ORD-07)."""
+        """Earlier batches have smaller sequences and were sent first (ORD-07)."""
         for batch_id in range(send.partition, send.batch_id, PARTITIONS):
             if batch_id in self.told:
                 continue
@@ -174,7 +174,7 @@ class World:
                 assert one.batch_id not in self.told, "the user was told twice"
                 self.told[one.batch_id] = one
 
-    # What must hold in the end.
+    # The final invariants.
 
     def check(self) -> None:
         assert len(self.told) == len(self.counts), "somebody was never told"
@@ -241,7 +241,7 @@ def test_batches_that_fail_or_expire_leave_no_copy_and_no_disorder(
 
 
 def run_with_one_failure(queue: InFlight[int]) -> list[int]:
-    """Five batches; the broker refuses the second one the first time. What the log holds in the end."""
+    """Five batches; the broker refuses the second one the first time. The final content of the log."""
     broker, refused = Broker(), False
     queue.use_identity(7, 0)
     for batch_id in (1, 2, 3, 4, 5):

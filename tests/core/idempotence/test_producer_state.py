@@ -9,12 +9,12 @@ import tracemalloc
 
 import pytest
 
-from idempotence_kit import NOW_MS, header
 from semel.core.idempotence import snapshot
 from semel.core.idempotence.producer_state import CompletedTxn, ProducerState
 from semel.core.idempotence.producer_window import Append, Duplicate, Verdict
 from semel.core.records.batch import BatchHeader
 from semel.errors import ErrorCode, InvariantError, Refuse
+from support.idempotence.idempotence_kit import NOW_MS, header
 
 DAY_MS = 86_400_000
 
@@ -328,7 +328,7 @@ def test_a_producer_takes_less_than_a_kibibyte() -> None:
 
 
 def random_log(rng: random.Random, length: int) -> list[BatchHeader | tuple[int, int, bool, int]]:
-    """What a log holds: data headers, and markers as (producer id, epoch, commit, offset)."""
+    """The entries of a log: data headers, and markers as (producer id, epoch, commit, offset)."""
     log: list[BatchHeader | tuple[int, int, bool, int]] = []
     state = ProducerState()
     while len(log) < length:
@@ -396,7 +396,7 @@ def test_replay_from_the_start_and_from_any_snapshot_equals_live(seed: int) -> N
     assert shown(again) == shown(live)
     for position, data, map_end_offset in snapshots[1:]:
         restarted = ProducerState()
-        restarted.record(header(99, 0, 0, 3))  # Whatever was there is replaced.
+        restarted.record(header(99, 0, 0, 3))  # The former state is replaced.
         restarted.load(snapshot.decode(data), map_end_offset=map_end_offset)
         replay(restarted, log[position:])
         assert shown(restarted) == shown(live)

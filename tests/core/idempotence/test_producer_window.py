@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import pytest
 
-from idempotence_kit import NOW_MS, header
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import (
     Append,
@@ -20,6 +19,7 @@ from semel.core.idempotence.producer_window import (
     WindowBatch,
 )
 from semel.errors import ErrorCode, Refuse
+from support.idempotence.idempotence_kit import NOW_MS, header
 
 LAST = 2**31 - 1
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -13,12 +13,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idempotence_kit import NOW_MS, header
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.idempotence import snapshot
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append, Duplicate, ProducerEntry, WindowBatch, pack_batches
 from semel.errors import CorruptSnapshotError, Refuse
+from semel.peers.kafka import KafkaHome
+from support.idempotence.idempotence_kit import NOW_MS, header
 
 INT32 = st.integers(-1, 2**31 - 1)
 INT64 = st.integers(0, 2**63 - 1)

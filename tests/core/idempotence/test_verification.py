@@ -3,10 +3,10 @@
 Method: the races that hung the last stable offset elsewhere, one story each.
 """
 
-from idempotence_kit import NOW_MS, header
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append, Duplicate, Verdict
 from semel.errors import ErrorCode, Refuse
+from support.idempotence.idempotence_kit import NOW_MS, header
 
 
 def partition() -> ProducerState:

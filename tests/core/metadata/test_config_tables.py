@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.metadata.broker_configs import BROKER_CONFIGS, broker_key, broker_synonyms
 from semel.core.metadata.config_types import ConfigKey, ConfigType
 from semel.core.metadata.topic_configs import TOPIC_CONFIGS
 from semel.errors import ConfigError
+from semel.peers.kafka import KafkaHome
 
 PROGRAM: Final = str(Path(__file__).parents[2] / "java" / "ConfigTables.java")
 OUR_DEFAULTS: Final = {

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.partition_state import alone
 from semel.core.metadata.rows import (
     BrokerConfigRow,
     ClusterRow,
@@ -39,7 +40,7 @@ def test_nothing_is_known_at_first() -> None:
 
 
 def test_a_topic_is_found_by_name_and_by_id() -> None:
-    row = TopicRow("orders", FIRST, 3, {"retention.ms": "1"})
+    row = TopicRow("orders", FIRST, alone(1, 3), {"retention.ms": "1"})
     image = image_of(row)
     assert image.topic("orders") is row
     assert image.topic_by_id(FIRST.bytes) is row
@@ -47,16 +48,16 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
 
 
 def test_a_changed_topic_is_the_same_topic() -> None:
-    grown = TopicRow("orders", FIRST, 5)
-    image = image_of(TopicRow("orders", FIRST, 3), grown)
+    grown = TopicRow("orders", FIRST, alone(1, 5))
+    image = image_of(TopicRow("orders", FIRST, alone(1, 3)), grown)
     assert image.topic_by_id(FIRST.bytes) is grown
     assert list(image) == [grown]
 
 
 def test_a_topic_made_again_is_not_found_by_its_old_id() -> None:
-    again = TopicRow("orders", SECOND, 3)
-    with_goodbye = image_of(TopicRow("orders", FIRST, 3), TopicGoneRow("orders"), again)
-    without = image_of(TopicRow("orders", FIRST, 3), again)
+    again = TopicRow("orders", SECOND, alone(1, 3))
+    with_goodbye = image_of(TopicRow("orders", FIRST, alone(1, 3)), TopicGoneRow("orders"), again)
+    without = image_of(TopicRow("orders", FIRST, alone(1, 3)), again)
     for image in (with_goodbye, without):
         assert image.topic_by_id(FIRST.bytes) is None
         assert image.topic_by_id(SECOND.bytes) is again
@@ -68,7 +69,7 @@ def test_a_topic_that_never_was_can_be_gone() -> None:
 
 
 def test_topics_come_by_name() -> None:
-    rows = [TopicRow(name, uuid.UUID(int=n), 1) for n, name in enumerate(["b", "c", "a"])]
+    rows = [TopicRow(name, uuid.UUID(int=n), alone(1, 1)) for n, name in enumerate(["b", "c", "a"])]
     assert [row.name for row in image_of(*rows)] == ["a", "b", "c"]
 
 
@@ -88,7 +89,10 @@ def test_the_last_word_counts() -> None:
 
 
 topics = st.builds(
-    TopicRow, st.sampled_from("abc"), st.integers(1, 6).map(lambda n: uuid.UUID(int=n)), st.integers(1, 9)
+    TopicRow,
+    st.sampled_from("abc"),
+    st.integers(1, 6).map(lambda n: uuid.UUID(int=n)),
+    st.integers(1, 9).map(lambda n: alone(1, n)),
 )
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from semel.core.metadata.image import MetadataImage
+from semel.core.metadata.partition_state import alone
 from semel.core.metadata.rows import TopicGoneRow, TopicRow
 from semel.core.metadata.topic_names import NAME_LENGTH_MAX, flaw
 
@@ -62,7 +63,7 @@ def test_every_character_of_ascii() -> None:
 def test_dots_and_underscores_collide(name: str, existing: list[str], found: str | None) -> None:
     image = MetadataImage()
     for number, other in enumerate(existing):
-        image.apply(TopicRow(other, UUID(int=number + 1), 1))
+        image.apply(TopicRow(other, UUID(int=number + 1), alone(1, 1)))
     assert image.collision(name) == found
     for other in existing:
         image.apply(TopicGoneRow(other))

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from records_kit import CODECS, SEQUENCE_MAX, expected, record_lists, sequences
 from semel.core.records.arrow import decode_batches
 from semel.core.records.arrow_encode import encode_batch, encode_batches
 from semel.core.records.arrow_schema import HEADERS_TYPE, SCHEMA
@@ -21,6 +20,7 @@ from semel.core.records.build import Record, RecordInput, build_batch, iter_reco
 from semel.core.records.control import build_marker
 from semel.core.records.visibility import CommittedOnly
 from semel.errors import ConfigError, CorruptBatchError, InvalidRecordError, RecordTooLargeError
+from support.records.records_kit import CODECS, SEQUENCE_MAX, expected, record_lists, sequences
 
 ABC = [RecordInput(b"a", b"1", 5), RecordInput(b"b", b"2", 6), RecordInput(b"c", b"3", 7)]
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from records_kit import CODECS, SEQUENCE_MAX, expected, header_of, record_lists, sequences
 from semel.core.records import build, kernels
 from semel.core.records.batch import HEADER_SIZE, TimestampType, check_crc, read_header, set_base_offset
 from semel.core.records.build import (
@@ -24,6 +23,7 @@ from semel.core.records.build import (
     survey_records,
 )
 from semel.errors import CorruptBatchError, InvalidRecordError, UnsupportedCompressionError
+from support.records.records_kit import CODECS, SEQUENCE_MAX, expected, header_of, record_lists, sequences
 
 
 @given(records=record_lists, codec=st.sampled_from(CODECS), base_sequence=sequences)
@@ -97,7 +97,7 @@ def test_a_batch_stamped_by_the_broker_shows_its_time_for_all_records() -> None:
     batch = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=4242)
     header = read_header(batch)
     assert list(iter_records(batch, 0, header)) == expected(records, stamp=4242)
-    assert check_records(batch, 0, header) == 9  # What the records carry is still there.
+    assert check_records(batch, 0, header) == 9  # The content of the records is still there.
 
 
 def test_compaction_leaves_gaps_which_a_log_reads_and_a_producer_may_not_send() -> None:

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from records_kit import CODECS
-from semel.core.records.compression import Compression, compress, decompress
+from semel.core.records.codecs import Compression
+from semel.core.records.compression import compress, decompress
 from semel.errors import CorruptBatchError, UnsupportedCompressionError
+from support.records.records_kit import CODECS
 
 TEXT = b"".join(
     b"record %d of many; " % number for number in range(20_000)

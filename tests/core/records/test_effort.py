@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from records_kit import CODECS, record_lists
 from semel.core.records import build, compression, effort
 from semel.core.records.batch import HEADER_SIZE, read_header
 from semel.core.records.build import RecordInput, build_batch
-from semel.core.records.compression import Compression, compress, unpacked_bound
+from semel.core.records.codecs import Compression
+from semel.core.records.compression import compress, unpacked_bound
+from support.records.records_kit import CODECS, record_lists
 
 LIMIT = 1 << 21
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FUZZ = Path(__file__).parents[2] / "records_fuzz.py"
+FUZZ = Path(__file__).parents[2] / "support" / "records" / "records_fuzz.py"
 CASES = 2500
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from records_kit import CODECS, SEQUENCE_MAX, damaged, random_inputs
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.records.arrow_encode import encode_batch
 from semel.core.records.arrow_schema import HEADERS_TYPE
 from semel.core.records.batch import TimestampType, check_crc, check_shape, read_header
 from semel.core.records.build import Record, RecordInput, build_batch, iter_records
 from semel.core.records.control import build_marker
 from semel.errors import CorruptBatchError, UnsupportedCompressionError
+from semel.peers.kafka import KafkaHome
+from support.records.records_kit import CODECS, SEQUENCE_MAX, damaged, random_inputs
 
 ORACLE = Path(__file__).parents[2] / "java" / "RecordsOracle.java"
 

@@ -18,7 +18,6 @@ from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 
-from records_kit import damaged, header_of, random_inputs
 from semel.core.records import compact_kernels, kernels, memory, varint, write_kernels
 from semel.core.records.batch import read_header
 from semel.core.records.build import RecordFacts, build_batch, records_section, survey_in_python
@@ -35,6 +34,7 @@ from semel.core.records.memory import (
     width,
 )
 from semel.errors import CorruptBatchError
+from support.records.records_kit import damaged, header_of, random_inputs
 
 HERE: list[ModuleType] = [memory]
 
@@ -154,7 +154,7 @@ def test_kernels_are_kept_where_the_shell_says(tmp_path: Path, monkeypatch: pyte
     assert compiled(_double, LONG(LONG), HERE)(4) == 8  # From the cache.
     compiled(_double, LONG(LONG), [memory, varint])(1)  # Other sources, another place.
     assert len(list(tmp_path.glob("semel-*"))) == 2
-    assert before == config.CACHE_DIR  # Whoever else uses numba in this process is not affected.
+    assert before == config.CACHE_DIR  # Other users of numba in this process are not affected.
 
 
 def test_nowhere_to_keep_kernels_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from semel.core.records.compact_kernels import CompiledKeyOffsets
 from semel.core.records.key_offsets import Sieving, Stop
 from semel.core.records.siphash import hash_128
 
-FUZZ = Path(__file__).parents[2] / "compaction_fuzz.py"
+FUZZ = Path(__file__).parents[2] / "support" / "records" / "compaction_fuzz.py"
 CASES = 1500
 MASK = (1 << 64) - 1
 

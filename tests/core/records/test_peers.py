@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from records_kit import CODECS, expected, inputs
 from semel.core.records.arrow import decode_batches
 from semel.core.records.batch import read_header
 from semel.core.records.build import Record, RecordInput, build_batch, iter_records
+from support.records.records_kit import CODECS, expected, inputs
 
 PEERS = {
     "aiokafka": (AiokafkaBuilder, AiokafkaBatch, CODECS),

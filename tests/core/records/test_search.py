@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from records_kit import CODECS, record_lists
 from semel.core.records import build, search, search_kernels
 from semel.core.records.batch import BatchHeader, TimestampType, read_header
 from semel.core.records.build import RecordInput, build_batch
 from semel.errors import CorruptBatchError
 from semel.types import BytesLike
+from support.records.records_kit import CODECS, record_lists
 
 moments = st.integers(-1, 1 << 42) | st.sampled_from([-1, 0, 1_700_000_000_000])
 

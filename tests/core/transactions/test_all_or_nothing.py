@@ -1,4 +1,5 @@
-"""Whatever producers, time, crashes and late markers do: each transaction is all or nothing, and none hangs.
+"""For any behaviour of producers, timeouts, crashes and late markers, each transaction is all or nothing, and none
+hangs.
 
 Goal:   the coordinator together with the partitions' producer state keeps the promise, under any order of events.
 Method: producers of both protocols share two transactional ids on two partitions. They introduce themselves, write
@@ -14,7 +15,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from idempotence_kit import header
 from semel.core.idempotence.producer_state import ProducerState
 from semel.core.idempotence.producer_window import Append
 from semel.core.records.batch import BatchHeader
@@ -22,7 +22,8 @@ from semel.core.transactions.coordinator.decision import SendMarkers, Transactio
 from semel.core.transactions.states import TransactionState
 from semel.errors import ErrorCode, Refuse
 from semel.types import TopicPartition
-from transactions_kit import T0, T1, Hosted
+from support.idempotence.idempotence_kit import header
+from support.transactions.transactions_kit import T0, T1, Hosted
 
 PARTITIONS = (T0, T1)
 IDS = ("a", "b")
@@ -90,7 +91,7 @@ class Partition:
         self.state.doubt_all()
 
     def fates(self) -> dict[int, set[str]]:
-        """What became of each transaction's records here."""
+        """The fate of each transaction's records on this partition."""
         found: dict[int, set[str]] = {}
         for at, one in enumerate(self.log):
             if isinstance(one, Data):
@@ -322,7 +323,7 @@ class World(RuleBasedStateMachine):
             one.transactional_id: one for one in self.host.shard
         }
 
-    # What holds in the end.
+    # The final invariants.
 
     def teardown(self) -> None:
         self.late.clear()

@@ -17,7 +17,7 @@ from semel.core.wire.messages.list_transactions import ListTransactionsRequest
 from semel.core.wire.messages.transaction_rows import TransactionLogValue
 from semel.errors import CorruptLogError, ErrorCode
 from semel.types import TopicPartition
-from transactions_kit import ID, NOW_MS, OFFSETS, T0, T1, TIMEOUT_MS, Hosted
+from support.transactions.transactions_kit import ID, NOW_MS, OFFSETS, T0, T1, TIMEOUT_MS, Hosted
 
 OK = ErrorCode.NONE
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -270,7 +270,8 @@ class TestTime:
         assert host.state() is TransactionState.PREPARE_ABORT
 
     def test_a_clock_that_went_back_gives_its_time_once_more_not_for_ever(self) -> None:
-        """The row says that it began in an hour. Whoever counts from there keeps readers waiting for an hour."""
+        """The row says that it began in an hour. A timeout counted from there would keep readers waiting for an
+        hour."""
         host = Hosted()
         known(host, 3)
         host.add(PID, 3, [T0])
@@ -502,7 +503,9 @@ class TestTwoPhaseCommit:
         assert (fence.producer_id, fence.partitions, fence.response) == (PID, (T0, OFFSETS), answer)
         host.init(version=6, enable_2pc=True, keep=True)
         assert [one.producer_id for one in host.fences] == [PID, PID]
-        assert host.init().error_code == BUSY  # Who keeps nothing fences by the markers of the abort.
+        assert (
+            host.init().error_code == BUSY
+        )  # A client that keeps no transaction fences by the markers of the abort.
         assert len(host.fences) == 2
 
     def test_an_old_epoch_aborts_nothing_that_never_times_out(self) -> None:

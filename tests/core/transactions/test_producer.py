@@ -34,7 +34,7 @@ from semel.core.wire.messages.txn_offset_commit import (
 )
 from semel.errors import ErrorCode, InvariantError
 from semel.types import TopicPartition
-from transactions_kit import ID, T0, T1, Hosted
+from support.transactions.transactions_kit import ID, T0, T1, Hosted
 
 S = ProducerState
 GROUP = GroupMetadata("readers", 3, "member")
@@ -43,7 +43,7 @@ OK, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
 
 
 def answer(outgoing: Outgoing, code: ErrorCode = OK, epoch: int = 0) -> Response:
-    """What a coordinator says to a request."""
+    """A coordinator's response to a request."""
     match outgoing.request:
         case InitProducerIdRequest():
             return InitProducerIdResponse(error_code=code, producer_id=8000, producer_epoch=epoch)
@@ -187,7 +187,7 @@ def test_every_state_with_every_call(state: ProducerState, call: str) -> None:
 
 
 def _reachable(state: ProducerState) -> set[ProducerState]:
-    """What a call may lead to: one move, or two where nothing has to be sent."""
+    """The moves a call may cause: one, or two if no request has to be sent."""
     return {*MOVES[state], *(two for one in MOVES[state] for two in MOVES[one])}
 
 
@@ -294,7 +294,7 @@ def test_nothing_sent_nothing_to_end(v2: bool, commit: bool) -> None:
 
 
 def test_v1_takes_a_new_epoch_after_an_answer_was_lost() -> None:
-    """What was given up may arrive in the next transaction: it must find an epoch that is gone."""
+    """A request that was given up may arrive in the next transaction: its epoch must be outdated by then."""
     producer = ready(v2=False)
     producer.begin()
     producer.enqueue(T0, 0, 1)

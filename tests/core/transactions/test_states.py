@@ -11,7 +11,7 @@ import pytest
 from semel.core.transactions.states import MOVES, TransactionState
 from semel.core.transactions.transaction import TRANSACTIONS_V1, TRANSACTIONS_V2, Transaction
 from semel.errors import ErrorCode, InvariantError
-from transactions_kit import ID, NOW_MS, T0, T1, TIMEOUT_MS, Hosted
+from support.transactions.transactions_kit import ID, NOW_MS, T0, T1, TIMEOUT_MS, Hosted
 
 EMPTY = TransactionState.EMPTY
 ONGOING = TransactionState.ONGOING

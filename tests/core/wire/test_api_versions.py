@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire.api_versions import Features, ServedApi, advertised, api_versions_response
 from semel.core.wire.framing import response_frame
 from semel.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
+from semel.peers.kafka import KafkaHome
 
 FEATURES = Features(
     supported={"group.version": (0, 1), "metadata.version": (7, 27), "transaction.version": (0, 2)},

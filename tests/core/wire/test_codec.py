@@ -35,7 +35,7 @@ from semel.core.wire.messages.produce import (
 from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from semel.errors import UnsupportedVersionError, WireError
 from semel.types import BytesLike
-from wire_values import all_messages, every_version, random_message, versions_of
+from support.wire.wire_values import all_messages, every_version, random_message, versions_of
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
@@ -90,7 +90,7 @@ class FileRange:
 
 
 def test_a_response_in_parts_leaves_records_to_whoever_sends_them() -> None:
-    """What `sendfile` needs: the bytes before, the thing itself, the bytes after."""
+    """The parts `sendfile` needs: the bytes before, the file range, the bytes after."""
     place: BytesLike = FileRange()  # type: ignore[assignment]  # not bytes: that is the test
     first, second = (PartitionData(partition_index=i, records=place) for i in (0, 1))
     response = FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[first, second])])
@@ -220,7 +220,7 @@ def test_messages_show_and_compare_by_value() -> None:
 
 
 def test_fixed_runs_are_read_by_one_call() -> None:
-    """What makes it fast stays: the five fixed fields of a classic Fetch are one `struct` call, not five."""
+    """The codec stays fast: the five fixed fields of a classic Fetch are one `struct` call, not five."""
     source, _ = reader_source(FetchRequest, version=11, flexible=False)
     calls = [line for line in source.splitlines() if "o0.max_wait_ms" in line]
     assert len(calls) == 1

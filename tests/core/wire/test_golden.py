@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.3.1 wrote, we read and write again to the byte.
+"""Messages written by Apache Kafka 4.3.1 are read and written again, byte for byte.
 
 Method: two captured files. `messages`: random messages of every API and version, encoded by Kafka's own generated classes,
 each with Kafka's own reading of it as JSON. `frames`: requests and responses recorded between a Kafka broker and Kafka's
@@ -22,7 +22,7 @@ from semel.core.wire.messages.api_versions import ApiVersionsResponse
 from semel.core.wire.messages.fetch import FetchRequest
 from semel.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from semel.core.wire.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-from wire_values import all_messages, versions_of
+from support.wire.wire_values import all_messages, versions_of
 
 GOLDEN = Path(__file__).parent / "golden"
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from semel.core.wire import registry
 from semel.core.wire.message import Message, Request
 from semel.core.wire.primitives import ZERO_UUID
 from semel.core.wire.schema import UUID, Struct, fields_of
-from wire_values import api_messages, random_message, versions_of
+from support.wire.wire_values import api_messages, random_message, versions_of
 
 MESSAGES_EACH = 4
 

@@ -1,7 +1,7 @@
 """Bytes that are no message are refused with a reason: never a crash, a hang, a wrong message or a memory blow-up.
 
-Method: truncations, mutations and random bytes against every API and version. What compiled code accepts, the plain walk
-over the table must read as the same message; what either refuses must be a `WireError` that says where.
+Method: truncations, mutations and random bytes against every API and version. Bytes that compiled code accepts must
+give the same message in the plain codec. A refusal by either must be a `WireError` that names the place.
 """
 
 import random
@@ -19,7 +19,7 @@ from semel.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from semel.core.wire.messages.metadata import MetadataRequest
 from semel.core.wire.messages.produce import ProduceRequest
 from semel.errors import WireError
-from wire_values import all_messages, every_version, random_message, versions_of
+from support.wire.wire_values import all_messages, every_version, random_message, versions_of
 
 EVERYTHING = list(every_version())
 

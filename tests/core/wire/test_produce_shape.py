@@ -1,4 +1,4 @@
-"""What is taken for a plain Produce request is exactly what the codec reads as one.
+"""A request is recognised as a plain Produce exactly if the codec reads it as one.
 
 Method: random requests of every version, many of them plain, some cut or with a byte changed; wherever the shape is
 recognised, the codec must find the same records in the same place, and it must recognise every plain one.

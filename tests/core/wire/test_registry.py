@@ -9,7 +9,7 @@ from semel.core.wire import registry
 from semel.core.wire.registry import APIS, ApiKey, api
 from semel.core.wire.schema import VERSION_MAX, Versions
 from semel.errors import UnsupportedVersionError
-from wire_values import api_messages
+from support.wire.wire_values import api_messages
 
 
 def test_every_row_matches_its_messages() -> None:

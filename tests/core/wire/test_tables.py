@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.wire import registry
 from semel.core.wire.kafka_json import kafka_json
 from semel.core.wire.message import Message
 from semel.core.wire.schema import Field, Struct, Versions, fields_of
-from wire_values import all_messages, every_version, random_message, versions_of
+from semel.peers.kafka import KafkaHome
+from support.wire.wire_values import all_messages, every_version, random_message, versions_of
 
 pytestmark = pytest.mark.java
 ORACLE = Path(__file__).parents[2] / "java" / "WireOracle.java"
@@ -27,7 +27,7 @@ Json = Any
 
 @pytest.fixture(scope="module")
 def definitions(kafka_home: KafkaHome) -> dict[str, Json]:
-    """Kafka's definitions by message name: JSON with comment lines. Those of Streams are its own affair."""
+    """Kafka's definitions by message name: JSON with comment lines. The definitions of Streams are left out."""
     found = {}
     jars = sorted((kafka_home.path / "lib").glob("kafka-*.jar"))
     for jar in (jar for jar in jars if not jar.name.startswith("kafka-streams")):

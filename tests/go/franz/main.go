@@ -7,7 +7,7 @@
 //	               consume, transform, produce until COUNT records were committed by this worker;
 //	               SEED > 0 aborts some transactions
 //	franz serve                                               a transactional producer that does what it is told on standard
-//	               input, as tests/client_process.py has it
+//	               input, as tests/support/transactions/client_process.py has it
 //	franz read     BOOTSTRAP TOPIC PARTITION END ISOLATION    values up to offset END
 //	franz send     BOOTSTRAP TOPIC CODEC IDEMPOTENT           records from standard input, one on each line
 //	franz fetch    BOOTSTRAP TOPIC PARTITION FIRST COUNT      whole records, from offset FIRST on

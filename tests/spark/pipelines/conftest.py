@@ -1,5 +1,5 @@
 """What tests of pipelines share: databases, and the two brokers of every Spark test."""
 
-from database_fixtures import database_url, postgresql_url
+from support.peers.database_fixtures import database_url, postgresql_url
 
 __all__ = ["database_url", "postgresql_url"]

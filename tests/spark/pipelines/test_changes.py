@@ -17,7 +17,7 @@ from semel import Broker, Consumer, Producer
 from semel.errors import ConfigError
 from semel.spark.pipelines.changes import ChangeCapture
 from semel.spark.pipelines.local_table import LocalTable
-from spark_kit import new_topic, read_all
+from support.spark.spark_kit import new_topic, read_all
 
 metadata = sa.MetaData()
 customers = sa.Table(

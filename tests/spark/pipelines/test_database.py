@@ -21,8 +21,8 @@ from pyspark.sql.types import BooleanType, IntegerType, StructType, TimestampNTZ
 from semel.errors import ConfigError
 from semel.exceptions import IllegalStateException
 from semel.spark.pipelines.database import DatabaseSink
-from semel.spark.sink.topic_sink import SinkRefusedError
-from spark_kit import drained, unique
+from semel.spark.sink.common.errors import SinkRefusedError
+from support.spark.spark_kit import drained, unique
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import cluster_examples
 import local_counts
 from semel import Admin, NewTopic, Producer
 from shop import Shop
-from spark_cluster import standalone_cluster
-from spark_kit import PATIENCE_SECONDS, driver_process, unique, values
+from support.spark import cluster_examples
+from support.spark.spark_cluster import standalone_cluster
+from support.spark.spark_kit import PATIENCE_SECONDS, driver_process, unique, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

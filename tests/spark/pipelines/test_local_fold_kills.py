@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fold_story import play
+from support.spark.fold_story import play
 
 
 @pytest.mark.mission("STR-11", "STR-10")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.local_store import LocalStore
-from table_model import Change, to_table
+from support.spark.table_model import Change, to_table
 
 keys = st.binary(max_size=2)
 tables = st.dictionaries(keys, st.binary(max_size=3))

@@ -14,8 +14,8 @@ from semel import Admin, Broker, ConsumerRecord, NewTopic, Producer
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.local_fold import LocalFold
 from semel.spark.pipelines.local_table import LocalTable
-from spark_kit import new_topic, read_all, unique
-from table_model import to_table
+from support.spark.spark_kit import new_topic, read_all, unique
+from support.spark.table_model import to_table
 
 
 @pytest.fixture(scope="module")

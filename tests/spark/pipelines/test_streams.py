@@ -16,7 +16,7 @@ import pytest
 
 from semel import Producer
 from semel.spark import TopicSink, branch, stream, to_records
-from spark_kit import drained, eventually, new_topic, read_all
+from support.spark.spark_kit import drained, eventually, new_topic, read_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

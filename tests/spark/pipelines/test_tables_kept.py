@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import table_story
 from semel import Admin, ConfigResource, ConfigResourceType, Producer
 from semel.errors import ConfigError
 from semel.spark import create_changelog, table
-from spark_kit import driver_process, eventually, new_topic, read_all, unique
-from table_story import Sales, SoldTable
+from support.spark import table_story
+from support.spark.spark_kit import driver_process, eventually, new_topic, read_all, unique
+from support.spark.table_story import Sales, SoldTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

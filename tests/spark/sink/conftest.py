@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from semel.bench import kafka_peer, spark_peer
+from semel.peers import kafka as kafka_peer
+from semel.peers import spark as spark_peer
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ def test_a_lossy_connection_leaves_each_record_once_and_in_order(seed: int, tmp_
         }
         broker = Broker(BrokerConfig.of(settings), runtime)
         await broker.start()
-        host, port = broker.context.host, broker.context.port
+        host, port = broker.address
         await story._create_topic(runtime, (host, port))
         stored: list[int] = []
         harm = {Fate.CUT_AFTER: 0.15, Fate.DELAY: 0.1, Fate.REPEAT: 0.2}

@@ -14,7 +14,7 @@ import pytest
 from semel.verify.demo.shop import topics
 from semel.verify.demo.shop.judgement import Verdict, judge
 from semel.verify.demo.shop.model import Shop, encode
-from shop_kit import BATCHES, Rows, a_right_pipeline, as_json, parts_of
+from support.verify.shop_kit import BATCHES, Rows, a_right_pipeline, as_json, parts_of
 
 SHOP = Shop(seed=5, transactions=6, orders=40, minutes=7)
 

@@ -16,7 +16,7 @@ from semel.verify.demo.shop.story import Kill, Script, Story
 from semel.verify.demo.shop.timeline import BROKER, DRIVER, TILL, Timeline
 
 SHOP = Shop(seed=6, transactions=40, orders=50, minutes=8)
-FORGETFUL = (sys.executable, str(Path(__file__).parents[2] / "forgetful_pipeline.py"))
+FORGETFUL = (sys.executable, str(Path(__file__).parents[2] / "support" / "verify" / "forgetful_pipeline.py"))
 
 
 def seen(_timeline: Timeline, _states: Mapping[str, str]) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from semel import Admin, Broker, NewTopic, Producer
+from semel.verify.history.events import Assigned, Commit, Polled
 from semel.verify.proof import group_members
 from semel.verify.proof.anomalies import Anomaly
-from semel.verify.proof.events import Assigned, Commit, Polled
 from semel.verify.proof.group_members import CLASSIC, CONSUMER, GroupMember, protocol_settings
 from semel.verify.proof.judge import judge
 from semel.verify.proof.programs import Stage

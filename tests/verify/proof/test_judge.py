@@ -8,31 +8,28 @@ from collections.abc import Callable
 
 import pytest
 
-from semel.verify.proof.anomalies import Anomaly, Finding, story_of
-from semel.verify.proof.events import (
+from semel.verify.history.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
     Assigned,
     Began,
+    ClientEvent,
     Commit,
-    Committing,
+    Deciding,
     Drained,
     Ended,
-    Event,
     Failed,
     Fault,
-    HistoryError,
     Outcome,
     Polled,
     Position,
     Repositioned,
     Sent,
     Stable,
-    from_lines,
-    rounds_of,
-    to_lines,
 )
+from semel.verify.history.lines import HistoryError, from_lines, rounds_of, to_lines
+from semel.verify.proof.anomalies import Anomaly, Finding, story_of
 from semel.verify.proof.examples import (
     BROKEN,
     LIMITS,
@@ -51,7 +48,7 @@ from semel.verify.proof.judge import Limits, counts, judge, unread
 PATIENT = Limits(stuck_seconds=600, unavailable_seconds=600)
 
 
-def replaced(old: Event, new: Event) -> History:
+def replaced(old: ClientEvent, new: ClientEvent) -> History:
     """What is right, but for one event."""
     return changed(old, new)(right())
 
@@ -320,7 +317,7 @@ def test_histories_of_a_perfect_log_are_right(seed: int) -> None:
             log.append((value, commits))
         if transaction is not None:
             if commits:
-                history.append(Committing(now, process, transaction))
+                history.append(Deciding(now, process, transaction))
             known: Outcome = "committed" if commits else "aborted"
             if not commits or dice.random() < 0.6:
                 history.append(Ended(now, process, transaction, known))

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kafka_cluster import kafka_cluster
-from semel.bench.kafka_peer import KafkaHome
-from semel.verify.fault_cluster import FaultCluster
-from semel.verify.fault_link import Fate
+from semel.peers.kafka import KafkaHome
+from semel.verify.faults.cluster import FaultCluster
+from semel.verify.faults.disturber import Proxy
+from semel.verify.faults.link import Fate
 from semel.verify.proof import runner
-from semel.verify.proof.disturber import Proxy
 from semel.verify.proof.judge import Limits
 from semel.verify.proof.options import Options
 from semel.verify.proof.runner import prove
+from support.peers.kafka_cluster import kafka_cluster
 
 
 @pytest.mark.java

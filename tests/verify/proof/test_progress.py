@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from semel.cli.verify import _progress
-from semel.verify.proof.events import COMMITTED, Acked, Ended, Fault, Polled, Sent
+from semel.verify.history.events import COMMITTED, Acked, Ended, Fault, Polled, Sent
 from semel.verify.proof.programs import Stage
 from semel.verify.proof.progress import Standing
 

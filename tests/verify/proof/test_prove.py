@@ -20,17 +20,15 @@ import pytest
 from click.testing import CliRunner
 
 from semel import Admin, NewTopic
-from semel.bench.kafka_peer import KafkaBroker
 from semel.cli.main import cli
 from semel.cli.verify import _again
+from semel.peers.kafka import KafkaBroker
 from semel.types import TopicPartition
 from semel.verify.demo.processes import BrokerProcess
 from semel.verify.fault_proxy import Fate, FaultProxy
-from semel.verify.proof import disturber, runner
-from semel.verify.proof import judge as judging
-from semel.verify.proof import round as proof_round
-from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.events import (
+from semel.verify.faults import disturber
+from semel.verify.faults.harmed_process import HarmedBroker
+from semel.verify.history.events import (
     COMMITTED,
     UNCOMMITTED,
     Acked,
@@ -41,12 +39,13 @@ from semel.verify.proof.events import (
     Polled,
     Position,
     Took,
-    from_lines,
-    rounds_of,
-    to_lines,
 )
+from semel.verify.history.lines import from_lines, rounds_of, to_lines
+from semel.verify.proof import judge as judging
+from semel.verify.proof import round as proof_round
+from semel.verify.proof import runner
+from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.group_members import GroupMember
-from semel.verify.proof.harmed_process import HarmedBroker
 from semel.verify.proof.index import Index
 from semel.verify.proof.judge import Limits, counts, judge, unread
 from semel.verify.proof.options import Options, ProofError

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from semel.verify.history.events import Acked, ClientEvent, Ended, Failed, Fault, Polled, Sent, Stable, Took
 from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.events import Acked, Ended, Event, Failed, Fault, Polled, Sent, Stable, Took
 from semel.verify.proof.options import Options
 from semel.verify.proof.page import html, svg
 from semel.verify.proof.report import as_document, as_text, most_telling
@@ -23,7 +23,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 MIB = 1 << 20
 
 
-def history() -> list[Event]:
+def history() -> list[ClientEvent]:
     return [
         Sent(0.1, "p", "t", 0, "a"),
         Acked(0.2, "p", "a", 0),
@@ -130,7 +130,7 @@ def test_one_finding_of_each_kind_is_shown_before_a_second() -> None:
 
 
 def test_what_replaced_lives_still_sent_is_counted() -> None:
-    lives: list[Event] = [
+    lives: list[ClientEvent] = [
         Took(0.0, "one", "id"),
         Sent(0.1, "one", "t", 0, "a", 1),
         Took(0.2, "two", "id"),

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_cases import Case, story
 from semel.core.groups.assignors import ASSIGNORS
 from semel.core.groups.assignors.cooperative_sticky import claim_of as cooperative_claim
 from semel.core.groups.assignors.members import Assignment, Member, subscribed, without_racks
 from semel.core.groups.assignors.sticky import claim_of as sticky_claim
 from semel.core.groups.assignors.sticky import user_data
 from semel.types import TopicPartition
+from support.groups.assignor_cases import Case, story
 
 FIVE = without_racks({"t": 5})
 THREE = [Member("c1", ["t"]), Member("c2", ["t"]), Member("c3", ["t"])]
@@ -154,7 +154,7 @@ def test_nothing_moves_when_nothing_changed(case: Case) -> None:
 @settings(max_examples=300)
 @given(CASES.filter(lambda case: case.assignor == "cooperative-sticky"))
 def test_cooperative_never_hands_over_in_one_step(case: Case) -> None:
-    """What a member of the newest generation owns goes to nobody else before it has let go."""
+    """A partition of a member of the newest generation goes to another member only after the owner has revoked it."""
     generations = [member.generation_id for member in case.members if member.generation_id is not None]
     newest = max(generations, default=-1)
     assignment = case.answer()
@@ -190,6 +190,6 @@ def _without_racks(case: Case) -> Case:
 
 
 def _settled(case: Case) -> Assignment:
-    """What the group comes to after the step that gives what was let go."""
+    """The group's assignment after the step that hands out the revoked partitions."""
     first = case.answer()
     return first if not ASSIGNORS[case.assignor].is_cooperative else _again(case, first).answer()

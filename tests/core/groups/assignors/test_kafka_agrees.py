@@ -1,4 +1,4 @@
-"""Who gets what is what Kafka 4.3.1's Java client says.
+"""The assignments equal those of Kafka 4.3.1's Java client.
 
 Method: random groups live through some rebalances; each question goes to our assignor and, all of them in one JVM, to
 Kafka's own. The same for the bytes members put into JoinGroup. Where Kafka fails, or gives a member a topic it did not
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from assignor_cases import Case, ask, member_json, story
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.groups.assignors import ASSIGNORS
 from semel.core.groups.assignors.members import Assignment, Member
 from semel.core.groups.assignors.protocol import decode_subscription, encode_subscription
+from semel.peers.kafka import KafkaHome
 from semel.types import TopicPartition
+from support.groups.assignor_cases import Case, ask, member_json, story
 
 pytestmark = pytest.mark.java
 SEEDS = 120

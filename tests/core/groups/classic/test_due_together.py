@@ -4,8 +4,8 @@ Method: let the last member's session and the time to join end in one millisecon
 the time to join and that of one who never came.
 """
 
-from classic_kit import ClassicWorld
 from semel.core.groups.group import GroupSettings
+from support.groups.classic_kit import ClassicWorld
 
 
 def test_the_last_session_ends_when_the_time_to_join_does() -> None:

@@ -1,15 +1,15 @@
-"""What offsets, listing and deletion are told by a classic group.
+"""A classic group's answers for offsets, listing and deletion.
 
 Method: a group in each state, each question.
 """
 
 import pytest
 
-from classic_kit import DELAY_MS, ClassicWorld, subscription
 from semel.core.groups.classic.member import Member, MemberProtocol
 from semel.core.groups.classic.protocols import select_protocol, subscribed_topics
 from semel.core.groups.group import CommitFrom, GroupType, OffsetExpiry
 from semel.errors import ErrorCode, InvariantError
+from support.groups.classic_kit import DELAY_MS, ClassicWorld, subscription
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -20,13 +20,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from classic_kit import GROUP, SESSION_MS, ClassicWorld, subscription
 from semel.core.groups.classic.group import ClassicGroup
 from semel.core.groups.classic.states import ClassicGroupState
 from semel.core.groups.group import GroupSettings
 from semel.core.wire.messages.join_group import JoinGroupResponse
 from semel.core.wire.messages.sync_group import SyncGroupResponse
 from semel.errors import ErrorCode
+from support.groups.classic_kit import GROUP, SESSION_MS, ClassicWorld, subscription
 
 CLIENTS: Final = 6
 STATIC: Final = ("a", "b", "b", None, None, None)
@@ -38,7 +38,7 @@ HOURS_MS: Final = 3 * 3_600_000
 
 @dataclass
 class Client:
-    """What a client knows of itself."""
+    """The state a client knows of itself."""
 
     instance: str | None
     member_id: str = ""
@@ -167,7 +167,7 @@ class Lives(RuleBasedStateMachine):
             client.joins = client.syncs = None
         self.note()
 
-    # What they are told
+    # Answers to clients
 
     def note(self) -> None:
         for client in self.clients:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from classic_kit import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicWorld, subscription
 from semel.core.groups.assignors import ASSIGNORS
 from semel.core.groups.assignors.members import without_racks
 from semel.core.groups.assignors.protocol import (
@@ -23,6 +22,7 @@ from semel.core.groups.classic.joining import PENDING_JOINS_MAX
 from semel.core.groups.group import GroupSettings
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
+from support.groups.classic_kit import DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicWorld, subscription
 
 NEW_MEMBER_MS: Final = 5 * 60 * 1000
 
@@ -123,7 +123,7 @@ def test_a_group_without_a_name_is_refused() -> None:
     assert world.leave("m", group_id="").error_code == ErrorCode.INVALID_GROUP_ID
 
 
-# Who leads, and what it is told
+# The leader and its JoinGroup response
 
 
 @pytest.mark.mission("CONS-08", "CONS-09")
@@ -139,7 +139,7 @@ def test_the_first_to_join_leads_and_only_it_is_told_who_is_there() -> None:
     for one in others:
         assert one.leader == first.member_id
         assert one.members == []
-    # What the leader sends with its sync is the assignment; what others send is not.
+    # The leader's SyncGroup carries the assignment; assignments of other members are ignored.
     second = others[0].member_id
     world.sync(second, given={second: b"mine"})
     asked = world.sync(first.member_id, given={second: b"yours"})

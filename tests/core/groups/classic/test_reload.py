@@ -3,12 +3,12 @@
 Method: a group is brought somewhere, the coordinator is thrown away, another one is made from the log.
 """
 
-from classic_kit import GROUP, REBALANCE_MS, SESSION_MS, ClassicWorld, durable, subscription
 from semel.core.coordination.outcome import LogRow
 from semel.core.groups.classic.states import ClassicGroupState
 from semel.core.groups.group import GroupSettings
 from semel.core.wire.messages.group_rows import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from semel.errors import ErrorCode
+from support.groups.classic_kit import GROUP, REBALANCE_MS, SESSION_MS, ClassicWorld, durable, subscription
 
 
 def test_members_of_a_stable_group_go_on() -> None:
@@ -102,7 +102,7 @@ def test_a_tombstone_ends_a_group_and_its_clocks() -> None:
 
 
 def test_rows_are_kafkas() -> None:
-    """What is written for a group: version 3, the oldest Kafka 4.3.1 writes."""
+    """A group's rows are written in version 3, the oldest that Kafka 4.3.1 writes."""
     world = ClassicWorld()
     leader, static = world.stable(None, "s")
     row = durable(world)[GROUP]

@@ -1,7 +1,7 @@
 """Every state of a classic group, with every input: what is answered, and which state follows.
 
 Method: one table. A group of a leader, a follower and a static member, with one more id given out, is brought into each
-state; each input is tried there. WAITS means that no answer is given yet. What is refused must change nothing at all.
+state; each input is tried there. WAITS means that no answer is given yet. A refused request must change nothing.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from classic_kit import DELAY_MS, ClassicWorld, snapshot, subscription
 from semel.core.groups.classic.states import MOVES, ClassicGroupState
 from semel.errors import ErrorCode, InvariantError
+from support.groups.classic_kit import DELAY_MS, ClassicWorld, snapshot, subscription
 
 WAITS: Final = "waits"
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
@@ -25,7 +25,7 @@ PREPARING: Final = STATES[2]
 
 
 class Cast(NamedTuple):
-    """Who is in the story."""
+    """The members of the scenario."""
 
     leader: str
     follower: str
@@ -123,7 +123,7 @@ LEAVES: Final[dict[str, Act]] = {
 }
 
 Row = tuple[object, object, object, object, object]
-"""What is answered where there is no group, in an empty one, in one that prepares, completes, and is stable."""
+"""The answers without a group, and in a group that is empty, preparing, completing, and stable."""
 EVERYWHERE_UNKNOWN: Final[Row] = (UNKNOWN,) * 5
 ANSWERS: Final[dict[tuple[str, str], Row]] = {
     ("join", "a new member"): (ID_REQUIRED,) * 5,
@@ -233,7 +233,7 @@ def test_each_input_in_each_state(api: str, who: str, state: str, answer: object
 
 @pytest.mark.parametrize(("api", "who", "state", "answer"), CASES)
 def test_nothing_waits_forever(api: str, who: str, state: str, answer: object) -> None:
-    """Whatever is done in whichever state: once time has passed, every ticket was answered and the group is empty."""
+    """After any operation in any state: once time has passed, every ticket was answered and the group is empty."""
     del answer
     world, cast = in_state(state)
     ACTS[api][who](world, cast)

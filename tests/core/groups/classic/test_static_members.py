@@ -5,8 +5,8 @@ Method: stories on a clock that only the test moves.
 
 import pytest
 
-from classic_kit import REBALANCE_MS, SESSION_MS, ClassicWorld, subscription
 from semel.errors import ErrorCode
+from support.groups.classic_kit import REBALANCE_MS, SESSION_MS, ClassicWorld, subscription
 
 
 def test_a_follower_that_comes_back_gets_its_part_without_a_rebalance() -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from semel.bench.kafka_peer import KafkaHome
 from semel.core.groups.consumer.assignor_spec import Assigned, GroupSpec, MemberSpec
 from semel.core.groups.consumer.assignors import ASSIGNORS
 from semel.core.groups.consumer.metadata_hash import group_hash, topic_hash
+from semel.peers.kafka import KafkaHome
 
 ORACLE = Path(__file__).parents[3] / "java" / "ServerAssignorOracle.java"
 GROUPS = 120

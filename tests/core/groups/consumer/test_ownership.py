@@ -1,4 +1,5 @@
-"""Whatever members do, no partition is read by two of them at once, and when they behave the group comes to rest.
+"""For any behaviour of the members, no partition is read by two of them at once, and the group becomes stable once they
+behave.
 
 Method: a shard of __consumer_offsets, driven by random heartbeats, lost answers, joins, departures, deaths, silent members
 and the passing of time. Every member is a model of a client: it reads what the last answer it got gave it, and stops
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_kit import GROUP, REBALANCE_MS, SESSION_MS, Partition, World
 from semel.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from semel.errors import ErrorCode
+from support.groups.consumer_kit import GROUP, REBALANCE_MS, SESSION_MS, Partition, World
 
 
 @dataclass
@@ -27,9 +28,9 @@ class Client:
     instance_id: str | None = None
     epoch: int = 0
     reads: set[Partition] = field(default_factory=set)
-    """What it reads now."""
+    """The partitions the member reads now."""
     given: set[Partition] = field(default_factory=set)
-    """What its last answer gave it."""
+    """The assignment in its last answer."""
     heard_ms: int = 0
     told_ms: int = 0
     """When it was told to let go of what it still reads."""
@@ -103,7 +104,7 @@ class Client:
                 for partition in one.partitions
             }
             self.told_ms = self.world.now_ms
-            self.reads |= self.given  # What is taken away it still reads until it has let go.
+            self.reads |= self.given  # The member reads a partition until it has revoked it.
 
 
 def _listed(partitions: set[Partition]) -> list[TopicPartitions]:
@@ -190,7 +191,7 @@ def test_no_partition_is_read_by_two_and_all_are_read_in_the_end(
     for client in clients:
         client.topics = ["a", "b", "c"]
     world.topics.create("c", 5)
-    world.pass_time(SESSION_MS)  # Whoever is away stays away no longer.
+    world.pass_time(SESSION_MS)  # Members that were away come back.
     _check(world, clients)
     _settle(world, clients)
     read = sorted(partition for client in clients for partition in client.reads)

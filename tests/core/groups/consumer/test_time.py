@@ -1,4 +1,4 @@
-"""What time does to a KIP-848 group: sessions end, partitions are not let go, members that come together share a target.
+"""Timers of a KIP-848 group: sessions end, revocations time out, members that join together share a target.
 
 Method: single stories on a shard whose clock the test turns; see `consumer_kit`.
 """
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from consumer_kit import CALLER, GROUP, REBALANCE_MS, SESSION_MS, World
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.classic.group import ClassicGroup
 from semel.core.groups.consumer.assignor_names import NAMES, assignor_names
@@ -26,6 +25,7 @@ from semel.core.wire.messages.join_group import (
 )
 from semel.core.wire.messages.sync_group import SyncGroupRequest
 from semel.errors import ConfigError, ErrorCode
+from support.groups.consumer_kit import CALLER, GROUP, REBALANCE_MS, SESSION_MS, World
 
 CLASSIC = CALLER._replace(version=9)
 
