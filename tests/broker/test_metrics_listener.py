@@ -44,10 +44,10 @@ def test_only_get_metrics_is_answered_with_the_page(world: World) -> None:
         for request, expected in (
             (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", ("HTTP/1.1 200 OK", PAGE)),
             (b"GET /metrics?name=x HTTP/1.0\r\n\r\n", ("HTTP/1.1 200 OK", PAGE)),
-            (b"GET / HTTP/1.1\r\n\r\n", ("HTTP/1.1 404 Not Found", b"metrics are at /metrics\n")),
+            (b"GET / HTTP/1.1\r\n\r\n", ("HTTP/1.1 404 Not Found", b"here are /metrics\n")),
             (
                 b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
-                ("HTTP/1.1 405 Method Not Allowed", b"only GET is answered\n"),
+                ("HTTP/1.1 405 Method Not Allowed", b"only GET and HEAD are answered\n"),
             ),
             (b"\x16\x03\x01 nonsense\r\n\r\n", ("HTTP/1.1 400 Bad Request", b"this is no HTTP request\n")),
             (

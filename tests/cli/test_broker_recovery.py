@@ -2,17 +2,22 @@
 
 Method: real processes. A partition's log is replaced by one of many transactions, as a kill would leave it. In the first process the
 walk over that log stands still in the middle, says so on standard error, and goes on when it is asked to leave off: however fast the
-machine is, that is when the signal comes. It never says that it serves. Then the broker is started again, and everything is read.
+machine is, that is when the signal comes. Until then /health is answered and /ready says why not; it never says that it serves. Then the broker is started again, and everything is read.
 """
 
+import json
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from semel import Consumer, Producer
 from semel.bench.transaction_logs import OPEN_TOGETHER, TransactionLog
@@ -93,7 +98,9 @@ def test_a_signal_is_obeyed_during_recovery_and_nothing_is_lost(tmp_path: Path) 
             sys.executable,
             "-c",
             SLOW_ENTRY,
-            *command("broker", "--listen", "127.0.0.1:0", "--data-dir", str(data))[3:],
+            *command(
+                "broker", "--listen", "127.0.0.1:0", "--data-dir", str(data), "--metrics", "127.0.0.1:0"
+            )[3:],
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -108,6 +115,13 @@ def test_a_signal_is_obeyed_during_recovery_and_nothing_is_lost(tmp_path: Path) 
             said.append(line)
             if STANDING_STILL in line:
                 break
+        (metrics,) = re.findall(r"metrics are on (http://\S+)/metrics,", "".join(said))
+        assert urllib.request.urlopen(f"{metrics}/health", timeout=PATIENCE_SECONDS).status == 200
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+            urllib.request.urlopen(f"{metrics}/ready", timeout=PATIENCE_SECONDS)
+        with refused.value:
+            (reason,) = json.loads(refused.value.read())["reasons"]
+        assert reason.startswith("the logs are being opened, and recovered after a kill: 0 of "), reason
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
     finally:

@@ -1,7 +1,7 @@
 """A broker: its parts built, started, kept going and stopped. Read this first.
 
 Role.   `Broker(config, runtime)` is everything behind one port.
-Flow.   start: lock the directory -> read the metadata -> open every log -> do what the metadata says -> listen.
+Flow.   start: answer /health and /ready where that was asked for -> lock the directory -> read the metadata -> open every log -> do what the metadata says -> listen.
         then, from time to time: retention, compaction, expiry, checkpoints, syncs of closed segments.
         stop: take no more requests -> finish those under way -> close every log -> mark the stop as clean.
 Rules.  * Nothing is served before every log is open.
@@ -23,6 +23,7 @@ from semel.broker.dispatch import Dispatch
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.metadata_applier import MetadataApplier, as_changed
 from semel.broker.metrics.counts import Metrics
+from semel.broker.metrics.readiness import Readiness
 from semel.broker.partitions import Partitions
 from semel.broker.parts import Administration, Coordinators, LiveConfig, Parts, ProducePath, ReadPath
 from semel.broker.producer_ids import ProducerIds
@@ -62,12 +63,15 @@ class Broker:
         metrics: tuple[str, int] | None = None,
         owns_process: bool = False,
     ) -> None:
-        """`metrics`: where GET /metrics is answered, if at all; of the process it tells only where the broker `owns_process`."""
+        """`metrics`: where GET /metrics, /health and /ready are answered, if at all; of the process they tell only where the
+        broker `owns_process`."""
         self.config = config
         self.runtime = runtime
         self._metrics_address = metrics
         self._owns_process = owns_process
         self._metrics_listener: MetricsListener | None = None
+        self.readiness = Readiness(config.node_id, runtime.clock)
+        """Whether it serves, and why not."""
         self.metrics_url: str | None = None
         """Where they are, once it has started."""
         self._listener: Listener | None = None
@@ -106,23 +110,31 @@ class Broker:
     async def start(self) -> None:
         """Load everything and listen; raises if the directory or the port cannot be had."""
         config, runtime = self.config, self.runtime
-        directory = LogDirectory.open(
-            runtime.files,
-            config.data_dir,
-            node_id=config.node_id,
-            cluster_id=encode_uuid(random_uuid(runtime.dice)),
-            directory_id=encode_uuid(random_uuid(runtime.dice)),
-        )
+        if self._metrics_address is not None:
+            await self._open_metrics(*self._metrics_address)
+        try:
+            directory = LogDirectory.open(
+                runtime.files,
+                config.data_dir,
+                node_id=config.node_id,
+                cluster_id=encode_uuid(random_uuid(runtime.dice)),
+                directory_id=encode_uuid(random_uuid(runtime.dice)),
+            )
+        except BaseException:
+            await self.leave()
+            raise
         self._directory = directory
+        self.readiness.recovering(directory)
         try:
             self._parts = await self._load(directory)
         except BaseException:
+            await self.leave()
             directory.release()
             raise
         try:
             await self._listen(self._parts)
-            if self._metrics_address is not None:
-                await self._show_metrics(self._parts, *self._metrics_address)
+            if self._metrics_listener is not None:
+                self._show_metrics(self._parts, self._metrics_listener)
         except BaseException:
             await self.leave()
             directory.close(
@@ -133,6 +145,7 @@ class Broker:
         self._parts.transactions.start()
         self._parts.cleaner.start()
         self._keep_going()
+        self.readiness.serving(self._parts)
 
     async def _load(self, directory: LogDirectory) -> Parts:
         runtime, config = self.runtime, self.config
@@ -221,9 +234,18 @@ class Broker:
             RegisteredBroker(config.node_id, {config.listener.name: Endpoint(host, port)})
         )
 
-    async def _show_metrics(self, parts: Parts, host: str, port: int) -> None:
-        from semel.broker.metrics.counts import RequestRate
+    async def _open_metrics(self, host: str, port: int) -> None:
+        """Before any file is touched: probes are answered while logs are recovered, and a port that is taken costs nothing."""
         from semel.broker.metrics.listener import PATH, MetricsListener
+
+        probes = {"/health": self.readiness.health, "/ready": self.readiness.ready}
+        self._metrics_listener = MetricsListener(self.runtime, None, probes)
+        host, port = await self._metrics_listener.start(host, port)
+        self.metrics_url = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+        _logger.info("metrics are on %s, probes on /health and /ready there", self.metrics_url)
+
+    def _show_metrics(self, parts: Parts, metrics: "MetricsListener") -> None:
+        from semel.broker.metrics.counts import RequestRate
         from semel.broker.metrics.page import MetricsPage
         from semel.broker.metrics.process import process_values
 
@@ -231,9 +253,7 @@ class Broker:
             raise LogError("metrics are of a broker that listens")
         rate = RequestRate(lambda: parts.metrics.requests["Produce"], self.runtime.clock.monotonic)
         page = MetricsPage(parts, self._listener, rate, process_values if self._owns_process else None)
-        self._metrics_listener = MetricsListener(self.runtime, page.text)
-        host, port = await self._metrics_listener.start(host, port)
-        self.metrics_url = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+        metrics.page = page.text
 
         async def look() -> None:
             rate.look()
@@ -242,18 +262,21 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is under way, close every log, leave the mark of a clean stop."""
+        self.readiness.stopping()
         if self._parts is not None:
             self._parts.groups.stop()  # First: members that wait for a rebalance would hold up the rest.
             self._parts.transactions.stop()
         if self._listener is not None:
             await self._listener.close()
         if self._metrics_listener is not None:
-            self._metrics_listener.close()
+            self._metrics_listener.page = None  # Its logs are about to be closed.
         try:
             await self.runtime.tasks.drain()  # No work on a log is left.
             if self._directory is not None:
                 await self._close_logs(self._directory)
         finally:
+            if self._metrics_listener is not None:
+                self._metrics_listener.close()
             await self.runtime.tasks.close()
 
     async def leave(self) -> None:

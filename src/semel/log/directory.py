@@ -49,6 +49,10 @@ class LogDirectory:
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.damaged: dict[TopicPartition, Exception] = {}
         """Partitions that could not be opened, and why. A disk error may be retried."""
+        self.found = 0
+        """How many partitions the start has to open."""
+        self.opened = 0
+        """How many of them are opened or given up, nearly: several threads count."""
         self.directory_id: str | None = None
         self.cluster_id: str | None = None
         self._doomed: list[str] = []
@@ -165,6 +169,7 @@ class LogDirectory:
                 _logger.warning("%s is not the directory of a partition and is ignored", path)
             elif topic_partition not in self.logs:
                 found.append(topic_partition)
+        self.found = len(found)
         return found
 
     def read_some(
@@ -182,6 +187,7 @@ class LogDirectory:
                 read[topic_partition] = self.read(topic_partition, config, now_ms, halt)
             except (LogError, CorruptBatchError, OSError) as error:
                 read[topic_partition] = error
+            self.opened += 1
         return read
 
     def finish_load(self, read: Mapping[TopicPartition, PartitionLog | Exception]) -> None:
@@ -198,6 +204,7 @@ class LogDirectory:
             # The last owner may have been killed before it synced the name of a new directory.
             self._files.sync_directory(self.path)
         self._all_loaded = True
+        self.opened = self.found
         for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
             # Drop entries of deleted partitions: a new one of that name must not inherit them.
             kept = {tp: offset for tp, offset in known.items() if tp in self.damaged}

@@ -180,6 +180,11 @@ class CoordinatorHost(Generic[S, E]):
         """The partitions that are led here."""
         return sorted(self._led)
 
+    @property
+    def loading(self) -> list[int]:
+        """The partitions whose rows are being replayed, or wait for it."""
+        return list(self._to_load)
+
     def epoch_of(self, index: int) -> int | None:
         """The leader epoch of a partition; None if it is not led here."""
         return self._epochs[index] if index in self._led else None

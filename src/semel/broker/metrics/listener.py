@@ -1,8 +1,10 @@
-"""GET /metrics: the broker's counters over HTTP, for Prometheus.
+"""GET /metrics, /health and /ready: the broker's counters over HTTP for Prometheus, and its state for supervisors.
 
-Role.   `MetricsListener` opens a port on the runtime's network and answers scrapers; nobody else.
-Flow.   `app` starts it where it was asked for and closes it with the broker; the text comes from `metrics.page`.
-Rules.  * One request per connection, which is then closed. Only GET /metrics is answered with the page.
+Role.   `MetricsListener` opens a port on the runtime's network and answers scrapers and probes; nobody else.
+Flow.   `app` starts it where it was asked for, before any log is recovered, and closes it last. The text comes from `metrics.page`
+        once clients are served, the state from `metrics.readiness`.
+Rules.  * One request per connection, which is then closed. Only GET /metrics is answered with the page; HEAD gets the head of it.
+        * A probe is answered at once, in the turn of the loop in which it has come: it waits for no page.
         * Bounds: `CONNECTIONS_MAX` connections, `HEAD_BYTES_MAX` and `HEAD_SECONDS` for a request, `LIFE_SECONDS` for a connection,
           one page at a time. Scrapers that wait together share a page.
         * A connection that has not asked must not starve a scraper: where there is no room, it is closed for the newcomer. The
@@ -15,9 +17,9 @@ Rules.  * One request per connection, which is then closed. Only GET /metrics is
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from semel.broker.metrics.text import CONTENT_TYPE
 from semel.errors import ConfigError
@@ -38,7 +40,13 @@ _REASONS: Final = {
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
+    503: "Service Unavailable",
 }
+_METHODS: Final = ("GET", "HEAD")
+_JSON: Final = "application/json"
+Probe: TypeAlias = Callable[[], tuple[int, bytes]]
+"""Gives a status of HTTP, and JSON."""
+_NO_PROBES: Final[Mapping[str, Probe]] = {}
 _log: Final = logging.getLogger(__name__)
 
 
@@ -58,11 +66,19 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 class MetricsListener:
-    """A port for scrapers."""
+    """A port for scrapers and probes."""
 
-    def __init__(self, runtime: Runtime, page: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        page: Callable[[], Awaitable[bytes]] | None,
+        probes: Mapping[str, Probe] = _NO_PROBES,
+    ) -> None:
+        """`probes` are answered by their paths."""
         self.runtime = runtime
-        self._page = page
+        self.page = page
+        """None while the broker does not serve: then there is nothing to count."""
+        self._probes = probes
         self._writing = asyncio.Lock()
         self._next_page: asyncio.Task[bytes] | None = None
         """The page of all who wait while another one is written."""
@@ -112,46 +128,59 @@ class MetricsListener:
     def closed(self, scraper: "_Scraper") -> None:
         self._scrapers.pop(id(scraper), None)
 
-    async def answer(self, request_line: str) -> bytes:
-        """The whole answer to a request."""
+    def answer(self, request_line: str) -> bytes | Awaitable[bytes]:
+        """The whole answer to a request; that with the page must be waited for."""
         method, _, rest = request_line.partition(" ")
         target, _, protocol = rest.partition(" ")
         if not protocol.startswith("HTTP/1."):
             return _answer(400, b"this is no HTTP request\n")
-        if target.partition("?")[0] != PATH:
-            return _answer(404, f"metrics are at {PATH}\n".encode())
-        if method != "GET":
-            return _answer(405, b"only GET is answered\n", "Allow: GET\r\n")
+        path = target.partition("?")[0]
+        probe = self._probes.get(path)
+        if probe is None and path != PATH:
+            return _answer(404, f"here are {', '.join([PATH, *self._probes])}\n".encode())
+        if method not in _METHODS:
+            return _answer(405, b"only GET and HEAD are answered\n", "Allow: GET, HEAD\r\n")
+        is_head = method == "HEAD"
+        if probe is None:
+            return self._page_answer(self.page, is_head=is_head)
+        status, body = probe()
+        return _answer(status, body, content_type=_JSON, is_head=is_head)
+
+    async def _page_answer(self, page: Callable[[], Awaitable[bytes]] | None, *, is_head: bool) -> bytes:
+        if page is None:
+            return _answer(503, b"the broker does not serve now: /ready says why\n", is_head=is_head)
         try:
-            return _answer(200, await self._shared_page())
+            return _answer(200, await self._shared_page(page), is_head=is_head)
         except Exception:  # The broker must not suffer from who looks at it.
             _log.exception("the metrics could not be written")
-            return _answer(500, b"the metrics could not be written: see the broker's log\n")
+            return _answer(500, b"the metrics could not be written: see the broker's log\n", is_head=is_head)
 
-    async def _shared_page(self) -> bytes:
+    async def _shared_page(self, page: Callable[[], Awaitable[bytes]]) -> bytes:
         """A page that is begun after this call; all who wait for it get the same."""
         if self._next_page is None:
             self._next_page = self.runtime.tasks.spawn(
-                self._written(), name="metrics page", on_failure=_told_to_scrapers
+                self._written(page), name="metrics page", on_failure=_told_to_scrapers
             )
         return await asyncio.shield(self._next_page)
 
-    async def _written(self) -> bytes:
+    async def _written(self, page: Callable[[], Awaitable[bytes]]) -> bytes:
         async with self._writing:
             self._next_page = None  # A scraper that asks from here on gets a newer one.
-            return await self._page()
+            return await page()
 
 
 def _told_to_scrapers(_name: str, _error: BaseException) -> None:
     """Each scraper that waits for the page logs the error and answers it."""
 
 
-def _answer(status: int, body: bytes, more: str = "") -> bytes:
+def _answer(
+    status: int, body: bytes, more: str = "", *, content_type: str = CONTENT_TYPE, is_head: bool = False
+) -> bytes:
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"
     )
-    return head.encode() + body
+    return head.encode() + (b"" if is_head else body)
 
 
 class _Stage(IntEnum):
@@ -213,7 +242,11 @@ class _Scraper(asyncio.Protocol):
             self._asked()
             line = bytes(self._head).splitlines()[0].decode("latin-1")
             self._head.clear()
-            self._listener.runtime.tasks.spawn(self._send(line), name="scrape")
+            answer = self._listener.answer(line)
+            if isinstance(answer, bytes):
+                self._finish(answer)
+            else:
+                self._listener.runtime.tasks.spawn(self._send(answer), name="scrape")
         elif len(self._head) > HEAD_BYTES_MAX:
             self._asked()
             self._finish(_answer(431, b"the request's head is too long\n"))
@@ -224,8 +257,8 @@ class _Scraper(asyncio.Protocol):
             self._timer.cancel()
         self._timer = self._listener.runtime.tasks.call_later(LIFE_SECONDS, self.abort)
 
-    async def _send(self, line: str) -> None:
-        self._finish(await self._listener.answer(line))
+    async def _send(self, answer: Awaitable[bytes]) -> None:
+        self._finish(await answer)
 
     def _finish(self, answer: bytes) -> None:
         self.stage = _Stage.ANSWERED
