@@ -1,24 +1,39 @@
 """A shard of __consumer_offsets without a broker, for tests of KIP-848 groups: its log, its time, and topics at will.
 
 Every row goes through its bytes and is applied twice: to the shard under test, and to one that only reads, which must
-be the same at any time.
+be the same at any time. `World.ask` takes any request of a group, as a broker does, and is a `consumer_stories.Desk`.
 """
 
+import copy
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from semel.core.coordination.outcome import LogRow, Origin, Ticket
 from semel.core.coordination.row_format import RowFormat
+from semel.core.groups.classic.group import ClassicGroup
+from semel.core.groups.consumer.checks import request_flaw
 from semel.core.groups.consumer.group import ConsumerGroup
 from semel.core.groups.group import Caller, GroupOutcome, Groups, GroupSettings
 from semel.core.groups.rows import GROUP_ROWS
 from semel.core.groups.shard import GroupShard
 from semel.core.records.build import Record
+from semel.core.wire.message import Message
+from semel.core.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from semel.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from semel.core.wire.messages.delete_groups import DeleteGroupsRequest
+from semel.core.wire.messages.describe_groups import DescribeGroupsRequest
+from semel.core.wire.messages.heartbeat import HeartbeatRequest
+from semel.core.wire.messages.join_group import JoinGroupRequest
+from semel.core.wire.messages.leave_group import LeaveGroupRequest
+from semel.core.wire.messages.offset_commit import OffsetCommitRequest
+from semel.core.wire.messages.offset_delete import OffsetDeleteRequest
+from semel.core.wire.messages.offset_fetch import OffsetFetchRequest
+from semel.core.wire.messages.sync_group import SyncGroupRequest
 
 GROUP = "g"
 CALLER = Caller("client", "/127.0.0.1", 1)
@@ -93,6 +108,58 @@ class World:
     @property
     def group(self) -> ConsumerGroup | None:
         return self.shard.consumer.group(GROUP)
+
+    # As a desk
+
+    @property
+    def topic_ids(self) -> Mapping[str, bytes]:
+        return {name: topic.topic_id.bytes for name, topic in self.topics.topics.items()}
+
+    def ask(self, request: Message, version: int) -> Message | str:
+        """The answer to any request of a group; deciding on it must change no KIP-848 group."""
+        if isinstance(request, ConsumerGroupHeartbeatRequest):
+            flaw = request_flaw(request, version, self.settings.group_consumer_assignors)
+            if flaw is not None:
+                return ConsumerGroupHeartbeatResponse(error_code=flaw.code, error_message=flaw.message)
+        before = copy.deepcopy(self.group)
+        outcome = self._decide(request, version)
+        after = self.shard.groups.get(GROUP)
+        if before is not None and not isinstance(
+            after, ClassicGroup
+        ):  # Becoming classic comes before its rows.
+            assert after == before, "the decision changed the group before its rows were applied"
+        [answer] = self.take(outcome)
+        assert self.group == self.reader.consumer.group(GROUP), "replay differs"
+        assert isinstance(answer, Message)
+        return answer
+
+    def _decide(self, request: Message, version: int) -> GroupOutcome:
+        shard, now_ms, ticket = self.shard, self.now_ms, Ticket(object())
+        caller = CALLER._replace(version=version)
+        match request:
+            case ConsumerGroupHeartbeatRequest():
+                return shard.consumer.heartbeat(request, ticket, caller, now_ms, new_member_id="unused")
+            case ConsumerGroupDescribeRequest():
+                return shard.consumer.describe(request.group_ids[0], ticket)
+            case DescribeGroupsRequest():
+                return shard.describe(request.groups[0], version, ticket)
+            case DeleteGroupsRequest():
+                return shard.delete_group(request.groups_names[0], ticket)
+            case OffsetCommitRequest():
+                return shard.commit(request, version, ticket, now_ms)
+            case OffsetFetchRequest():
+                return shard.fetch(request.groups[0], ticket, require_stable=False, by_id=False)
+            case OffsetDeleteRequest():
+                return shard.delete_offsets(request, ticket)
+            case JoinGroupRequest():
+                return shard.join(request, ticket, caller, now_ms, unique=str(uuid.UUID(int=len(self.rows))))
+            case SyncGroupRequest():
+                return shard.sync(request, ticket, caller, now_ms)
+            case HeartbeatRequest():
+                return shard.heartbeat(request, ticket, now_ms)
+            case LeaveGroupRequest():
+                return shard.leave(request, ticket, caller, now_ms)
+        raise AssertionError(f"no request of a group: {request}")
 
 
 def _through_bytes(rows: RowFormat, row: LogRow, offset: int) -> LogRow:
