@@ -2,7 +2,8 @@
 
 Usage.  python tools/wire_golden.py messages|frames
 
-Role.   `messages`: seeded random messages of every API and version, encoded by Kafka's own generated classes.
+Role.   `messages`: seeded random messages of every API and version, encoded by Kafka's own generated classes; those of
+        clusters under ZooKeeper by the classes of Kafka 3.9.2.
         `frames`: real requests and responses, recorded between Kafka's tools, aiokafka, kafka-python and a Kafka broker.
         Both write below tests/core/wire/golden/ and are run once per Kafka release, not by the tests.
 """
@@ -26,8 +27,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 from semel.core.wire import registry  # noqa: E402
 from semel.core.wire.framing import FrameReader, read_request_header  # noqa: E402
 from semel.core.wire.kafka_json import kafka_json  # noqa: E402
+from semel.core.wire.message import Message  # noqa: E402
 from semel.peers import kafka as kafka_peer  # noqa: E402
-from support.wire.wire_values import every_version, random_message  # noqa: E402  # the path is set above
+from support.wire.wire_values import cluster_messages, every_version, kafka_4_messages, random_message  # noqa: E402  # the path is set above
 
 GOLDEN = ROOT / "tests" / "core" / "wire" / "golden"
 FRAMES_KEPT = 3
@@ -35,14 +37,14 @@ FRAME_MAX_BYTES = 3000
 SEED = 431
 
 
-def capture_messages() -> None:
+def capture_messages(release: str, classes: list[type[Message]]) -> None:
     rng = random.Random(SEED)
     questions = []
-    for cls, version in every_version():
+    for cls, version in every_version(classes):
         for _ in range(2):
             message = random_message(rng, cls, version)
             questions.append((cls.__name__, version, json.dumps(kafka_json(message, version))))
-    home = kafka_peer.find()
+    home = kafka_peer.find(release)
     oracle = str(ROOT / "tests" / "java" / "WireOracle.java")
     encoded = home.run(
         oracle, stdin="".join(f"json {n} {v} {text}\n" for n, v, text in questions)
@@ -57,7 +59,7 @@ def capture_messages() -> None:
         if raw != again:
             raise SystemExit(f"Kafka does not agree with itself on {name} v{version}: {raw} {answer}")
         rows.append({"message": name, "version": version, "bytes": raw, "json": json.loads(text)})
-    _save("messages-4.3.1.jsonl.gz", rows)
+    _save(f"messages-{release}.jsonl.gz", rows)
 
 
 class Recorder:
@@ -301,7 +303,8 @@ def _save(name: str, rows: list[dict[str, object]]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["messages"]:
-        capture_messages()
+        capture_messages(kafka_peer.DEFAULT_VERSION, kafka_4_messages())
+        capture_messages("3.9.2", cluster_messages())
     elif sys.argv[1:] == ["frames"]:
         asyncio.run(capture_frames())
     else:

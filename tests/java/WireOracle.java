@@ -19,7 +19,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
-import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.Readable;
 
 public class WireOracle {
@@ -78,7 +78,10 @@ public class WireOracle {
     }
 
     private static String hex(Message message, short version) {
-        ByteBuffer buffer = MessageUtil.toByteBufferAccessor(message, version).buffer();
+        ObjectSerializationCache cache = new ObjectSerializationCache();  // As every release of Kafka has it.
+        ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
+        message.write(new ByteBufferAccessor(buffer), cache, version);
+        buffer.flip();
         byte[] bytes = new byte[buffer.remaining()];
         buffer.get(bytes);
         return HexFormat.of().formatHex(bytes);

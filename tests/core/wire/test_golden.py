@@ -1,8 +1,9 @@
 """Messages written by Apache Kafka 4.3.1 are read and written again, byte for byte.
 
-Method: two captured files. `messages`: random messages of every API and version, encoded by Kafka's own generated classes,
+The messages of clusters under ZooKeeper are Kafka 3.9.2's. Method: two captured files of each release. `messages`: random messages of every API and version, encoded by Kafka's own generated classes,
 each with Kafka's own reading of it as JSON. `frames`: requests and responses recorded between a Kafka broker and Kafka's
-tools, aiokafka and kafka-python. `tools/wire_golden.py` made them.
+tools, aiokafka and kafka-python. `tools/wire_golden.py` made them. The frames of 3.9.2 were recorded between brokers of one
+cluster; a broker or controller written in Python wrote some of them, and Kafka's brokers accepted each.
 """
 
 import gzip
@@ -32,8 +33,9 @@ def _load(name: str) -> list[Row]:
     return [json.loads(line) for line in gzip.decompress((GOLDEN / name).read_bytes()).splitlines()]
 
 
-MESSAGES = _load("messages-4.3.1.jsonl.gz")
+MESSAGES = [*_load("messages-4.3.1.jsonl.gz"), *_load("messages-3.9.2.jsonl.gz")]
 FRAMES = _load("frames-4.3.1.jsonl.gz")
+BETWEEN_BROKERS = _load("frames-between-brokers-3.9.2.jsonl.gz")
 
 
 def _rows_of(cls: type[Message], version: int) -> list[Row]:
@@ -147,16 +149,30 @@ def test_recorded_frames_read_and_write_the_same(kind: str) -> None:
     rows = [row for row in FRAMES if row["kind"] == kind]
     assert len(rows) > 100
     for row in rows:
-        frame, version, api = bytearray.fromhex(row["frame"]), row["version"], registry.api(row["key"])
-        if kind == "request":
-            header, position = read_request_header(frame)
-            assert (header.api_key, header.api_version) == (api.key, version)
-            again = request_frame(header, api.request.decode(frame, version, position))
-        else:
-            correlation_id, position = read_response_header(frame, api.response_header(version))
-            again = response_frame(correlation_id, api.response.decode(frame, version, position), version)
-        assert again[4:] == frame, f"{api.name} {kind} v{version}"
-        assert int.from_bytes(again[:4], "big") == len(frame)
+        _reads_and_writes_the_same(row)
+
+
+@pytest.mark.parametrize("row", BETWEEN_BROKERS, ids=lambda row: row["title"])
+def test_frames_between_brokers_read_and_write_the_same(row: Row) -> None:
+    _reads_and_writes_the_same(row)
+
+
+def test_the_frames_between_brokers_cover_the_apis_of_a_cluster() -> None:
+    seen = {(row["key"], row["kind"]) for row in BETWEEN_BROKERS}
+    assert {(int(api.key), kind) for api in registry.CLUSTER_APIS for kind in ("request", "response")} <= seen
+
+
+def _reads_and_writes_the_same(row: Row) -> None:
+    frame, version, api = bytearray.fromhex(row["frame"]), row["version"], registry.api(row["key"])
+    if row["kind"] == "request":
+        header, position = read_request_header(frame)
+        assert (header.api_key, header.api_version) == (api.key, version)
+        again = request_frame(header, api.request.decode(frame, version, position))
+    else:
+        correlation_id, position = read_response_header(frame, api.response_header(version))
+        again = response_frame(correlation_id, api.response.decode(frame, version, position), version)
+    assert again[4:] == frame, f"{api.name} {row['kind']} v{version}"
+    assert int.from_bytes(again[:4], "big") == len(frame)
 
 
 def test_the_recording_covers_what_clients_really_send() -> None:

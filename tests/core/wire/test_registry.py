@@ -6,14 +6,14 @@ Method: every row against its two classes; headers by their rules; and the answe
 import pytest
 
 from semel.core.wire import registry
-from semel.core.wire.registry import APIS, ApiKey, api
+from semel.core.wire.registry import APIS, CLUSTER_APIS, ApiKey, api
 from semel.core.wire.schema import VERSION_MAX, Versions
 from semel.errors import UnsupportedVersionError
 from support.wire.wire_values import api_messages
 
 
 def test_every_row_matches_its_messages() -> None:
-    for row in APIS:
+    for row in (*APIS, *CLUSTER_APIS):
         for cls in (row.request, row.response):
             assert cls.schema.api_key == row.key
             assert cls.schema.versions == Versions(row.first, row.last)
@@ -24,7 +24,7 @@ def test_every_row_matches_its_messages() -> None:
 
 
 def test_every_message_is_reached_by_a_row() -> None:
-    reached = {cls for row in APIS for cls in (row.request, row.response)}
+    reached = {cls for row in (*APIS, *CLUSTER_APIS) for cls in (row.request, row.response)}
     assert reached == set(api_messages())
 
 
@@ -52,6 +52,7 @@ def test_every_api_of_the_first_days_has_messages() -> None:
     }
     following = {17, 36, 29, 30, 31, 48, 49, 50, 51, 34, 43, 45, 46, 57, 74}
     assert {int(row.key) for row in APIS} == day_one | following | {27}
+    assert {int(row.key) for row in CLUSTER_APIS} == {4, 5, 6, 7, 56, 67}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Our tables are Kafka 4.3.1's, field by field, and Kafka's own classes agree on fresh random messages.
 
-Method: the definitions inside Kafka's client jar are read and compared with what `messages/` declares; then Kafka's
+The messages of clusters under ZooKeeper are Kafka 3.9.2's. Method: the definitions inside Kafka's client jar are read and compared with what `messages/` declares; then Kafka's
 generated classes encode what our generator made and read what we wrote. Needs Java for the jars and the oracle.
 """
 
@@ -18,7 +18,13 @@ from semel.core.wire.kafka_json import kafka_json
 from semel.core.wire.message import Message
 from semel.core.wire.schema import Field, Struct, Versions, fields_of
 from semel.peers.kafka import KafkaHome
-from support.wire.wire_values import all_messages, every_version, random_message, versions_of
+from support.wire.wire_values import (
+    cluster_messages,
+    every_version,
+    kafka_4_messages,
+    random_message,
+    versions_of,
+)
 
 pytestmark = pytest.mark.java
 ORACLE = Path(__file__).parents[2] / "java" / "WireOracle.java"
@@ -27,6 +33,15 @@ Json = Any
 
 @pytest.fixture(scope="module")
 def definitions(kafka_home: KafkaHome) -> dict[str, Json]:
+    return _definitions(kafka_home)
+
+
+@pytest.fixture(scope="module")
+def older_definitions(old_kafka_home: KafkaHome) -> dict[str, Json]:
+    return _definitions(old_kafka_home)
+
+
+def _definitions(kafka_home: KafkaHome) -> dict[str, Json]:
     """Kafka's definitions by message name: JSON with comment lines. The definitions of Streams are left out."""
     found = {}
     jars = sorted((kafka_home.path / "lib").glob("kafka-*.jar"))
@@ -40,9 +55,19 @@ def definitions(kafka_home: KafkaHome) -> dict[str, Json]:
     return found
 
 
-@pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", kafka_4_messages(), ids=lambda cls: cls.__name__)
 def test_a_table_is_kafkas_in_every_version(cls: type[Message], definitions: dict[str, Json]) -> None:
-    theirs = definitions[cls.__name__]
+    _is_kafkas(cls, definitions[cls.__name__])
+
+
+@pytest.mark.parametrize("cls", cluster_messages(), ids=lambda cls: cls.__name__)
+def test_a_table_between_brokers_is_kafka_3_9s(
+    cls: type[Message], older_definitions: dict[str, Json]
+) -> None:
+    _is_kafkas(cls, older_definitions[cls.__name__])
+
+
+def _is_kafkas(cls: type[Message], theirs: Json) -> None:
     assert Versions.of(theirs["validVersions"]) == cls.schema.versions
     common = {one["name"]: one["fields"] for one in theirs.get("commonStructs", [])}
     for version in versions_of(cls):
@@ -109,12 +134,29 @@ def test_the_registry_has_the_versions_kafka_4_3_serves(definitions: dict[str, J
         assert api.unstable == (1 if request.get("latestVersionUnstable", False) else 0)
 
 
+def test_the_registry_has_the_versions_kafka_3_9_speaks_between_brokers(
+    older_definitions: dict[str, Json],
+) -> None:
+    for api in registry.CLUSTER_APIS:
+        request = older_definitions[f"{api.name}Request"]
+        assert request["apiKey"] == api.key
+        assert Versions.of(request["validVersions"]) == Versions(api.first, api.last)
+
+
 def test_kafkas_classes_agree_on_fresh_messages(kafka_home: KafkaHome) -> None:
     """Kafka encodes our values to our bytes, and reads our bytes (unknown tagged fields too) and writes them again."""
+    _agree(kafka_home, kafka_4_messages())
+
+
+def test_kafka_3_9s_classes_agree_on_what_brokers_tell_each_other(old_kafka_home: KafkaHome) -> None:
+    _agree(old_kafka_home, cluster_messages())
+
+
+def _agree(kafka_home: KafkaHome, classes: list[type[Message]]) -> None:
     seed = random.SystemRandom().randrange(1 << 32)  # Fresh on purpose; a failure shows the seed.
     rng = random.Random(seed)
     asked: list[tuple[str, Message, int, bytes]] = []
-    for cls, version in every_version():
+    for cls, version in every_version(classes):
         plain = random_message(rng, cls, version)
         asked.append(
             (

@@ -7,10 +7,11 @@ they are allowed, tagged fields present or not. The same generator and seed give
 import importlib
 import pkgutil
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import semel.core.wire.messages as message_files
+from semel.core.wire import registry
 from semel.core.wire.message import Message, Request, Response
 from semel.core.wire.schema import BOOL, BYTES, FLOAT64, RECORDS, STRING, UUID, Field, Kind, Struct, fields_of
 from semel.errors import ErrorCode
@@ -40,12 +41,24 @@ def api_messages() -> list[type[Message]]:
     return [cls for cls in all_messages() if issubclass(cls, Request | Response)]
 
 
+def cluster_messages() -> list[type[Message]]:
+    """The requests and responses of Kafka 3.9's clusters under ZooKeeper."""
+    return [cls for api in registry.CLUSTER_APIS for cls in (api.request, api.response)]
+
+
+def kafka_4_messages() -> list[type[Message]]:
+    """Every message but those: the ones that Kafka 4 has as well."""
+    older = set(cluster_messages())
+    return [cls for cls in all_messages() if cls not in older]
+
+
 def versions_of(cls: type[Message]) -> range:
     return range(cls.schema.versions.first, cls.schema.versions.last + 1)
 
 
-def every_version() -> Iterator[tuple[type[Message], int]]:
-    for cls in all_messages():
+def every_version(classes: Iterable[type[Message]] | None = None) -> Iterator[tuple[type[Message], int]]:
+    """Every version of these messages, or of all."""
+    for cls in all_messages() if classes is None else classes:
         for version in versions_of(cls):
             yield cls, version
 

@@ -39,5 +39,5 @@ def _json_value(field: Field, value: Value, version: int) -> Json:
 
 def camel(name: str) -> str:
     """Kafka's spelling of a field's name in JSON."""
-    name = name.replace("enable_2pc", "enable2_pc")
+    name = name.replace("enable_2pc", "enable2_pc").replace("is_kraft", "is_k_raft")
     return re.sub(r"_([a-z0-9])", lambda found: found.group(1).upper(), name)

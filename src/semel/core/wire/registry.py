@@ -8,6 +8,8 @@ Rules.  * The table repeats the versions declared in `messages/`, so that they c
         * Advertised is not the same as served: Produce 0-2 is advertised and refused, because old librdkafka otherwise
           silently drops compression (KAFKA-18659); InitProducerId 6 is served where two-phase commit is switched on,
           and advertised only there.
+        * `CLUSTER_APIS` are spoken between the members of a cluster under ZooKeeper, with the versions of Kafka 3.9. A broker
+          alone does not serve them.
 """
 
 from enum import IntEnum
@@ -32,6 +34,10 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
@@ -72,11 +78,13 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -185,7 +193,15 @@ APIS: Final = (
     Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
 )
-BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}
+CLUSTER_APIS: Final = (
+    Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", 0, 7, 4),
+    Api(ApiKey.STOP_REPLICA, "StopReplica", 0, 4, 2),
+    Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", 0, 8, 6),
+    Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", 0, 3, 3),
+    Api(ApiKey.ALTER_PARTITION, "AlterPartition", 0, 3, 0),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
+)
+BY_KEY: Final[dict[int, Api]] = {api.key: api for api in (*APIS, *CLUSTER_APIS)}
 
 
 def api(key: int) -> Api:
