@@ -19,6 +19,11 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback, EventType, WatchedEvent, ZnodeStat
 from kazoo.security import ACL, make_acl, make_digest_acl
 
+from semel.cluster.zookeeper.session import (
+    Session,
+    SessionOverError,
+    ZooKeeperError,
+)
 from semel.core.zookeeper.wire.messages import (
     Auth,
     CloseSession,
@@ -35,11 +40,6 @@ from semel.core.zookeeper.wire.messages import (
 from semel.core.zookeeper.words import EPHEMERAL, Acl
 from semel.errors import DisconnectedError
 from semel.runtime.bundle import real_runtime
-from semel.verify.simulation.actors.zookeeper_client import (
-    SessionOverError,
-    ZooKeeperClient,
-    ZooKeeperError,
-)
 from support.peers.zookeeper import our_zookeeper, real_zookeeper
 
 SEEDS: Final = 200
@@ -106,7 +106,7 @@ class Player:
         session_id, password = client.client_id
 
         async def end() -> bool:
-            other = ZooKeeperClient(real_runtime(), ("127.0.0.1", self.port), 10_000)
+            other = Session(real_runtime(), ("127.0.0.1", self.port), 10_000)
             other.session_id, other.password = session_id, password
             try:
                 await other.connect()
@@ -328,8 +328,8 @@ async def _bytes_story(port: int) -> list[object]:
     events: list[WatchEvent] = []
     runtime = real_runtime()
 
-    def client(timeout_ms: int = 10_000) -> ZooKeeperClient:
-        return ZooKeeperClient(runtime, ("127.0.0.1", port), timeout_ms, on_event=events.append)
+    def client(timeout_ms: int = 10_000) -> Session:
+        return Session(runtime, ("127.0.0.1", port), timeout_ms, on_event=events.append)
 
     async def tell(label: str, work: Any) -> Any:
         try:
@@ -460,7 +460,7 @@ def test_bytes_go_as_on_zookeeper(ports: tuple[int, int]) -> None:
 
 def test_an_unknown_operation_ends_the_connection_and_not_the_session(ports: tuple[int, int]) -> None:
     async def play(port: int) -> ZooKeeperError:
-        client = ZooKeeperClient(real_runtime(), ("127.0.0.1", port), 10_000)
+        client = Session(real_runtime(), ("127.0.0.1", port), 10_000)
         await client.connect()
         with pytest.raises(ZooKeeperError) as refused:
             await client.ask(Unserved(77))

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from semel.cluster.zookeeper.frames import FrameProtocol
 from semel.core.zookeeper.machine import Close, Connected, Event, Machine, Output, Reply
 from semel.core.zookeeper.wire.frames import (
     connect_response_frame,
@@ -25,7 +26,6 @@ from semel.core.zookeeper.wire.frames import (
 from semel.core.zookeeper.wire.jute import MalformedError
 from semel.core.zookeeper.wire.messages import Op
 from semel.runtime.bundle import Runtime
-from semel.verify.simulation.zookeeper_frames import FrameProtocol
 
 _CONNECTIONS_MAX: Final = 1000
 _WRITES: Final = frozenset({Op.CREATE, Op.CREATE2, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.MULTI})

@@ -15,6 +15,11 @@ import contextlib
 from dataclasses import dataclass
 from typing import Final
 
+from semel.cluster.zookeeper.session import (
+    Session,
+    SessionOverError,
+    ZooKeeperError,
+)
 from semel.core.zookeeper.wire.messages import (
     Answer,
     Check,
@@ -34,11 +39,6 @@ from semel.core.zookeeper.wire.messages import (
 from semel.core.zookeeper.words import EPHEMERAL, ZooKeeperCode
 from semel.errors import DisconnectedError
 from semel.runtime.bundle import Runtime
-from semel.verify.simulation.actors.zookeeper_client import (
-    SessionOverError,
-    ZooKeeperClient,
-    ZooKeeperError,
-)
 from semel.verify.simulation.world import World
 from semel.verify.simulation.zookeeper_host import ZOOKEEPER, ZOOKEEPER_PORT
 
@@ -95,7 +95,7 @@ class _Process:
         self._name = name
         self._runtime = runtime
         self._changed = asyncio.Event()
-        self._client = ZooKeeperClient(runtime, (ZOOKEEPER, ZOOKEEPER_PORT), timeout_ms, self._told)
+        self._client = Session(runtime, (ZOOKEEPER, ZOOKEEPER_PORT), timeout_ms, self._told)
 
     async def run(self) -> None:
         self._elector.registered(False)

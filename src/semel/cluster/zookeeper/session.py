@@ -1,11 +1,12 @@
-"""A client of ZooKeeper for actors: one session over one connection after the other.
+"""A session of ZooKeeper, over one connection after the other.
 
-Role.   An actor's connection to ZooKeeper, in its bytes: connect or go on, ask, be told of watches.
+Role.   ZooKeeper's bytes at the client's end: connect or go on, ask, be told of watches. `client` decides when and where to
+        connect; actors of a simulation decide it themselves.
 Rules.  * An answer that does not come raises `DisconnectedError`: whether a write was carried out is unknown then.
         * A refusal raises `ZooKeeperError` with ZooKeeper's code; a session that is over raises `SessionOverError`, and the next
           `connect` begins a new one.
         * A ping goes every third of the timeout. A server that is silent for two thirds is given up.
-        * Watches go with the connection: their owner sets them again.
+        * Watches go with the connection: their owner sets them again. `on_answer` is told an answer before any later event.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from semel.cluster.zookeeper.frames import ANSWER_MAX_BYTES, FRAME_MAX_BYTES, FrameProtocol
 from semel.core.zookeeper.wire.frames import (
     connect_request_frame,
     read_answer,
@@ -40,7 +42,6 @@ from semel.core.zookeeper.wire.messages import (
 from semel.core.zookeeper.words import ZooKeeperCode
 from semel.errors import DisconnectedError, SemelError
 from semel.runtime.bundle import Runtime
-from semel.verify.simulation.zookeeper_frames import FrameProtocol
 
 _ANSWERS_PENDING_MAX: Final = 1000
 
@@ -53,18 +54,25 @@ class ZooKeeperError(SemelError):
         self.reason = reason
 
 
+class RequestTooLargeError(SemelError):
+    """A request that a server would answer by closing the connection."""
+
+
 class SessionOverError(SemelError):
     """The session has expired, or was closed."""
 
 
 @dataclass(slots=True)
-class ZooKeeperClient:
+class Session:
     """One client's session and its present connection."""
 
     runtime: Runtime
     address: tuple[str, int]
     timeout_ms: int
     on_event: Callable[[WatchEvent], None] = lambda _event: None
+    on_answer: Callable[[Request, ZooKeeperCode], None] = lambda _request, _code: None
+    on_lost: Callable[[], None] = lambda: None
+    """Told that the connection has ended, whoever ended it."""
     session_id: int = 0
     password: bytes = bytes(PASSWORD_BYTES)
     last_zxid: int = 0
@@ -113,9 +121,15 @@ class ZooKeeperClient:
             case _:
                 self._xid += 1
                 xid = self._xid
+        frame = request_frame(xid, request)
+        if len(frame) > FRAME_MAX_BYTES:
+            raise RequestTooLargeError(
+                f"{len(frame)} bytes for {getattr(request, 'path', type(request).__name__)}: ZooKeeper takes "
+                f"{FRAME_MAX_BYTES} (its jute.maxbuffer)"
+            )
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[xid] = request, future
-        self._transport.write(request_frame(xid, request))
+        self._transport.write(frame)
         return await future
 
     def disconnect(self) -> None:
@@ -127,6 +141,7 @@ class ZooKeeperClient:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
+            self.on_lost()
         greeting, self._greeting = self._greeting, None
         if greeting is not None and not greeting.done():
             greeting.set_exception(ConnectionResetError("the connection broke before the greeting"))
@@ -146,7 +161,7 @@ class ZooKeeperClient:
                 self.disconnect()
 
         transport, _protocol = await self.runtime.network.connect(
-            lambda: FrameProtocol(self._take, lost), *self.address
+            lambda: FrameProtocol(self._take, lost, frame_max_bytes=ANSWER_MAX_BYTES), *self.address
         )
         if number != self._connections:  # Lost already.
             transport.abort()
@@ -172,6 +187,7 @@ class ZooKeeperClient:
         if header.xid == PING_XID or header.xid not in self._waiting:
             return
         request, future = self._waiting.pop(header.xid)
+        self.on_answer(request, header.code)
         if future.done():
             return
         if header.code is ZooKeeperCode.OK:

@@ -1,7 +1,7 @@
 """One end of a ZooKeeper connection: frames in, whole and in order; frames out.
 
-Role.   `FrameProtocol` is the asyncio protocol of the simulated server and of the actors' client.
-Rules.  A frame that is longer than ZooKeeper takes, or negative, aborts the connection.
+Role.   `FrameProtocol` is the asyncio protocol of a client's `session`, and of the simulated server.
+Rules.  A frame that is longer than its reader takes, or negative, aborts the connection.
 """
 
 import asyncio
@@ -11,7 +11,9 @@ from typing import Final, cast
 
 _LENGTH: Final = Struct(">i")
 FRAME_MAX_BYTES: Final = 0xFFFFF
-"""ZooKeeper's jute.maxbuffer."""
+"""ZooKeeper's jute.maxbuffer at a server."""
+ANSWER_MAX_BYTES: Final = 4 << 20
+"""The same at Kafka's client: a list of children may be longer than any request."""
 
 
 class FrameProtocol(asyncio.Protocol):
@@ -22,10 +24,13 @@ class FrameProtocol(asyncio.Protocol):
         on_frame: Callable[[bytes], None],
         on_lost: Callable[[], None],
         on_made: Callable[[asyncio.Transport], None] | None = None,
+        *,
+        frame_max_bytes: int = FRAME_MAX_BYTES,
     ) -> None:
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._on_made = on_made
+        self._frame_max_bytes = frame_max_bytes
         self._transport: asyncio.Transport | None = None
         self._data = bytearray()
 
@@ -38,7 +43,7 @@ class FrameProtocol(asyncio.Protocol):
         self._data += data
         while self._transport is not None and len(self._data) >= _LENGTH.size:
             size: int = _LENGTH.unpack_from(self._data)[0]
-            if not 0 <= size <= FRAME_MAX_BYTES:
+            if not 0 <= size <= self._frame_max_bytes:
                 self._transport.abort()
                 return
             end = _LENGTH.size + size

@@ -1,0 +1,1 @@
+"""ZooKeeper's client: what a broker of a cluster keeps its metadata in."""
