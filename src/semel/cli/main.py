@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "producers": ("semel.cli.producers", "What partitions remember of their producers."),
     "topics": ("semel.cli.topics", "List, create, delete and describe topics."),
     "verify": ("semel.cli.verify", "Disturb a cluster; prove that all was kept, once and whole."),
+    "zookeeper": ("semel.cli.zookeeper", "Run one Apache ZooKeeper, for a first cluster and for tests."),
     "txn": ("semel.cli.txn", "See transactions, find those that hang, and end them."),
 }
 
