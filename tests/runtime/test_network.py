@@ -18,7 +18,7 @@ import pytest
 from semel.runtime.bundle import Runtime
 from semel.runtime.files import File, RealFile
 from semel.runtime.loop_thread import fastest_loop
-from semel.runtime.network import FullSocket, RealNetwork
+from semel.runtime.network import FullSocket, Listening, RealNetwork
 from support.net.net_worlds import RawClient, in_reality, in_simulation
 
 CONTENT = random.Random(1).randbytes(4_000_000)
@@ -184,7 +184,7 @@ def test_connections_get_the_buffers_that_were_asked_for(
 ) -> None:
     """The system doubles what it is asked for, for its own bookkeeping; what was not asked for it tunes."""
 
-    async def sizes(**asked: int) -> tuple[int, int]:
+    async def sizes(options: Listening) -> tuple[int, int]:
         network = RealNetwork()
         made: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
 
@@ -197,7 +197,7 @@ def test_connections_get_the_buffers_that_were_asked_for(
                     )
                     made.set_result((send, receive))
 
-        server = await network.listen(Accepting, "127.0.0.1", 0, **asked)
+        server = await network.listen(Accepting, "127.0.0.1", 0, options)
         transport, _protocol = await network.connect(asyncio.Protocol, *server.addresses[0])
         found = await made
         transport.close()
@@ -205,8 +205,8 @@ def test_connections_get_the_buffers_that_were_asked_for(
         return found
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        asked = runner.run(sizes(send_buffer_bytes=20_000, receive_buffer_bytes=30_000))
-        unasked = runner.run(sizes())
+        asked = runner.run(sizes(Listening(send_buffer_bytes=20_000, receive_buffer_bytes=30_000)))
+        unasked = runner.run(sizes(Listening()))
     assert asked in ((20_000, 30_000), (40_000, 60_000))
     assert unasked != asked
 

@@ -33,6 +33,7 @@ from semel.core.security.identity import ListenerName
 from semel.errors import ConfigError
 from semel.log.config import LogConfig
 from semel.net.listener import ListenerConfig
+from semel.runtime.network import Listening
 
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
 _PORT_MAX: Final = 65535
@@ -291,9 +292,11 @@ def listener_config(config: BrokerConfig) -> ListenerConfig:
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=_per_ip(config.values),
         idle_max_ms=config.connections_max_idle_ms,
-        backlog=config.socket_listen_backlog_size,
-        send_buffer_bytes=buffer("socket.send.buffer.bytes"),
-        receive_buffer_bytes=buffer("socket.receive.buffer.bytes"),
+        listening=Listening(
+            backlog=config.socket_listen_backlog_size,
+            send_buffer_bytes=buffer("socket.send.buffer.bytes"),
+            receive_buffer_bytes=buffer("socket.receive.buffer.bytes"),
+        ),
     )
 
 

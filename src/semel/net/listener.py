@@ -22,7 +22,7 @@ from semel.core.wire.framing import SOCKET_REQUEST_MAX_BYTES, ReceiveBuffer
 from semel.errors import ConfigError
 from semel.net.inbound import Handler, InboundConnection
 from semel.runtime.bundle import Runtime
-from semel.runtime.network import Server
+from semel.runtime.network import AS_USUAL, Listening, Server
 
 _log: Final = logging.getLogger(__name__)
 HANG_UP_SECONDS: Final = 1.0
@@ -42,12 +42,11 @@ class ListenerConfig:
     idle_max_ms: int = 600_000  # connections.max.idle.ms
     in_flight_max: int = 64  # Requests of one connection that are handled at a time.
     in_flight_bytes_max: int = 64 * 1024 * 1024  # Their bytes: one more request may start below this.
-    backlog: int = 128  # socket.listen.backlog.size
-    send_buffer_bytes: int | None = None  # socket.send.buffer.bytes; None lets the system tune it.
-    receive_buffer_bytes: int | None = None  # socket.receive.buffer.bytes
+    listening: Listening = AS_USUAL
+    """Of the port itself; it keeps them until it is opened again."""
 
     def __post_init__(self) -> None:
-        for name in ("request_max_bytes", "idle_max_ms", "in_flight_max", "in_flight_bytes_max", "backlog"):
+        for name in ("request_max_bytes", "idle_max_ms", "in_flight_max", "in_flight_bytes_max"):
             value = getattr(self, name)
             if value < 1:
                 raise ConfigError(f"{name} is {value}, it must be at least 1")
@@ -88,12 +87,7 @@ class Listener:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the address, with the port that was chosen if 0 was asked for."""
         self._server = await self.runtime.network.listen(
-            lambda: InboundConnection(self),
-            host,
-            port,
-            backlog=self.config.backlog,
-            send_buffer_bytes=self.config.send_buffer_bytes,
-            receive_buffer_bytes=self.config.receive_buffer_bytes,
+            lambda: InboundConnection(self), host, port, self.config.listening
         )
         self._schedule_sweep()
         return self._server.addresses[0]

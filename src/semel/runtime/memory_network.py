@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from semel.errors import ConfigError
 from semel.runtime.files import File
 from semel.runtime.memory_transport import Break, MemoryTransport, Pipe, Signal
-from semel.runtime.network import send_through_memory
+from semel.runtime.network import AS_USUAL, Listening, send_through_memory
 from semel.runtime.simulated_loop import SimulatedLoop
 
 Blockade: TypeAlias = Literal["black hole", "reset"]
@@ -260,16 +260,9 @@ class HostNetwork:
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str,
         port: int,
-        *,
-        backlog: int = 128,
-        send_buffer_bytes: int | None = None,
-        receive_buffer_bytes: int | None = None,
+        options: Listening = AS_USUAL,
     ) -> MemoryServer:
-        del (
-            backlog,
-            send_buffer_bytes,
-            receive_buffer_bytes,
-        )  # Accepting takes no time here, so nothing queues.
+        del options  # Accepting takes no time here, so nothing queues.
         if self._network.resolve(self._host, host) != self._host:
             raise OSError(errno.EADDRNOTAVAIL, f"{self._host} cannot listen as {host}")
         return self._network.listen(self._host, port, protocol_factory)

@@ -17,7 +17,7 @@ import select
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from semel.runtime.files import File
 
@@ -40,6 +40,18 @@ class Server(Protocol):
         """Stop accepting. Open connections stay open."""
 
 
+class Listening(NamedTuple):
+    """The options of a listening socket; its connections inherit them. A simulated network passes over them."""
+
+    backlog: int = 128
+    send_buffer_bytes: int | None = None
+    """A given buffer size is fixed; without one the system tunes it."""
+    receive_buffer_bytes: int | None = None
+
+
+AS_USUAL: Final = Listening()
+
+
 class Network(Protocol):
     """The network of one host."""
 
@@ -48,15 +60,9 @@ class Network(Protocol):
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str,
         port: int,
-        *,
-        backlog: int = 128,
-        send_buffer_bytes: int | None = None,
-        receive_buffer_bytes: int | None = None,
+        options: Listening = AS_USUAL,
     ) -> Server:
-        """Accept connections, each with a new protocol. Port 0 means any free port.
-
-        A given buffer size is fixed; without one the system tunes it.
-        """
+        """Accept connections, each with a new protocol. Port 0 means any free port."""
 
     def own_address(self) -> str:
         """The address by which other hosts probably reach this one."""
@@ -105,16 +111,16 @@ class RealNetwork:
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str,
         port: int,
-        *,
-        backlog: int = 128,
-        send_buffer_bytes: int | None = None,
-        receive_buffer_bytes: int | None = None,
+        options: Listening = AS_USUAL,
     ) -> RealServer:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            protocol_factory, host or None, port, backlog=backlog, start_serving=False
+            protocol_factory, host or None, port, backlog=options.backlog, start_serving=False
         )
-        sizes = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
+        sizes = (
+            (socket.SO_SNDBUF, options.send_buffer_bytes),
+            (socket.SO_RCVBUF, options.receive_buffer_bytes),
+        )
         for listening in server.sockets:
             # A copy of the descriptor: the sockets that loops expose do not allow setting options.
             with socket.socket(fileno=os.dup(listening.fileno())) as copy:
