@@ -219,3 +219,25 @@ def test_clients_are_sent_to_whoever_leads_the_partition() -> None:
         assert (await found("readers"))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     told(story)
+
+
+def test_nobody_is_coordinated_before_the_topic_is_durable() -> None:
+    """Another request has decided the topic; its row is on the way to the disk, and a crash would take it back."""
+
+    async def story(client: Client) -> None:
+        offsets = "__consumer_offsets"
+        client.disk.sync_delay_seconds = (SYNC_SECONDS, SYNC_SECONDS)
+        other = await client.another()
+        creating = asyncio.ensure_future(other.create(offsets, partitions=2))
+        while client.broker.parts.store.image.topic(offsets) is None:
+            await asyncio.sleep(0.01)
+        request = FindCoordinatorRequest(coordinator_keys=["readers"], key_type=0)
+        (early,) = (await client.ask(request, 5)).coordinators
+        assert early.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert f"{offsets}-0" not in client.disk.list_directory("data")
+        assert await creating == [ErrorCode.NONE]
+        (found,) = (await client.ask(request, 5)).coordinators
+        assert (found.error_code, found.node_id) == (ErrorCode.NONE, HERE)
+        assert client.broker.parts.groups.host.led == [0, 1]
+
+    told(story)

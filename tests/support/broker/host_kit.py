@@ -111,7 +111,6 @@ def host_of(client: Client, effects: list[str] | None = None, partitions: int = 
     async def create() -> None:
         await create_internal_topic(
             parts.store,
-            parts.partitions,
             client.broker.runtime,
             name=TOPIC,
             partitions_count=partitions,

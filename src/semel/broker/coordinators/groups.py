@@ -48,7 +48,6 @@ class GroupCoordinator:
         create = partial(
             create_internal_topic,
             store,
-            partitions,
             runtime,
             name=OFFSETS_TOPIC,
             partitions_count=partitions_count,

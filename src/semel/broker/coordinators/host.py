@@ -227,7 +227,8 @@ class CoordinatorHost(Generic[S, E]):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:
             self._creation = None
-        return ErrorCode.NONE
+        # Another change that makes the topic may be on its way to the disk.
+        return ErrorCode.NONE if self.partitions_count else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def ask(self, key: str, operation: Operation[S, E]) -> Answer | Awaitable[Answer]:
         """Let the shard of this key decide; its answer, or a code if it cannot be asked now."""
@@ -240,8 +241,6 @@ class CoordinatorHost(Generic[S, E]):
         code = made if isinstance(made, ErrorCode) else await made
         if code:
             return code
-        if not self.partitions_count:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         answer = self.ask(key, operation)
         return await answer if isinstance(answer, Awaitable) else answer
 

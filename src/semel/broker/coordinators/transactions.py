@@ -76,7 +76,6 @@ class TransactionCoordinator:
         create = partial(
             create_internal_topic,
             store,
-            partitions,
             runtime,
             name=TOPIC,
             partitions_count=partitions_count,
