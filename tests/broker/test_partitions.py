@@ -101,12 +101,14 @@ def test_a_partition_is_found_by_name_and_by_id(machine: Machine) -> None:
     found = machine.partitions.get("orders", 1)
     assert found is not None
     assert found.log.topic_partition == TopicPartition("orders", 1)
-    assert machine.partitions.get_by_id(FIRST.bytes, 1) is found
+    assert machine.partitions.find("", FIRST.bytes, 1) is found
+    assert machine.partitions.find("orders", None, 1) is found
     assert machine.partitions.get("orders", 2) is None
     assert machine.partitions.get("orders", -1) is None
     assert machine.partitions.get("bills", 0) is None
-    assert machine.partitions.get_by_id(FIRST.bytes, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert machine.partitions.get_by_id(SECOND.bytes, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert machine.partitions.find("", FIRST.bytes, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert machine.partitions.find("orders", SECOND.bytes, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert machine.partitions.find("bills", None, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [one.leader for one in machine.partitions] == machine.partitions.of_topic("orders")
 
 

@@ -135,12 +135,17 @@ class Partitions:
         replicas = self._by_topic.get(topic)
         return replicas[index] if replicas is not None and 0 <= index < len(replicas) else None
 
-    def get_by_id(self, topic_id: bytes, index: int) -> LedPartition | ErrorCode:
-        """The partition, or what to answer: a topic created again has another id."""
-        row = self._image.topic_by_id(topic_id)
-        if row is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        return self.get(row.name, index) or self.missing(row.name, index)
+    def find(self, topic: str, topic_id: bytes | None, index: int) -> LedPartition | ErrorCode:
+        """The partition that a request names, or the code to answer.
+
+        With an id the name does not count: a topic created again has another id.
+        """
+        if topic_id is not None:
+            row = self._image.topic_by_id(topic_id)
+            if row is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            topic = row.name
+        return self.get(topic, index) or self.missing(topic, index)
 
     def where(self, topic_partition: TopicPartition) -> LedPartition | RegisteredBroker | ErrorCode:
         """Where a partition is led: here, by another broker, or nowhere: then the code to answer."""

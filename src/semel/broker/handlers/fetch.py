@@ -278,11 +278,8 @@ def _name_leader(
 
 
 def _find(broker: ReadPath, key: PartitionKey, version: int) -> LedPartition | ErrorCode:
-    if version >= _BY_ID_SINCE:
-        return broker.partitions.get_by_id(key.topic_id, key.partition)
-    return broker.partitions.get(key.topic, key.partition) or broker.partitions.missing(
-        key.topic, key.partition
-    )
+    topic_id = key.topic_id if version >= _BY_ID_SINCE else None
+    return broker.partitions.find(key.topic, topic_id, key.partition)
 
 
 def _read_partition(

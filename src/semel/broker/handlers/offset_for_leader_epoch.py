@@ -37,7 +37,7 @@ def handle(
 
 
 def _found(broker: ReadPath, topic: str, index: int) -> LedPartition | ErrorCode:
-    return broker.partitions.get(topic, index) or broker.partitions.missing(topic, index)
+    return broker.partitions.find(topic, None, index)
 
 
 def _answer(partition: LedPartition | ErrorCode, asked: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -47,6 +47,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from semel.core.wire.produce_shape import BY_ID_SINCE
 from semel.errors import ErrorCode, LogError, Refuse
 from semel.net.reply import Exclusive
 from semel.types import UNKNOWN_OFFSET
@@ -55,7 +56,6 @@ _ACKS: Final = (ACKS_ALL, 0, 1)
 _ADMIN_CLIENT_ID: Final = (
     "__admin_client"  # Kafka's tools may write to internal topics under this name, in Kafka too.
 )
-_BY_ID_SINCE: Final = 13
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
 # Refusals that carry no log start, as in Kafka: its clients take any other one for the partition's.
@@ -174,13 +174,8 @@ def _target(
     data: PartitionProduceData,
 ) -> LedPartition | PartitionProduceResponse:
     """The partition a batch is for, or why it is refused whatever it holds."""
-    found: LedPartition | ErrorCode
-    if context.version >= _BY_ID_SINCE:
-        found = broker.partitions.get_by_id(topic.topic_id, data.index)
-    else:
-        found = broker.partitions.get(topic.name, data.index) or broker.partitions.missing(
-            topic.name, data.index
-        )
+    topic_id = topic.topic_id if context.version >= BY_ID_SINCE else None
+    found = broker.partitions.find(topic.name, topic_id, data.index)
     if isinstance(found, ErrorCode):
         return _refused(data.index, found, None)
     name = found.log.topic_partition.topic

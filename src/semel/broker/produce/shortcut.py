@@ -111,12 +111,9 @@ class ProduceShortcut:
         answer = topic.partition_responses[0]
         if answer.error_code or self._changes != self._partitions.changes:
             return
-        partition = (
-            self._partitions.get_by_id(topic.topic_id, answer.index)
-            if version >= BY_ID_SINCE
-            else self._partitions.get(topic.name, answer.index)
-        )
-        if not isinstance(partition, LedPartition) or not partition.is_settled_at_once:
+        topic_id = topic.topic_id if version >= BY_ID_SINCE else None
+        partition = self._partitions.find(topic.name, topic_id, answer.index)
+        if isinstance(partition, ErrorCode) or not partition.is_settled_at_once:
             return
         if partition.log.config.message_timestamp_type is not TimestampType.CREATE_TIME:
             return

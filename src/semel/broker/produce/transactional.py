@@ -28,13 +28,13 @@ from semel.core.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from semel.core.wire.produce_shape import BY_ID_SINCE
 from semel.errors import ErrorCode, Refuse
 from semel.net.reply import Exclusive
 from semel.types import TopicPartition
 
 V2_SINCE: Final = 12
 _ABORTABLE_SINCE: Final = 11
-_BY_ID_SINCE: Final = 13
 _UNREACHABLE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -78,8 +78,9 @@ def admitted(
             if header is None:
                 continue
             producers[header.producer_id, header.producer_epoch] = None
-            found = _find(broker, topic, data, context.version)
-            if found is not None:
+            topic_id = topic.topic_id if context.version >= BY_ID_SINCE else None
+            found = broker.partitions.find(topic.name, topic_id, data.index)
+            if not isinstance(found, ErrorCode):
                 _open(broker, found, header, place(topic, data), context.version, admission, openings)
     if len(producers) > 1:
         refused = Refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "")
@@ -156,15 +157,6 @@ def _transactional(data: PartitionProduceData) -> BatchHeader | None:
     if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
         return None
     return header
-
-
-def _find(
-    broker: ProducePath, topic: TopicProduceData, data: PartitionProduceData, version: int
-) -> LedPartition | None:
-    if version < _BY_ID_SINCE:
-        return broker.partitions.get(topic.name, data.index)
-    found = broker.partitions.get_by_id(topic.topic_id, data.index)
-    return None if isinstance(found, ErrorCode) else found
 
 
 def _open(
