@@ -22,8 +22,8 @@ HEAD: Final = """# Settings of the Python client
 <!-- Written by tools/client_settings_page.py from the client's own tables. -->
 
 Kafka 4.3's keys and defaults. What differs: `isolation.level`, and the stores of TLS, which are PEM. `sequence.error.policy`,
-`sasl.username` and `sasl.password` are Semel's own. Keywords with underscores mean the same: `linger.ms` is `linger_ms`. What is not
-listed is refused, among it what TLS and SASL have beyond these. How they are given and checked: [the client](client.md#settings).
+`sasl.username` and `sasl.password` are Semel's own. Keywords with underscores mean the same: `linger.ms` is `linger_ms`. Any other
+key is refused, also the other ones of TLS and SASL. How they are given and checked: [the client](client.md#settings).
 """
 
 
