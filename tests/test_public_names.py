@@ -3,6 +3,9 @@
 Method: every name is loaded; a fresh interpreter shows what `import semel` and a client bring along.
 """
 
+import importlib
+import pkgutil
+import re
 import subprocess
 import sys
 
@@ -16,6 +19,21 @@ def test_every_name_loads() -> None:
             assert getattr(module, name) is not None
     assert set(semel.__all__) - {"__version__"} == set(semel._HOMES)
     assert set(semel.aio.__all__) == set(semel.aio._HOMES)
+
+
+PUBLIC = {"aio", "embedded", "exceptions", "once", "pytest_plugin", "spark", "telemetry"}
+"""Modules of `semel` that programs or pytest import, or that hold a public class under its own name."""
+
+
+def test_modules_that_are_not_public_say_so() -> None:
+    there = {one.name for one in pkgutil.iter_modules(semel.__path__) if not one.name.startswith("_")}
+    assert there > PUBLIC
+    silent = {
+        name
+        for name in there
+        if not re.search(r"\bInternal[:,]", importlib.import_module(f"semel.{name}").__doc__ or "")
+    }
+    assert silent == PUBLIC
 
 
 def test_a_name_that_is_not_there() -> None:

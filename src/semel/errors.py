@@ -1,5 +1,7 @@
 """Kafka's error codes, and the tree of Semel's exceptions.
 
+Internal: programs catch the classes of `semel.exceptions`.
+
 Role.   The table of error codes in responses, and the exceptions of the layers below the client.
 
     SemelError                      base of all errors below

@@ -1,5 +1,7 @@
 """The small values every part of Semel names: partitions, ids, addresses, and the constants the protocol fixes.
 
+Internal: `semel` has the names that programs need.
+
 Role.   Vocabulary without behaviour. Everything may import it; it imports nothing of ours.
 Rules.  * A `TopicPartition` is a plain tuple, so `("orders", 0)` is accepted wherever one is.
         * The constants are Kafka's own sentinels; they are part of the wire and of the files.

@@ -1,4 +1,4 @@
-"""Helpers for error messages: articles, and short forms of values.
+"""Helpers for error messages: articles, and short forms of values. Internal: it may move in any release.
 
 Role.   `a` puts the right article before a noun; `shown` gives a short form of a user's value, even if its `repr`
         fails.

@@ -1,1 +1,4 @@
-"""The broker: Kafka's APIs over partitions' logs."""
+"""The broker: Kafka's APIs over partitions' logs.
+
+Internal: its modules may move in any release. Programs import the names of docs/client.md.
+"""
