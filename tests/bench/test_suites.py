@@ -3,7 +3,9 @@
 Method: the suites' own `main` is replaced where only the choice matters; the page and its pictures come from made-up figures.
 """
 
+import argparse
 import json
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -16,10 +18,11 @@ from semel.bench.broker_figures import Figure, Target, as_json, figure
 from semel.bench.growth_plot import growth_plot
 from semel.bench.idempotence import figures_of, seeds_table
 from semel.bench.measure import BenchError
-from semel.bench.peer import check_alone
+from semel.bench.peer import check_alone, peer_of
 from semel.bench.report import aligned
 from semel.cli.main import cli
 from semel.peers import kafka as kafka_peer
+from semel.peers.processes import SemelProcess
 from semel.runtime.environment import Environment
 
 WHERE = Environment(
@@ -84,6 +87,8 @@ def test_every_suite_takes_the_words_it_is_given(tmp_path: Path) -> None:
         (["broker", "--against", "nowhere"], "'nowhere' is no HOST:PORT"),
         (["broker", "--against", "h:1", "--alone"], "keep one"),
         (["broker", "--quick", "--write", "."], "--quick figures are not for a page"),
+        (["broker", "--beside", "python", "--alone"], "--beside names a peer"),
+        (["broker", "--beside", "python", "--write", "."], "beside the Apache Kafka of this machine"),
         (["spark", "--alone"], "nothing is measured there without a peer"),
     ],
 )
@@ -106,6 +111,25 @@ def test_who_has_no_kafka_is_told_every_way_to_one(
     for way in ("Java 17+ and Maven", "semel.peers.kafka install", "--against HOST:PORT", "--alone"):
         assert way in str(result.exception)
     assert asked == []
+
+
+def test_another_semel_is_the_peer(asked: list[list[str]]) -> None:
+    """As before and after a change: the other's brokers are started and killed here."""
+    result = semel("broker", "recovery", "--beside", sys.executable, "--quick")
+    assert result.exit_code == 0, result.output
+    assert asked == [[name, "--quick", "--beside", sys.executable] for name in ("broker", "recovery")]
+    peer = peer_of(argparse.Namespace(alone=False, against=None, beside=sys.executable))
+    assert peer is not None
+    assert peer.is_ours
+    assert peer.name.startswith("semel")
+    broker = peer.broker(Path("nowhere"), {})
+    assert isinstance(broker, SemelProcess)
+    assert broker.command[0] == sys.executable
+
+
+def test_an_environment_without_semel_is_named() -> None:
+    with pytest.raises(BenchError, match=r"--beside /nowhere/python: no Semel can be started with it"):
+        peer_of(argparse.Namespace(alone=False, against=None, beside="/nowhere/python"))
 
 
 def test_a_peer_that_is_not_there_is_named() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX, ROUND_SECONDS_MIN, measure
-from semel.bench.peer import add_peer_options, peer_of, peer_words
+from semel.bench.peer import add_peer_options, beside_kafka, peer_of, peer_words
 from semel.bench.report import Section, aligned, as_json, as_markdown, comparison_lines, update
 from semel.errors import SemelError
 from semel.runtime.environment import environment
@@ -117,7 +117,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
     if options.quick and options.write is not None:
         parser.error("--quick figures are not for a page; leave out --quick or --write")
-    if options.write is not None and (options.alone or options.against is not None):
+    if options.write is not None and not beside_kafka(options):
         parser.error("a page is written beside the Apache Kafka of this machine; --json prints any figures")
     return options
 

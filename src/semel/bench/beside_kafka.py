@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from semel.bench.broker_figures import HEADER, Figure, as_json, page, summary
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
-from semel.bench.peer import add_peer_options
+from semel.bench.peer import add_peer_options, beside_kafka
 from semel.bench.plot import ratio_plot
 from semel.bench.report import aligned
 from semel.errors import SemelError
@@ -47,7 +47,7 @@ def parser_of(name: str, what: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
     if name in _WITH_ITS_OWN_PEERS:
-        parser.set_defaults(against=None, alone=False)
+        parser.set_defaults(against=None, alone=False, beside=None)
     else:
         add_peer_options(parser, elsewhere=name not in _OF_PROCESSES)
     return parser
@@ -62,7 +62,7 @@ def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> arg
         parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
     if options.quick and options.write is not None:
         parser.error("--quick figures are not for a page; leave out --quick or --write")
-    if options.write is not None and (options.alone or options.against is not None):
+    if options.write is not None and not beside_kafka(options):
         parser.error(
             "a page is written beside the Apache Kafka of this machine; --json FILE keeps any figures"
         )
@@ -86,6 +86,11 @@ def carry_out(
     # A kill must end the brokers too, and remove what they wrote.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     root = Path(tempfile.mkdtemp(prefix="semel-bench-", dir=options.directory))
+    if options.beside is not None:
+        print(
+            f"The columns of Kafka hold the Semel of {options.beside}; targets are those beside Apache Kafka, and decide nothing here.",
+            flush=True,
+        )
     try:
         figures = measure(root)
     except SemelError as error:
@@ -94,7 +99,8 @@ def carry_out(
     finally:
         shutil.rmtree(root, ignore_errors=True)
         signal.signal(signal.SIGTERM, before)
-    show(summary(figures))
+    if options.beside is None:
+        show(summary(figures))
     if options.json is not None:
         options.json.write_text(as_json(figures, environment(command), notes), encoding="utf-8")
     if options.write is not None:

@@ -69,6 +69,7 @@ def arguments_of(
     pairs: int | None = None,
     against: str | None = None,
     alone: bool = False,
+    beside: str | None = None,
     directory: Path | None = None,
     write: Path | None = None,
 ) -> list[str]:
@@ -78,6 +79,7 @@ def arguments_of(
         words += ["--pairs", str(pairs)]
     if which.has_peer:
         words += ["--against", against] if against is not None else ["--alone"] * alone
+        words += ["--beside", beside] if beside is not None else []
     if directory is not None and not which.compares_programs:
         words += ["--directory", str(directory)]
     if write is not None:

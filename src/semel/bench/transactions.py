@@ -342,7 +342,7 @@ def run_all(
             measured = [measure(workload, sides, pairs) for workload in (cost.dear, cost.plain)]
             made += (fresh := figures_of_cost(cost, *measured))
             show(table(fresh))
-    if peer is not None and peer.home is not None:
+    if peer is not None and peer.is_ours:
         brokers = own_makers(peer, SETTINGS)
         for fresh in transactional_ids.measured(brokers, scale.ids, min(pairs, scale.lives), root / "ids"):
             made += fresh

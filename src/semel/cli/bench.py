@@ -41,8 +41,8 @@ _SUITES_TEXT: Final = "\b\n    " + "\n    ".join(f"{one.name:<13} {one.line}" fo
 
     {_SUITES_TEXT}
 
-    The peer is the Apache Kafka that 'python -m semel.peers.kafka install' fetches, or the broker named by --against. A missed
-    target is a result, not a failure.
+    The peer is the Apache Kafka that 'python -m semel.peers.kafka install' fetches, the broker named by --against, or another
+    Semel named by --beside. A missed target is a result, not a failure.
     """,
 )
 @click.argument("names", metavar="[SUITE]...", nargs=-1, callback=_check_names, shell_complete=_complete)
@@ -56,6 +56,11 @@ _SUITES_TEXT: Final = "\b\n    " + "\n    ".join(f"{one.name:<13} {one.line}" fo
     "--against",
     metavar="HOST:PORT",
     help="The peer is this broker, of any make; topics are made there and removed again.",
+)
+@click.option(
+    "--beside",
+    metavar="PYTHON",
+    help="The peer is the Semel of another environment, by its python: another version or commit.",
 )
 @click.option("--alone", is_flag=True, help="No peer: Semel's own figures.")
 @click.option(
@@ -81,6 +86,7 @@ def command(
     quick: bool,
     pairs: int | None,
     against: str | None,
+    beside: str | None,
     alone: bool,
     write: Path | None,
     page: Path | None,
@@ -92,18 +98,25 @@ def command(
 
         click.echo(f"written: {performance.write(page)}")
         return
-    _check(names, quick=quick, against=against, alone=alone, write=write)
+    _check(names, quick=quick, against=against, beside=beside, alone=alone, write=write)
     from semel.bench.__main__ import main
     from semel.bench.peer import peer_of
 
     picked = chosen(names, against=against is not None, alone=alone)
     if any(one.has_peer for one in picked):
-        peer_of(argparse.Namespace(against=against, alone=alone))
+        peer_of(argparse.Namespace(against=against, beside=beside, alone=alone))
     failed: list[str] = []
     for one in picked:
         click.echo(f"{one.name}: {one.line}", err=True)
         words = arguments_of(
-            one, quick=quick, pairs=pairs, against=against, alone=alone, directory=directory, write=write
+            one,
+            quick=quick,
+            pairs=pairs,
+            against=against,
+            alone=alone,
+            beside=beside,
+            directory=directory,
+            write=write,
         )
         if main(words) != 0:
             failed.append(one.name)
@@ -117,16 +130,24 @@ def command(
 
 
 def _check(
-    names: tuple[str, ...], *, quick: bool, against: str | None, alone: bool, write: Path | None
+    names: tuple[str, ...],
+    *,
+    quick: bool,
+    against: str | None,
+    beside: str | None,
+    alone: bool,
+    write: Path | None,
 ) -> None:
     """Options that exclude each other."""
+    if beside is not None and (against is not None or alone):
+        raise click.UsageError("--beside names a peer: leave out --against and --alone.")
     if against is not None and alone:
         raise click.UsageError("--against names a peer and --alone wants none: keep one.")
     if against is not None and ":" not in against:
         raise click.BadParameter(f"{against!r} is no HOST:PORT, as 127.0.0.1:9092.", param_hint="--against")
     if write is not None and quick:
         raise click.UsageError("--quick figures are not for a page: leave out --quick or --write.")
-    if write is not None and (against is not None or alone):
+    if write is not None and (against is not None or beside is not None or alone):
         raise click.UsageError(
             "Pages are written beside the Apache Kafka of this machine: leave out --write."
         )
