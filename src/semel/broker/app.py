@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from semel._version import __version__
 from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig, is_wildcard, listener_config
 from semel.broker.coordinators.groups import GroupCoordinator
@@ -38,7 +39,7 @@ from semel.log.checkpoints import encode_uuid
 from semel.log.directory import LogDirectory
 from semel.log.partition_log import PartitionLog
 from semel.log.retiring import Retirement
-from semel.net.listener import Listener
+from semel.net.listener import GRACE_SECONDS, Listener
 from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import random_uuid
 from semel.types import TopicPartition
@@ -110,6 +111,7 @@ class Broker:
     async def start(self) -> None:
         """Load everything and listen; raises if the directory or the port cannot be had."""
         config, runtime = self.config, self.runtime
+        begun = runtime.clock.monotonic()
         if self._metrics_address is not None:
             await self._open_metrics(*self._metrics_address)
         try:
@@ -146,6 +148,16 @@ class Broker:
         self._parts.cleaner.start()
         self._keep_going()
         self.readiness.serving(self._parts)
+        _logger.info(
+            "semel %s: broker %d of cluster %s serves on %s; %d partitions were opened%s in %.1f s",
+            __version__,
+            config.node_id,
+            self._parts.administration.cluster_id,
+            self.bootstrap,
+            sum(1 for _ in self._parts.partitions),
+            "" if directory.was_clean or not directory.found else " and recovered",
+            runtime.clock.monotonic() - begun,
+        )
 
     async def _load(self, directory: LogDirectory) -> Parts:
         runtime, config = self.runtime, self.config
@@ -166,6 +178,8 @@ class Broker:
         config = as_changed(config, store.image)
         if idle := without_effect({**config.static, **config.dynamic}):
             _logger.warning("set, kept, and without effect here: %s", ", ".join(idle))
+        if is_old and not directory.was_clean:
+            _logger.info("%s was not closed cleanly: its logs are recovered", directory.path)
         partitions = Partitions(directory, store.image, config, runtime)
         await partitions.load()
         await self._raise_leader_epochs(store, partitions, unclean=is_old and not directory.was_clean)
@@ -262,7 +276,17 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is under way, close every log, leave the mark of a clean stop."""
+        begun = self.runtime.clock.monotonic()
         self.readiness.stopping()
+        connections = [] if self._listener is None else self._listener.connections
+        _logger.info(
+            "broker %d stops: it waits up to %.0f s for the requests of %d of its %d connections, then closes its logs",
+            self.config.node_id,
+            GRACE_SECONDS,
+            sum(connection.is_busy for connection in connections),
+            len(connections),
+        )
+        is_clean = False
         if self._parts is not None:
             self._parts.groups.stop()  # First: members that wait for a rebalance would hold up the rest.
             self._parts.transactions.stop()
@@ -273,11 +297,17 @@ class Broker:
         try:
             await self.runtime.tasks.drain()  # No work on a log is left.
             if self._directory is not None:
-                await self._close_logs(self._directory)
+                is_clean = await self._close_logs(self._directory)
         finally:
             if self._metrics_listener is not None:
                 self._metrics_listener.close()
             await self.runtime.tasks.close()
+        _logger.info(
+            "broker %d is closed after %.1f s; the next start %s",
+            self.config.node_id,
+            self.runtime.clock.monotonic() - begun,
+            "recovers nothing" if is_clean else "recovers its logs, as after a kill",
+        )
 
     async def leave(self) -> None:
         """Serve nobody any more, at once, and leave everything else as a kill would."""
@@ -286,8 +316,8 @@ class Broker:
         if self._metrics_listener is not None:
             self._metrics_listener.close()
 
-    async def _close_logs(self, directory: LogDirectory) -> None:
-        """On threads, a few at a time: each log waits for several syncs, and there may be thousands."""
+    async def _close_logs(self, directory: LogDirectory) -> bool:
+        """On threads, a few at a time: each log waits for several syncs, and there may be thousands. Whether all were closed."""
         calls = directory.begin_close(self.runtime.clock.now_ms())
         parts = [calls[first::_CLOSERS] for first in range(min(_CLOSERS, len(calls)))]
         try:
@@ -295,7 +325,7 @@ class Broker:
         except BaseException:
             directory.release()
             raise
-        directory.finish_close()
+        return directory.finish_close()
 
     # From time to time
 

@@ -78,6 +78,11 @@ class Markers:
                 len(missing),
                 markers.producer_id,
                 missing[0],
+                extra={
+                    "transactional_id": markers.transactional_id,
+                    "producer_id": markers.producer_id,
+                    "producer_epoch": markers.producer_epoch,
+                },
             )
         if missing or pending or left:
             self._runtime.tasks.spawn(
@@ -151,6 +156,11 @@ class Markers:
                     markers.producer_id,
                     markers.producer_epoch,
                     result.name,
+                    extra={
+                        "transactional_id": markers.transactional_id,
+                        "producer_id": markers.producer_id,
+                        "producer_epoch": markers.producer_epoch,
+                    },
                 )
             else:
                 missing.append(topic_partition)

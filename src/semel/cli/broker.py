@@ -2,11 +2,11 @@
 
 Role.   From options and a file to a running broker, and from a signal to a clean stop.
 Flow.   settings -> `BrokerConfig` -> `broker.app.Broker` on uvloop -> the ready line -> kernels on a thread -> SIGTERM or
-        SIGINT -> stop.
+        SIGINT -> stop. A service manager that listens is told of it (`broker.supervised`).
 Rules.  * Standard output has exactly one line, written once the port is open, and with --metrics a second one, which names its
           address. Everything else is on standard error.
-        * A mistake of the user is one line there and exit code 1 or 2.
-        * The command line wins over the file.
+        * A mistake of the user is one line there and exit code 1 or 2. With exit code 1 that line has the log's format.
+        * The command line wins over the environment, and that over the file.
         * A signal is obeyed while logs are still being recovered: exit code 0, and no mark of a clean stop.
 """
 
@@ -24,15 +24,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.core import ParameterSource
 
+from semel.cli.log_options import LogOutput, log_options
 from semel.cli.options import BROKER_FLAGS, in_flags, pairs
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
+from semel.runtime.log_lines import LogFormat
 
 if TYPE_CHECKING:
     from semel.broker.app import Broker
     from semel.broker.config import BrokerConfig
     from semel.runtime.bundle import Runtime
 
+_logger: Final = logging.getLogger(__name__)
 _ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 
 
@@ -43,11 +47,24 @@ _ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
+    envvar="SEMEL_LISTEN",
+    show_envvar=True,
     help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:9092]",
 )
-@click.option("--data-dir", metavar="DIR", help="Where the logs are kept; made if missing.  [default: data]")
 @click.option(
-    "--broker-id", type=click.IntRange(0, 2**31 - 1), metavar="N", help="This broker's id.  [default: 1]"
+    "--data-dir",
+    metavar="DIR",
+    envvar="SEMEL_DATA_DIR",
+    show_envvar=True,
+    help="Where the logs are kept; made if missing.  [default: data]",
+)
+@click.option(
+    "--broker-id",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="N",
+    envvar="SEMEL_BROKER_ID",
+    show_envvar=True,
+    help="This broker's id.  [default: 1]",
 )
 @click.option(
     "-X",
@@ -67,15 +84,23 @@ _ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Where to answer GET /metrics for Prometheus; port 0 picks a free one.  [default: nowhere]",
+    envvar="SEMEL_METRICS",
+    show_envvar=True,
+    help="Where to answer GET /metrics for Prometheus, and the probes GET /health and /ready; port 0 picks a free one.  "
+    "[default: nowhere]",
 )
+@log_options
+@click.pass_context
 def command(
+    ctx: click.Context,
     listen: str | None,
     data_dir: str | None,
     broker_id: int | None,
     settings: dict[str, str],
     file: Path | None,
     metrics: str | None,
+    log_levels: dict[str, int],
+    log_format: LogFormat,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C, which it obeys while it recovers its logs as well.
 
@@ -84,21 +109,41 @@ def command(
     """
     from semel.runtime.bundle import real_runtime
 
-    serve(_settings(listen, data_dir, broker_id, settings, file), real_runtime, metrics)
+    def gives_way(name: str, key: str) -> bool:
+        """The environment has an option's value, and the command line another one under Kafka's name."""
+        return key in settings and ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT
+
+    given = settings_of(
+        None if gives_way("listen", "listeners") else listen,
+        None if gives_way("data_dir", "log.dirs") else data_dir,
+        None if gives_way("broker_id", "node.id") else broker_id,
+        settings,
+        file,
+    )
+    others = {name: level for name, level in log_levels.items() if name}
+    serve(given, real_runtime, metrics, LogOutput(log_format, log_levels.get("", logging.INFO), others))
 
 
 def serve(
-    settings: dict[str, str], make_runtime: "Callable[[], Runtime]", metrics: str | None = None
+    settings: dict[str, str],
+    make_runtime: "Callable[[], Runtime]",
+    metrics: str | None = None,
+    log: LogOutput | None = None,
 ) -> None:
     """Run a broker with these settings, on what `make_runtime` gives it for a machine, until a signal comes."""
     from semel.broker.config import BrokerConfig
 
-    config = BrokerConfig.of(settings)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    _raise_file_limit()
-    _run(config, make_runtime, None if metrics is None else _address(metrics))
+    log = LogOutput() if log is None else log
+    log.begin()
+    try:
+        config = BrokerConfig.of(settings)
+        _raise_file_limit()
+        _run(config, make_runtime, None if metrics is None else _address(metrics))
+    except SemelError as error:
+        if log.form != "json":
+            raise
+        _logger.critical("%s", in_flags(str(error)))
+        raise SystemExit(1) from error
 
 
 def _address(metrics: str) -> tuple[str, int]:
@@ -118,10 +163,10 @@ def _raise_file_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
-        logging.getLogger(__name__).warning("at most %d files may be open: %s", soft, error)
+        _logger.warning("at most %d files may be open: %s", soft, error)
 
 
-def _settings(
+def settings_of(
     listen: str | None,
     data_dir: str | None,
     broker_id: int | None,
@@ -169,19 +214,42 @@ async def _serve(
 ) -> threading.Thread | None:
     """Serve until a signal comes; the thread that loads kernels, if it was begun: it may not be done."""
     from semel.broker.app import Broker
-    from semel.runtime.kernel_loading import load_kernels_beside
-    from semel.runtime.short_collections import keep_short
+    from semel.broker.supervised import Supervised
+    from semel.runtime.service_manager import ServiceManager
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, _signalled, number, stopping)
     broker = Broker(config, make_runtime(), metrics=metrics, owns_process=True)
-    if not await _started(broker, stopping):
-        return None
-    click.echo(f"semel broker {config.node_id} ready on {broker.bootstrap}")
+    async with Supervised(broker, ServiceManager.of_environment()) as supervised:
+        if not await _started(broker, stopping):
+            return None
+        supervised.ready()
+        loading = _ready(broker)
+        await stopping.wait()
+        supervised.stopping()
+        await broker.stop()
+    return loading[0] if loading else None
+
+
+def _signalled(number: signal.Signals, stopping: asyncio.Event) -> None:
+    if stopping.is_set():
+        _logger.warning("%s again: the broker is stopping, and SIGKILL alone is faster", number.name)
+    else:
+        _logger.info("%s received", number.name)
+    stopping.set()
+
+
+def _ready(broker: "Broker") -> list[threading.Thread]:
+    """Say so, and make the memory ready; the thread that loads kernels is in the list once it has begun."""
+    from semel.runtime.kernel_loading import load_kernels_beside
+    from semel.runtime.short_collections import keep_short
+
+    node_id = broker.config.node_id
+    click.echo(f"semel broker {node_id} ready on {broker.bootstrap}")
     if broker.metrics_url is not None:
-        click.echo(f"semel broker {config.node_id} metrics on {broker.metrics_url}")
+        click.echo(f"semel broker {node_id} metrics on {broker.metrics_url}")
     gc.collect()
     gc.freeze()
     keep_short()
@@ -190,9 +258,7 @@ async def _serve(
     broker.parts.produce.on_first_produce = lambda: loading.append(
         load_kernels_beside(daemon=True, then=gc.freeze)
     )
-    await stopping.wait()
-    await broker.stop()
-    return loading[0] if loading else None
+    return loading
 
 
 async def _started(broker: "Broker", stopping: asyncio.Event) -> bool:
@@ -205,7 +271,7 @@ async def _started(broker: "Broker", stopping: asyncio.Event) -> bool:
         starting.cancel()
         await asyncio.wait([starting])
         if starting.cancelled():
-            logging.getLogger(__name__).info(
+            _logger.info(
                 "stopped before it served: what is not recovered yet in %s is recovered by the next start",
                 broker.config.data_dir,
             )

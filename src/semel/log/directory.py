@@ -458,8 +458,8 @@ class LogDirectory:
         if log.offline is None:
             self._closed.add(log.topic_partition)
 
-    def finish_close(self) -> None:
-        """Write the checkpoints and, if every log was closed cleanly, the clean shutdown mark."""
+    def finish_close(self) -> bool:
+        """Write the checkpoints and, if every log was closed cleanly, the clean shutdown mark; whether that mark was written."""
         # A start after a clean shutdown would trust a damaged log.
         clean = (self._all_loaded or self.was_clean) and not self.damaged and self._closed >= self.logs.keys()
         try:
@@ -468,6 +468,7 @@ class LogDirectory:
                 checkpoints.write_clean_shutdown(self._files, join(self.path, checkpoints.CLEAN_SHUTDOWN))
         finally:
             self._lock.release()
+        return clean
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

@@ -168,6 +168,7 @@ class PartitionLog:
                     self.topic_partition,
                     header.producer_id,
                     header.base_sequence,
+                    extra={"producer_id": header.producer_id, "producer_epoch": header.producer_epoch},
                 )
         base_offset = self.log_end_offset
         refused = self._write(data, batch.place(data, header, base_offset, leader_epoch), now_ms)

@@ -104,8 +104,11 @@ class InboundConnection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         if self._reader.pending_bytes and not self._ending:
-            _log.info(
-                "%s closed inside a frame, %d bytes of it had come", self.peer, self._reader.pending_bytes
+            _log.debug(
+                "%s closed inside a frame, %d bytes of it had come",
+                self.peer,
+                self._reader.pending_bytes,
+                extra={"peer": self.peer},
             )
         self.end()
         return not self._transport.is_closing()
@@ -127,7 +130,7 @@ class InboundConnection(asyncio.BufferedProtocol):
         self._outbox.clear()
         self._listener.closed(self)
         if exc is not None:
-            _log.info("connection of %s broke: %s", self.peer, exc)
+            _log.debug("connection of %s broke: %s", self.peer, exc, extra={"peer": self.peer})
         self._tell_of_the_end()
 
     # From the listener and the handlers.
@@ -294,7 +297,10 @@ class InboundConnection(asyncio.BufferedProtocol):
             EOFError,
         ) as error:  # A file that cannot be read: half a reply is on its way already.
             _log.error(
-                "closing the connection of %s: its reply cannot be read from disk: %s", self.peer, error
+                "closing the connection of %s: its reply cannot be read from disk: %s",
+                self.peer,
+                error,
+                extra={"peer": self.peer},
             )
             self._outbox.clear()
             self._ending = True
@@ -330,9 +336,14 @@ class InboundConnection(asyncio.BufferedProtocol):
         if self.is_lost:
             return
         if isinstance(error, WireError | UnsupportedVersionError):
-            _log.warning("closing the connection of %s: %s", self.peer, error)
+            _log.warning("closing the connection of %s: %s", self.peer, error, extra={"peer": self.peer})
         elif isinstance(error, Exception):
-            _log.error("closing the connection of %s: its request failed", self.peer, exc_info=error)
+            _log.error(
+                "closing the connection of %s: its request failed",
+                self.peer,
+                exc_info=error,
+                extra={"peer": self.peer},
+            )
         self.end()
 
     def _close_if_done(self) -> None:

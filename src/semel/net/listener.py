@@ -4,7 +4,8 @@ Role.   `Listener` opens a port on the runtime's network and makes an `inbound.I
 Flow.   The broker gives it a handler of frames and starts it; `close` stops accepting, lets requests that are being
         handled finish, and then ends the connections.
 Rules.  * It runs unchanged on asyncio, on uvloop and in a simulation.
-        * A client beyond `max.connections`, or beyond what its address may have, is turned away with a line in the log.
+        * A client beyond `max.connections`, or beyond what its address may have, is turned away. The log has a
+          line about the first, and then one in a while, with their count.
         * A connection on which nothing moves for `connections.max.idle.ms`, and for which nobody works, is closed.
         * A connection that is not read from, because of what is being handled for it, is asked each second whether its
           client has hung up.
@@ -23,10 +24,13 @@ from semel.errors import ConfigError
 from semel.net.inbound import Handler, InboundConnection
 from semel.runtime.bundle import Runtime
 from semel.runtime.network import AS_USUAL, Listening, Server
+from semel.runtime.repeats import Repeats
 
 _log: Final = logging.getLogger(__name__)
 HANG_UP_SECONDS: Final = 1.0
 """How often those are asked that nobody reads from."""
+GRACE_SECONDS: Final = 5.0
+"""How long the requests that are being handled may take when the port is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Listener:
         self._unread: dict[int, InboundConnection] = {}
         self._hang_up_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
+        self._turned_away = {"max.connections": Repeats(), "max.connections.per.ip": Repeats()}
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the address, with the port that was chosen if 0 was asked for."""
@@ -92,7 +97,7 @@ class Listener:
         self._schedule_sweep()
         return self._server.addresses[0]
 
-    async def close(self, *, grace_seconds: float = 5.0) -> None:
+    async def close(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
         """Accept no more, finish what is being handled within `grace_seconds`, and end every connection."""
         for timer in (self._sweep_timer, self._hang_up_timer):
             if timer is not None:
@@ -105,6 +110,11 @@ class Listener:
             async with asyncio.timeout(grace_seconds):
                 await self._until_empty()
         except TimeoutError:
+            busy = sum(connection.is_busy for connection in self._connections.values())
+            if busy and grace_seconds:
+                _log.warning(
+                    "%d connections are cut after %.1f s: their requests have no answer", busy, grace_seconds
+                )
             for connection in list(self._connections.values()):
                 connection.abort()
             await self._until_empty()
@@ -124,7 +134,7 @@ class Listener:
             self._turn_away(connection, len(self._connections), "max.connections", config.connections_max)
             return
         if here >= here_max:
-            self._turn_away(connection, here, f"max.connections.per.ip for {host}", here_max)
+            self._turn_away(connection, here, "max.connections.per.ip", here_max)
             return
         self.counters.accepted += 1
         self._connections[id(connection)] = connection
@@ -132,9 +142,17 @@ class Listener:
 
     def _turn_away(self, connection: InboundConnection, count: int, setting: str, allowed: int) -> None:
         self.counters.turned_away += 1
-        _log.warning(
-            "turning %s away: %d connections are open, %s allows %d", connection.peer, count, setting, allowed
-        )
+        if turned := self._turned_away[setting].due(self.runtime.clock.monotonic()):
+            _log.warning(
+                "turning %s away: %d connections are open%s, %s allows %d; %d were turned away since the last such line",
+                connection.peer,
+                count,
+                f" from {connection.peer.rpartition(':')[0]}" if setting == "max.connections.per.ip" else "",
+                setting,
+                allowed,
+                turned,
+                extra={"peer": connection.peer},
+            )
         connection.abort()
 
     def closed(self, connection: InboundConnection) -> None:
@@ -182,7 +200,10 @@ class Listener:
         for connection in list(self._connections.values()):
             if connection.last_active < oldest and not connection.is_busy:
                 self.counters.idle_closed += 1
-                _log.info(
-                    "closing the connection of %s: idle for %d ms", connection.peer, self.config.idle_max_ms
+                _log.debug(
+                    "closing the connection of %s: idle for %d ms",
+                    connection.peer,
+                    self.config.idle_max_ms,
+                    extra={"peer": connection.peer},
                 )
                 connection.abort()

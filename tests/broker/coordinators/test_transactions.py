@@ -142,7 +142,7 @@ def test_two_instances_and_the_lines_they_leave(caplog: pytest.LogCaptureFixture
         assert (await produce(client, batch_of(8000, 125)))[0].error_code == OK
         assert (await end(client, 8000, 125, commit=True)).error_code == OK
 
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG):
         told(story, node_id="0")
     said = [record.getMessage() for record in caplog.records if "Initialized" in record.getMessage()]
     assert said == [

@@ -49,7 +49,7 @@ from semel.errors import (
 )
 from semel.log.partition_log import Appended
 from semel.runtime.bundle import Runtime
-from semel.types import NO_PRODUCER_ID
+from semel.types import NO_PRODUCER_ID, TopicPartition
 
 S = TypeVar("S", bound=Shard[Any])
 E = TypeVar("E")
@@ -421,7 +421,7 @@ class CoordinatorHost(Generic[S, E]):
 
     def _refused(self, hosted: _Hosted[S, E], outcome: Outcome[E], refused: Refuse) -> None:
         """The rows are not in the log. Is the shard as it was, or must it be loaded again?"""
-        _logger.error("%s-%d took no rows: %s", self.topic, hosted.index, refused.reason)
+        _logger.error("%s took no rows: %s", TopicPartition(self.topic, hosted.index), refused.reason)
         storage = refused.code is ErrorCode.KAFKA_STORAGE_ERROR
         code = ErrorCode.NOT_COORDINATOR if storage else refused.code
         if code in _TOO_LARGE:
@@ -473,7 +473,7 @@ class CoordinatorHost(Generic[S, E]):
         """Whether rows are durable will never be known: say nothing about them but that we do not know."""
         if hosted.resigned:
             return  # Its callers were told then.
-        _logger.error("%s-%d cannot go on: %s", self.topic, hosted.index, error)
+        _logger.error("%s cannot go on: %s", TopicPartition(self.topic, hosted.index), error)
         self._drop(hosted, ErrorCode.NOT_COORDINATOR)
 
     def _drop(self, hosted: _Hosted[S, E], code: ErrorCode) -> None:
@@ -567,13 +567,15 @@ class CoordinatorHost(Generic[S, E]):
             if not loading.step():
                 return False
         except (LogError, CorruptBatchError, OSError) as error:
-            _logger.error("%s-%d could not be loaded: %s", self.topic, hosted.index, error)
+            _logger.error("%s could not be loaded: %s", TopicPartition(self.topic, hosted.index), error)
             hosted.loading = None
             hosted.retry_at_ms = self.now_ms() + _RETRY_MS
             return True
         hosted.shard, hosted.loading = loading.shard, None
         if loading.records:
-            _logger.info("%s-%d: loaded from %d records", self.topic, hosted.index, loading.records)
+            _logger.info(
+                "%s: loaded from %d records", TopicPartition(self.topic, hosted.index), loading.records
+            )
         self._run(hosted, lambda: loading.shard.loaded(self.now_ms()))
         return True
 

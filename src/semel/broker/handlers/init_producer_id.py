@@ -84,8 +84,8 @@ def _own(
 
 
 def _tell(broker: Coordinators, request: InitProducerIdRequest, response: InitProducerIdResponse) -> None:
-    if not response.error_code and _logger.isEnabledFor(logging.INFO):
-        _logger.info(
+    if not response.error_code and _logger.isEnabledFor(logging.DEBUG):
+        _logger.debug(
             "[TransactionCoordinator id=%d] Initialized transactionalId %s with producerId %d and producer epoch %d "
             "on partition __transaction_state-%d",
             broker.node_id,
@@ -93,6 +93,11 @@ def _tell(broker: Coordinators, request: InitProducerIdRequest, response: InitPr
             response.producer_id,
             response.producer_epoch,
             broker.transactions.host.partition_of(request.transactional_id or ""),
+            extra={
+                "transactional_id": request.transactional_id,
+                "producer_id": response.producer_id,
+                "producer_epoch": response.producer_epoch,
+            },
         )
 
 

@@ -25,6 +25,7 @@ from semel.broker.metrics.text import CONTENT_TYPE
 from semel.errors import ConfigError
 from semel.runtime.bundle import Runtime
 from semel.runtime.network import Server
+from semel.runtime.repeats import Repeats
 
 CONNECTIONS_MAX: Final = 64
 HEAD_BYTES_MAX: Final = 8192
@@ -32,7 +33,6 @@ HEAD_SECONDS: Final = 10.0
 LIFE_SECONDS: Final = 30.0
 PATH: Final = "/metrics"
 _PORT_MAX: Final = 65535
-_WARN_SECONDS: Final = 60.0
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -198,21 +198,19 @@ class _Crowd:
     """Says that connections are closed for want of room: at once, then once in a while, with their count."""
 
     def __init__(self) -> None:
-        self._closed = 0
-        self._said_at = float("-inf")
+        self._repeats = Repeats()
 
     def noticed(self, now: float, closed: "_Scraper") -> None:
-        self._closed += 1
-        if now - self._said_at < _WARN_SECONDS:
+        count = self._repeats.due(now)
+        if not count:
             return
         _log.warning(
             "%d connections to the metrics are open: closed %d of them since the last such line, last one of %s (%s)",
             CONNECTIONS_MAX,
-            self._closed,
+            count,
             closed.host,
             closed.stage.name.lower(),
         )
-        self._said_at, self._closed = now, 0
 
 
 class _Scraper(asyncio.Protocol):

@@ -94,6 +94,11 @@ class Readiness:
             },
         )
 
+    @property
+    def progress(self) -> str:
+        """Why it is not ready, as one sentence."""
+        return "; ".join(self._state().reasons) or "clients are served"
+
     def _facts(self) -> dict[str, Any]:
         return {
             "broker": self._node_id,
