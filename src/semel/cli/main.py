@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "offsets": ("semel.cli.offsets", "What groups have committed: show, reset, delete, export, import."),
     "produce": ("semel.cli.produce", "Write lines to a topic, each exactly once."),
     "producers": ("semel.cli.producers", "What partitions remember of their producers."),
+    "service": ("semel.cli.service", "A broker as a service of systemd."),
     "topics": ("semel.cli.topics", "List, create, delete and describe topics."),
     "verify": ("semel.cli.verify", "Disturb a cluster; prove that all was kept, once and whole."),
     "zookeeper": ("semel.cli.zookeeper", "Run one Apache ZooKeeper, for a first cluster and for tests."),
