@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from semel.errors import SemelError
+from semel.peers import children
 
 DEFAULT_VERSION: Final = "4.3.1"
 _START_TIMEOUT_SECONDS: Final = 300
-_STOP_TIMEOUT_SECONDS: Final = 180
 
 # The values of config/server.properties in Apache Kafka's distribution.
 _STOCK_SETTINGS: Final[Mapping[str, str]] = {
@@ -181,19 +181,12 @@ class KafkaBroker:
 
     def stop(self) -> None:
         """A clean shutdown; killed if it takes too long."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(_STOP_TIMEOUT_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        children.end(self.process)
         self._forget()
 
     def kill(self) -> None:
         """kill -9."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        children.kill(self.process)
         self._forget()
 
     def _forget(self) -> None:

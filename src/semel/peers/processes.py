@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+from semel.peers import children
 from semel.peers.kafka import PeerFailedError
 
 _START_TIMEOUT_SECONDS: Final = 300.0
-_STOP_TIMEOUT_SECONDS: Final = 180.0
 _READY: Final = " ready on "
 _CPU_CLOCK_OF_PROCESS: Final = (
     2  # Linux: the low bits of a clock id that say "scheduled time of a whole process".
@@ -99,20 +99,12 @@ class SemelProcess:
 
     def stop(self) -> None:
         """SIGTERM; killed if it takes too long."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(_STOP_TIMEOUT_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        children.end(self.process)
         self._forget()
 
     def kill(self) -> None:
         """kill -9."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        children.kill(self.process)
         self._forget()
 
     def _forget(self) -> None:
