@@ -15,6 +15,7 @@ from semel.core.groups.offsets import Offsets
 from semel.core.groups.rows import NO_EXPIRY, CommittedOffset, offset_row, offset_tombstone
 from semel.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -28,6 +29,7 @@ from semel.core.wire.messages.offset_delete import (
 )
 from semel.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -51,7 +53,6 @@ def commit(
     expire_ms = NO_EXPIRY
     if request.retention_time_ms != _SERVED_RETENTION:
         expire_ms = now_ms + request.retention_time_ms
-    metadata_max = groups.settings.offset_metadata_max_bytes
     for asked in request.topics:
         topic = found_topic(groups.topics, asked, version)
         answered = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
@@ -65,23 +66,11 @@ def commit(
                 unknown
                 or code
                 or _stale(groups, _commit_from(request, version), request.group_id, topic, index)
+                or _keep(rows, groups, request.group_id, topic, partition, now_ms, expire_ms)
             )
-            metadata = partition.committed_metadata or ""
-            if not refused and _is_longer(metadata, metadata_max):
-                refused = ErrorCode.OFFSET_METADATA_TOO_LARGE
             answered.partitions.append(
                 OffsetCommitResponsePartition(partition_index=index, error_code=refused)
             )
-            if not refused and topic is not None:
-                committed = CommittedOffset(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    metadata,
-                    now_ms,
-                    expire_ms,
-                    topic.topic_id.bytes,
-                )
-                rows.append(offset_row(request.group_id, topic.name, index, committed))
     return GroupOutcome(rows=rows, replies=[(ticket, answer)], rows_only=True)
 
 
@@ -153,6 +142,32 @@ def _stale(
     return group.check_commit_of(commit, topic.topic_id.bytes, partition)
 
 
+def _keep(
+    rows: list[LogRow],
+    groups: Groups,
+    group_id: str,
+    topic: Topic | None,
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    now_ms: int,
+    expire_ms: int = NO_EXPIRY,
+) -> ErrorCode:
+    """Add the row of an offset that nothing else speaks against; or the code to refuse it with."""
+    metadata = partition.committed_metadata or ""
+    if _is_longer(metadata, groups.settings.offset_metadata_max_bytes):
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if topic is not None:
+        committed = CommittedOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            metadata,
+            now_ms,
+            expire_ms,
+            topic.topic_id.bytes,
+        )
+        rows.append(offset_row(group_id, topic.name, partition.partition_index, committed))
+    return ErrorCode.NONE
+
+
 def _is_longer(metadata: str, limit: int) -> bool:
     """Whether the text has more UTF-16 units (Java's characters) than allowed."""
     if len(metadata) * _UTF16_MAX <= limit:
@@ -180,21 +195,10 @@ def commit_in_transaction(
             if not refused:
                 commit = _txn_commit_from(request, version)
                 refused = _in_words_of_txn(_stale(groups, commit, request.group_id, topic, index))
-            metadata = partition.committed_metadata or ""
-            if not refused and _is_longer(metadata, groups.settings.offset_metadata_max_bytes):
-                refused = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            refused = refused or _keep(rows, groups, request.group_id, topic, partition, now_ms)
             answered.partitions.append(
                 TxnOffsetCommitResponsePartition(partition_index=index, error_code=refused)
             )
-            if not refused and topic is not None:
-                committed = CommittedOffset(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    metadata,
-                    now_ms,
-                    topic_id=topic.topic_id.bytes,
-                )
-                rows.append(offset_row(request.group_id, topic.name, index, committed))
     return GroupOutcome(
         rows=rows,
         replies=[(ticket, answer)],
