@@ -41,7 +41,6 @@ from semel.client.values.consuming import (
 )
 from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
 from semel.core.client.fetched import Decoding, Piece
-from semel.core.client.kip848_member import Kip848Member
 from semel.core.client.reset import parse_reset
 from semel.core.client.subscription import (
     Mode,
@@ -50,6 +49,7 @@ from semel.core.client.subscription import (
     Subscription,
     SubscriptionClashError,
 )
+from semel.core.groups.kip848_member import Kip848Member
 from semel.core.groups.member import Member
 from semel.errors import DisconnectedError, ErrorCode, RefusedError, SemelError
 from semel.exceptions import (

@@ -28,10 +28,10 @@ from semel.client.cluster import Cluster, passes
 from semel.client.consumer.coordinator import coordinator_of, report_coordinator
 from semel.client.consumer.topics import Topics
 from semel.client.settings import ConsumerConfig
-from semel.core.client.kip848_member import Instruction as Kip848Instruction
-from semel.core.client.kip848_member import Kip848Member, LookAtIds, SendHeartbeat
 from semel.core.client.subscription import PartitionState, Subscription
 from semel.core.groups.assignors.members import Racks
+from semel.core.groups.kip848_member import Instruction as Kip848Instruction
+from semel.core.groups.kip848_member import Kip848Member, LookAtIds, SendHeartbeat
 from semel.core.groups.member import Member
 from semel.core.groups.member_words import (
     Fail,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel.core.client.kip848_member import Instruction, Kip848Member, LookAtIds, SendHeartbeat
+from semel.core.groups.kip848_member import Instruction, Kip848Member, LookAtIds, SendHeartbeat
 from semel.core.groups.member_words import Fail, FindCoordinator, Lose, MemberConfig, Own, Phase, Revoke
 from semel.core.wire.messages.consumer_group_heartbeat import (
     Assignment,
