@@ -104,10 +104,12 @@ def test_settings_are_kafkas_with_underscores_for_dots() -> None:
 
 def test_a_wrong_setting_is_said_before_anything_starts() -> None:
     with pytest.raises(
-        ConfigError, match=r"num_partition is no setting of a broker: did you mean num\.partitions"
+        ConfigError, match=r"num_partition is not a setting of a broker: did you mean num\.partitions"
     ):
         Broker(num_partition=3)
-    with pytest.raises(ConfigError, match="listeners is no keyword of an embedded broker: use host and port"):
+    with pytest.raises(
+        ConfigError, match="listeners is not a keyword of an embedded broker: use host and port"
+    ):
         Broker(listeners="PLAINTEXT://:9092")
 
 

@@ -1,4 +1,4 @@
-"""What makes PySpark know `format("semel")` wherever Semel is installed.
+"""PySpark's entry point: it knows `format("semel")` wherever Semel is installed.
 
 Role.   Before its first Python data source PySpark imports every top-level module named `pyspark_…` and registers its
         `DefaultSource`. This module is that name, and nothing else.

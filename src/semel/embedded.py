@@ -56,7 +56,7 @@ class Broker:
         for name in ("listeners", "log.dirs", "log.dir", "log_dirs", "log_dir"):
             if name in settings:
                 raise ConfigError(
-                    f"{name} is no keyword of an embedded broker: use host and port, or data_dir"
+                    f"{name} is not a keyword of an embedded broker: use host and port, or data_dir"
                 )
         self._settings: dict[str, str | int | bool] = {
             "listeners": f"PLAINTEXT://{address}:{port}",

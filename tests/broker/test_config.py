@@ -89,9 +89,9 @@ def test_what_clients_are_told() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num.partition": 3}, "num.partition is no setting of a broker: did you mean num.partitions?"),
+        ({"num.partition": 3}, "num.partition is not a setting of a broker: did you mean num.partitions?"),
         ({"auto_create_topic_enable": 1}, "did you mean auto.create.topics.enable?"),
-        ({"qqqq": 3}, "qqqq is no setting of a broker"),
+        ({"qqqq": 3}, "qqqq is not a setting of a broker"),
         ({"num.partitions": 0}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         (
             {"num.partitions": "few"},

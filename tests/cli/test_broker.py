@@ -205,12 +205,15 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, failed: Failed) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-X", "num.partition=3"], "num.partition is no setting of a broker: did you mean num.partitions?"),
+        (
+            ["-X", "num.partition=3"],
+            "num.partition is not a setting of a broker: did you mean num.partitions?",
+        ),
         (
             ["-X", "num.partitions=many"],
             "Invalid value many for configuration num.partitions: Not a number of type INT",
         ),
-        (["-X", "retention.ms"], "'retention.ms' is no key=value."),
+        (["-X", "retention.ms"], "'retention.ms' is not key=value."),
         (["-X", "num.partitions=1", "-X", "num.partitions=2"], "num.partitions is given twice: '1' and '2'."),
         (["--listen", "9092"], "'9092' is no HOST:PORT, as 127.0.0.1:9092."),
         (["--listen", "host:port"], "expected PLAINTEXT://HOST:PORT with a port from 0 to 65535"),
@@ -229,5 +232,5 @@ def test_settings_that_cannot_be(failed: Failed, arguments: list[str], message: 
 
 def test_a_config_file_with_a_line_that_is_none(tmp_path: Path, failed: Failed) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("num.partitions=1\n\nthis is no setting\n")
-    assert failed("--config", str(file)) == f"semel: {file}, line 3: 'this is no setting' is no key=value"
+    file.write_text("num.partitions=1\n\nthis is not a setting\n")
+    assert failed("--config", str(file)) == f"semel: {file}, line 3: 'this is not a setting' is not key=value"

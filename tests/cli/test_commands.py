@@ -331,7 +331,7 @@ def test_nobody_there_is_said_at_once() -> None:
             ["topics", "create", "t", "--partitions", "many"],
             "'many' is neither a number from 1 on nor 'auto'.",
         ),
-        (["topics", "create", "t", "--config", "x"], "'x' is no key=value."),
+        (["topics", "create", "t", "--config", "x"], "'x' is not key=value."),
         (["topics", "create"], "Missing argument 'TOPIC"),
         (["consume", "t", "--offset", "soon"], "'soon' is neither earliest, latest, an offset nor @TIME."),
         (
@@ -356,4 +356,4 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:
 
 def test_a_wrong_client_setting_names_the_right_one(semel: Commands) -> None:
     said = semel.failed("topics", "list", "-X", "request.timeout=5")
-    assert said == "request.timeout is no setting of a client: did you mean request.timeout.ms?"
+    assert said == "request.timeout is not a setting of a client: did you mean request.timeout.ms?"

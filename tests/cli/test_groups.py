@@ -310,7 +310,7 @@ def test_a_topic_that_is_gone_has_no_lag(semel: Commands, topic: str, group: str
         ),
         (
             ["offsets", "reset", "g", "--topic", "t", "--by-duration", "soon"],
-            "'soon' is no duration: use 90m",
+            "'soon' is not a duration: use 90m",
         ),
         (["offsets", "reset", "g", "--topic", "t", "--to", "@soon"], "use milliseconds since 1970 or a time"),
         (
@@ -335,10 +335,10 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:
     ("content", "message"),
     [
         ("t,0\n", "line 1 has 2 values: use TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET"),
-        ("t,0,5\nt,x,5\n", "line 2: 't,x,5' is no topic with a partition and an offset from 0 on"),
+        ("t,0,5\nt,x,5\n", "line 2: 't,x,5' is not a topic with a partition and an offset from 0 on"),
         ("t,0,5\n\nt,0,6\n", "line 3: t-0 has two offsets, 5 and 6: keep one"),
         ("other,t,0,5\n", "has no offsets of group g"),
-        ('[{"topic": "t"}]', "entry 1: {'topic': 't'} is no object with topic, partition and offset"),
+        ('[{"topic": "t"}]', "entry 1: {'topic': 't'} is not an object with topic, partition and offset"),
         ("[{", "is no JSON"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_damaged_file_is_shown_as_far_as_it_goes(directory: Path) -> None:
     ("arguments", "message"),
     [
         ([], "name at least one file"),
-        (["--files", "/nowhere.log"], "/nowhere.log is no file that can be read"),
+        (["--files", "/nowhere.log"], "/nowhere.log is not a file that can be read"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str) -> None:

@@ -30,11 +30,11 @@ def test_pairs_comments_and_continued_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a=1\nb", "line 2: 'b' is no key=value"),
-        ("a=1\n=2", "line 2: '=2' is no key=value"),
+        ("a=1\nb", "line 2: 'b' is not key=value"),
+        ("a=1\n=2", "line 2: '=2' is not key=value"),
         ("a=1\n\na=2", "line 3: a is set twice, to '1' and '2'"),
         ("a=1\\\n", "line 1: the last line ends with a backslash"),
-        (b"a=\xff", "is no text: byte 2 is not UTF-8"),
+        (b"a=\xff", "is not text: byte 2 is not UTF-8"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, content: str | bytes, message: str) -> None:

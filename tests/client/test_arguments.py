@@ -211,17 +211,17 @@ ACCEPTED = r"(whole number|milliseconds|a text|bytes|pair|callable|letters)"
         ("partition", 0.0, r"partition=0\.0 is a float"),
         ("partition", -1, "Invalid partition: -1"),
         ("partition", 2**31, "partition=2147483648: it must be a whole number"),
-        ("topic", 7, "topic=7 is an int: it is no name of a topic"),
-        ("topic", ["orders"], r"topic=\['orders'\] is a list"),
-        ("topic", "", "topic='' is no name of a topic"),
-        ("topic", "not a name", "topic='not a name' is no name of a topic: .*letters"),
+        ("topic", 7, "topic=7: invalid topic name: expected a non-empty str, got an int"),
+        ("topic", ["orders"], r"topic=\['orders'\]: invalid topic name: .*got a list"),
+        ("topic", "", "topic='': invalid topic name: expected a non-empty str"),
+        ("topic", "not a name", "topic='not a name': invalid topic name: .*letters"),
         ("key", 7, r"key=7: an int is neither bytes nor text: .*key\.serializer"),
         ("value", {"a": 1}, r"value=\{'a': 1\}: a dict is neither bytes nor text: .*value\.serializer"),
-        ("value", "\ud800", "value=.*no text UTF-8 can write"),
+        ("value", "\ud800", "value=.*not text UTF-8 can write"),
         ("headers", "till", "headers='till' is a str: it must be a mapping"),
         ("headers", {"till": "3"}, r"a header is a pair of text and bytes \(or None\), not \('till', '3'\)"),
         ("headers", [("till",)], r"a pair of text and bytes .* not \('till',\)"),
-        ("headers", {"\ud800": b"3"}, "headers: name=.*no text UTF-8 can write"),
+        ("headers", {"\ud800": b"3"}, "headers: name=.*not text UTF-8 can write"),
         ("callback", "print", "callback='print' is a str: it must be a callable"),
     ],
 )
@@ -322,14 +322,14 @@ def refused_before_anything(producer: semel.Producer) -> None:
         (lambda: producer.close(True), "timeout=True is a bool"),
         (lambda: sent.result("soon"), "timeout='soon' is a str"),  # type: ignore[arg-type]
         (lambda: sent.exception("soon"), "timeout='soon' is a str"),  # type: ignore[arg-type]
-        (lambda: producer.partitions_for(7), "topic=7 is an int"),  # type: ignore[arg-type]
-        (lambda: producer.partitions_for("a b"), "topic='a b' is no name of a topic"),
+        (lambda: producer.partitions_for(7), "topic=7: invalid topic name: .*got an int"),  # type: ignore[arg-type]
+        (lambda: producer.partitions_for("a b"), "topic='a b': invalid topic name"),
         (lambda: producer.join_transaction("7", 0), "producer_id='7' is a str"),  # type: ignore[arg-type]
         (lambda: producer.join_transaction(7, 2**15), "producer_epoch=32768"),
         (lambda: producer.complete_transaction(7), "prepared_txn_state=7 is an int"),  # type: ignore[arg-type]
         (lambda: producer.send_offsets_to_transaction([PLACE], "g"), r"offsets=\[.* is a list: .* a mapping"),  # type: ignore[arg-type]
-        (lambda: producer.send_offsets_to_transaction({"orders": 1}, "g"), "offsets='orders' is no partition"),  # type: ignore[arg-type]
-        (lambda: producer.send_offsets_to_transaction({PLACE: -1}, "g"), r"offsets\[orders-0\]: -1 is no offset"),
+        (lambda: producer.send_offsets_to_transaction({"orders": 1}, "g"), "offsets='orders' is not a partition"),  # type: ignore[arg-type]
+        (lambda: producer.send_offsets_to_transaction({PLACE: -1}, "g"), r"offsets\[orders-0\]: -1 is not an offset"),
         (lambda: producer.send_offsets_to_transaction({PLACE: 1.0}, "g"), r"offsets\[orders-0\]=1\.0 is a float"),
         (lambda: producer.send_offsets_to_transaction({PLACE: 1}, 7), "group_metadata=7 is an int"),
     ):  # fmt: skip
@@ -474,8 +474,8 @@ def test_arguments_of_consumers_are_refused_by_name(broker: ThreadBroker) -> Non
         odd: Any
         for call, odd, text in (
             ("subscribe", 7, "topics=7 is an int: it must be a topic's name, or a list of names"),
-            ("subscribe", [7], "cannot contain null or empty topic: 7 is no name"),
-            ("subscribe to a pattern", "(", "pattern='(' is no regular expression"),
+            ("subscribe", [7], "cannot contain null or empty topic: 7 is not a name"),
+            ("subscribe to a pattern", "(", "pattern='(' is not a regular expression"),
             (
                 "subscribe to a pattern",
                 b"x",
@@ -489,21 +489,21 @@ def test_arguments_of_consumers_are_refused_by_name(broker: ThreadBroker) -> Non
             (
                 "assign",
                 ["orders"],
-                "partitions='orders' is no partition: use TopicPartition(topic, partition)",
+                "partitions='orders' is not a partition: use TopicPartition(topic, partition)",
             ),
             ("poll", "1", "timeout_ms='1' is a str: it must be a number of milliseconds"),
             ("poll", None, "timeout_ms=None is None"),
             ("poll some", "1", "max_records='1' is a str"),
             ("seek to", "5", "offset='5' is a str: it must be an offset"),
             ("seek to", 5.0, "offset=5.0 is a float"),
-            ("seek to", -1, "offset: -1 is no offset"),
+            ("seek to", -1, "offset: -1 is not an offset"),
             ("commit", [PLACE], "offsets=[('orders', 0)] is a list: it must be a mapping"),
             ("commit at", 5.0, "offsets[orders-0]=5.0 is a float"),
             ("commit at", semel.OffsetAndMetadata(1, 7), "offsets[orders-0]: metadata=7 is an int"),  # type: ignore[arg-type]
             ("commit beside", 7, "callback=7 is an int"),
             ("time", 5.5, "timestamps[orders-0]=5.5 is a float"),
             ("time", -5, "The target time for partition orders-0 is -5. The target time cannot be negative."),
-            ("partitions", 7, "topic=7 is an int"),
+            ("partitions", 7, "topic=7: invalid topic name: expected"),
             ("rebalance", 7, "reason=7 is an int"),
         ):
             with pytest.raises(semel.IllegalArgumentException, match=re.escape(text)):
@@ -587,9 +587,9 @@ def test_arguments_of_admin_clients_are_refused_by_name(asking: semel.Admin) -> 
         ("offset at", 1.5, "timestamp_ms=1.5 is a float"),
         ("records", "5", "before_offsets[orders-0]='5' is a str"),
         ("settings", "orders", "resources='orders' is a str: it must be a ConfigResource"),
-        ("setting", "orders", "'orders' is no resource"),
+        ("setting", "orders", "'orders' is not a resource"),
         ("alter at", 1.5, "offsets[orders-0]=1.5 is a float"),
-        ("abort", "orders", "topic_partition='orders' is no partition"),
+        ("abort", "orders", "topic_partition='orders' is not a partition"),
         ("producers", [("orders", "0")], "topic_partitions: partition='0' is a str"),
     ):
         with pytest.raises(semel.IllegalArgumentException, match=re.escape(text)):
@@ -620,7 +620,7 @@ def test_an_address_alone_is_no_settings_and_the_error_shows_them(client: Any, n
     for odd in (7, ["host:9092"], b"host:9092"):
         with pytest.raises(TypeError, match=re.escape(f"not {kind(odd)}")):
             client(odd)
-    with pytest.raises(semel.ConfigException, match="7 is no name of a setting"):
+    with pytest.raises(semel.ConfigException, match="7 is not a setting name"):
         client({7: "host:9092"})
 
 
@@ -660,7 +660,7 @@ def test_what_has_no_text_or_a_long_one_is_shown_all_the_same() -> None:
 def test_texts_of_settings_have_their_articles() -> None:
     with pytest.raises(semel.ConfigException, match="of a producer, not of an admin client"):
         semel.AdminConfig.of(bootstrap_servers="h:1", linger_ms=5)
-    with pytest.raises(semel.ConfigException, match="is no setting of an admin client"):
+    with pytest.raises(semel.ConfigException, match="is not a setting of an admin client"):
         semel.AdminConfig.of(bootstrap_servers="h:1", nonsense=5)
 
 

@@ -46,9 +46,9 @@ def test_an_address_is_written_as_it_is_read() -> None:
         (
             "request.timeout",
             "1",
-            "request.timeout is no setting of a client: did you mean request.timeout.ms?",
+            "request.timeout is not a setting of a client: did you mean request.timeout.ms?",
         ),
-        ("zzz", "1", "zzz is no setting of a client; help(semel.AdminConfig) lists those there are"),
+        ("zzz", "1", "zzz is not a setting of a client; help(semel.AdminConfig) lists those there are"),
         (
             "request.timeout.ms",
             "-1",
@@ -64,9 +64,9 @@ def test_an_address_is_written_as_it_is_read() -> None:
             "sasl.mechanism=GSSAPI: not there; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
         ),
         ("bootstrap.servers", "", "name at least one broker as HOST:PORT"),
-        ("bootstrap.servers", "localhost", "'localhost' is no address of a broker: use HOST:PORT"),
-        ("bootstrap.servers", "host:0", "'host:0' is no address of a broker"),
-        ("bootstrap.servers", "::1:9092", "'::1:9092' is no address of a broker"),
+        ("bootstrap.servers", "localhost", "'localhost' is not an address of a broker: use HOST:PORT"),
+        ("bootstrap.servers", "host:0", "'host:0' is not an address of a broker"),
+        ("bootstrap.servers", "::1:9092", "'::1:9092' is not an address of a broker"),
     ],
 )
 def test_what_cannot_be(name: str, value: str, message: str) -> None:

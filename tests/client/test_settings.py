@@ -327,7 +327,7 @@ def test_built_in_serializers_write_javas_bytes(kind: str, value: object, conten
 def test_a_misspelt_transactional_id(name: str) -> None:
     with pytest.raises(ConfigException) as caught:
         ProducerConfig.of({"bootstrap.servers": LOCAL, name: "first-transactional"})
-    assert str(caught.value) == f"{name} is no setting of a producer: did you mean transactional.id?"
+    assert str(caught.value) == f"{name} is not a setting of a producer: did you mean transactional.id?"
     assert producer(transactional_id="first-transactional").transactional_id == "first-transactional"
 
 
@@ -336,7 +336,7 @@ def test_the_key_of_requests_in_flight() -> None:
     with pytest.raises(ConfigException) as caught:
         ProducerConfig.of({"bootstrap.servers": LOCAL, "max.inflight.requests": 5})
     assert str(caught.value) == (
-        "max.inflight.requests is no setting of a producer: did you mean max.in.flight.requests.per.connection?"
+        "max.inflight.requests is not a setting of a producer: did you mean max.in.flight.requests.per.connection?"
     )
 
 
@@ -361,7 +361,7 @@ def test_the_key_of_automatic_commits() -> None:
     for name in ("auto.commit.commit", "auto.commit", "auto_commit"):
         with pytest.raises(ConfigException) as caught:
             ConsumerConfig.of({"bootstrap.servers": LOCAL, name: "true"})
-        assert str(caught.value) == f"{name} is no setting of a consumer: did you mean enable.auto.commit?"
+        assert str(caught.value) == f"{name} is not a setting of a consumer: did you mean enable.auto.commit?"
 
 
 def test_defaults_of_what_the_seeds_name() -> None:
@@ -380,7 +380,7 @@ def test_a_list_of_servers_in_any_shape() -> None:
         assert ProducerConfig.of(bootstrap_servers=given).bootstrap_servers == wanted
     with pytest.raises(ConfigException, match=r'Missing required configuration "bootstrap\.servers"'):
         AdminConfig.of({})
-    with pytest.raises(ConfigException, match="'localhost' is no address of a broker"):
+    with pytest.raises(ConfigException, match="'localhost' is not an address of a broker"):
         AdminConfig.of(bootstrap_servers="localhost")
 
 
@@ -396,7 +396,7 @@ def test_a_setting_given_twice() -> None:
     ("settings", "said"),
     [
         ({"group.id": "g"}, "group.id is a setting of a consumer, not of a producer: leave it out"),
-        ({"zzz": 1}, "zzz is no setting of a producer; help(semel.ProducerConfig) lists those there are"),
+        ({"zzz": 1}, "zzz is not a setting of a producer; help(semel.ProducerConfig) lists those there are"),
         ({"ssl.provider": "x"}, "ssl.provider: not there; of these there are"),
         ({"sasl_login_class": "x"}, "sasl_login_class: not there; of these there are"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: not there; use PLAIN"),

@@ -359,7 +359,7 @@ def test_a_handler_that_fails_closes_only_its_connection(
     async def story(runtime: Runtime) -> None:
         def fail(request: bytearray) -> Reply:
             if request == b"bad":
-                raise WireError("this is no request")
+                raise WireError("this is not a request")
             if request == b"odd":
                 raise UnsupportedVersionError("nobody knows this API")
             if request == b"bug":
@@ -386,7 +386,7 @@ def test_a_handler_that_fails_closes_only_its_connection(
 
     world(story)
     bad, odd, bug = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "this is no request" in bad.getMessage()
+    assert "this is not a request" in bad.getMessage()
     assert "nobody knows this API" in odd.getMessage()
     assert (bad.exc_info, odd.exc_info) == (None, None), "it is the client's mistake, and a line says all"
     assert bug.exc_info is not None

@@ -87,7 +87,7 @@ def test_a_failure_leaves_the_page_when_its_seed_was_played_again(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("only", "message"),
-    [("nothing", "'nothing' is no scenario"), ("log_crash:many", "'many' is no number of seeds")],
+    [("nothing", "'nothing' is not a scenario"), ("log_crash:many", "'many' is not a number of seeds")],
 )
 def test_a_scenario_that_is_none_names_those_there_are(
     only: str, message: str, capsys: pytest.CaptureFixture[str]

@@ -55,7 +55,7 @@ def test_one_story_is_played_alone(played: list[tuple[str, int, int]]) -> None:
 def test_a_story_that_is_none_names_those_there_are() -> None:
     done = CliRunner().invoke(cli, ["verify", "--sim", "--story", "nothing"])
     assert done.exit_code == 2
-    assert "'nothing' is no story; there are bursts, client_matrix" in done.output
+    assert "'nothing' is not a story; there are bursts, client_matrix" in done.output
 
 
 @pytest.mark.parametrize("seeds", [1, 5, 11, 100, 99_999])

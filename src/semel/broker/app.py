@@ -177,7 +177,7 @@ class Broker:
             )
         config = as_changed(config, store.image)
         if idle := without_effect({**config.static, **config.dynamic}):
-            _logger.warning("set, kept, and without effect here: %s", ", ".join(idle))
+            _logger.warning("these settings are accepted but not implemented: %s", ", ".join(idle))
         if is_old and not directory.was_clean:
             _logger.info("%s was not closed cleanly: its logs are recovered", directory.path)
         partitions = Partitions(directory, store.image, config, runtime)

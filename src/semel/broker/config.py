@@ -237,7 +237,7 @@ def _known(name: str) -> ConfigKey:
         return key
     near = nearest(name.replace("_", "."), [*BROKER_CONFIGS, *UNLISTED_CONFIGS])
     raise ConfigError(
-        f"{name} is no setting of a broker"
+        f"{name} is not a setting of a broker"
         + (f": did you mean {near}?" if near else "; see Kafka's broker configs")
     )
 

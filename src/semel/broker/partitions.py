@@ -382,7 +382,7 @@ class Partitions:
     def _lead(self, replica: Replica, state: PartitionState) -> None:
         lag_max_ms = self._config.value("replica.lag.time.max.ms")
         if not isinstance(lag_max_ms, int):
-            raise TypeError(f"{lag_max_ms!r} is no time")
+            raise TypeError(f"{lag_max_ms!r} is not a time")
         replica.lead(
             node_id=self._config.node_id,
             leader_epoch=state.leader_epoch,

@@ -44,9 +44,9 @@ import click
 def command(story: str, seed: int, orders: int, picture: Path, records: int) -> None:
     """Show that everything counts exactly once, whatever is done to it.
 
-    shop: a till sends orders in transactions through a connection that is cut again and again, a PySpark pipeline cleans,
-    enriches and sums them up and writes tables back, and broker, driver and till are killed on the way. Then every topic is
-    read and compared with what the seed says must be there. The exit code is 0 only if nothing is lost, duplicated or torn.
+    shop: a till sends orders in transactions through a connection that is cut again and again. A PySpark pipeline cleans,
+    enriches and sums them up and writes tables back. Broker, driver and till are killed on the way. Then every topic is
+    compared with the records that the seed implies. The exit code is 0 only if nothing is lost, duplicated or torn.
     """
     if story == "records":
         from semel.cli.demo_records import show_records

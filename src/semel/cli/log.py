@@ -58,7 +58,7 @@ def dump(
         raise click.UsageError("name at least one file: semel log dump --files FILE")
     for path in chosen:
         if not Path(path).is_file():
-            raise click.BadParameter(f"{path} is no file that can be read", param_hint="--files")
+            raise click.BadParameter(f"{path} is not a file that can be read", param_hint="--files")
     files = RealFiles()
     for path in chosen:
         _print(

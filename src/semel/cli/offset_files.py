@@ -48,7 +48,7 @@ def read(content: str, *, name: str, group: str) -> dict[TopicPartition, int]:
         topic, partition, offset = fields
         if not topic or not _is_number(partition, _PARTITION_MAX) or not _is_number(offset, OFFSET_MAX):
             raise ConfigError(
-                f"{name}, {place}: {','.join(fields)!r} is no topic with a partition and an offset from 0 on"
+                f"{name}, {place}: {','.join(fields)!r} is not a topic with a partition and an offset from 0 on"
             )
         where = TopicPartition(topic, int(partition))
         if found.setdefault(where, int(offset)) != int(offset):
@@ -93,7 +93,7 @@ def _json_rows(content: str, name: str) -> list[tuple[str, str | None, Sequence[
     for number, row in enumerate(document, start=1):
         if not isinstance(row, dict) or not row.keys() >= set(_FIELDS):
             raise ConfigError(
-                f"{name}, entry {number}: {row!r} is no object with topic, partition and offset"
+                f"{name}, entry {number}: {row!r} is not an object with topic, partition and offset"
             )
         owner = row.get("group")
         rows.append(

@@ -49,7 +49,7 @@ def pairs(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -
     for given in values:
         key, equals, value = given.partition("=")
         if not equals or not key.strip():
-            raise click.BadParameter(f"{given!r} is no key=value.")
+            raise click.BadParameter(f"{given!r} is not key=value.")
         if mapping.get(key.strip(), value) != value:
             raise click.BadParameter(f"{key.strip()} is given twice: {mapping[key.strip()]!r} and {value!r}.")
         mapping[key.strip()] = value

@@ -21,7 +21,7 @@ def read_properties(path: Path) -> dict[str, str]:
     except OSError as error:
         raise ConfigError(f"the config file {path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"the config file {path} is no text: byte {error.start} is not UTF-8") from error
+        raise ConfigError(f"the config file {path} is not text: byte {error.start} is not UTF-8") from error
     settings: dict[str, str] = {}
     started, number = "", 1
     for at, line in enumerate(text.splitlines(), start=1):
@@ -36,7 +36,7 @@ def read_properties(path: Path) -> dict[str, str]:
         whole, started = started + piece, ""
         found = _PAIR.fullmatch(whole)
         if found is None:
-            raise ConfigError(f"{path}, line {number}: {whole!r} is no key=value")
+            raise ConfigError(f"{path}, line {number}: {whole!r} is not key=value")
         key, value = found.groups()
         if settings.get(key, value) != value:
             raise ConfigError(

@@ -40,4 +40,4 @@ def duration_ms(text: str) -> int:
     if iso := _ISO_DURATION.fullmatch(text):
         parts = zip(iso.groups(), _ISO_UNITS_MS, strict=True)
         return int(sum(float(part) * unit_ms for part, unit_ms in parts if part))
-    raise click.BadParameter(f"{text!r} is no duration: use 90m, 12h, 7d or ISO 8601 as PT1H30M.")
+    raise click.BadParameter(f"{text!r} is not a duration: use 90m, 12h, 7d or ISO 8601 as PT1H30M.")

@@ -150,11 +150,11 @@ def command(
 ) -> None:
     """Write, read and transform under faults, then look for every broken promise.
 
-    WORKLOADS (all but spark, if none is named): idempotence is writers without transactions, transactions is writers with them,
-    transform is programs that consume, transform and produce in a group, groups is members that read and store how far they are, spark
-    is a PySpark pipeline from topic to topic. They work on topics of their own while connections are cut, requests lost, delayed and
-    repeated, and a broker of its own is killed, torn from a write, frozen, its disk slow or full, its clock set wrong. Everything they
-    were told is written down and judged. The exit code is 0 only if nothing is wrong.
+    WORKLOADS (all but spark, if none is named): idempotence is writers without transactions, transactions is writers with them.
+    In transform, programs consume, transform and produce in a group; in groups, members read and commit their offsets; spark is a
+    PySpark pipeline from topic to topic. They work on topics of their own while connections are cut, and requests lost, delayed
+    and repeated. A broker of the command's own is killed, torn from a write and frozen; its disk is slow or full, its clock wrong.
+    Every answer that a program got is judged. The exit code is 0 only if nothing is wrong.
     """
     if judge is not None:
         _judge_again(judge)

@@ -18,7 +18,7 @@ def simulate(first: int, seeds: int, story: str | None, page: Path | None) -> No
 
     if story is not None and story not in campaign.SCENARIOS:
         there = ", ".join(sorted(campaign.SCENARIOS))
-        raise click.BadParameter(f"{story!r} is no story; there are {there}", param_hint="'--story'")
+        raise click.BadParameter(f"{story!r} is not a story; there are {there}", param_hint="'--story'")
     outcomes = []
     for name, count in ({story: seeds} if story else campaign.shares(seeds)).items():
         outcome = campaign.run(name, first, count, _progress(name, count))

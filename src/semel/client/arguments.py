@@ -68,7 +68,7 @@ def check_utf8(name: str, given: str) -> None:
         given.encode()
     except UnicodeEncodeError as error:
         raise IllegalArgumentException(
-            f"{name}={shown(given)} is no text UTF-8 can write: {error.reason}"
+            f"{name}={shown(given)} is not text UTF-8 can write: {error.reason}"
         ) from None
 
 
@@ -76,15 +76,15 @@ def topic(given: object, name: str = "topic") -> str:
     """A topic's name; raises `InvalidTopicException` for one no broker takes."""
     if not isinstance(given, str):
         raise IllegalArgumentException(
-            f"{name}={shown(given)} is {kind(given)}: it is no name of a topic, give a text"
+            f"{name}={shown(given)}: invalid topic name: expected a non-empty str, got {kind(given)}"
         )
     if _TOPIC.fullmatch(given) and given not in (".", ".."):
         return str(given)
     if not given:
-        raise IllegalArgumentException(f"{name}='' is no name of a topic: give a text")
+        raise IllegalArgumentException(f"{name}='': invalid topic name: expected a non-empty str")
     raise InvalidTopicException(
-        f"{name}={shown(given)} is no name of a topic: a name has 1 to {_TOPIC_MAX} letters, digits, '.', '_' and '-' of "
-        "ASCII, and is neither '.' nor '..'"
+        f"{name}={shown(given)}: invalid topic name: use 1 to {_TOPIC_MAX} ASCII letters, digits, '.', '_' and '-', but not "
+        "'.' or '..' alone"
     )
 
 
@@ -130,7 +130,7 @@ def partition(given: object, name: str = "partition") -> TopicPartition:
     """One partition: a `TopicPartition`, or a pair."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise IllegalArgumentException(
-            f"{name}={shown(given)} is no partition: use TopicPartition(topic, partition), or the pair of both"
+            f"{name}={shown(given)} is not a partition: use TopicPartition(topic, partition), or the pair of both"
         )
     return TopicPartition(topic(given[0], f"{name}: topic"), partition_index(given[1], f"{name}: partition"))
 
@@ -146,7 +146,7 @@ def offset(given: object, name: str = "offset") -> int:
     """A place in a log."""
     found = given if type(given) is int else whole(name, given, "an offset, a whole number from 0 on")
     if not 0 <= found <= INT64_MAX:
-        raise IllegalArgumentException(f"{name}: {found} is no offset, the first one is 0")
+        raise IllegalArgumentException(f"{name}: {found} is not an offset, the first one is 0")
     return found
 
 
@@ -207,7 +207,7 @@ def _since_1970(name: str, given: datetime) -> int:
             given = given.replace(tzinfo=UTC)
         return (given - _EPOCH) // _MILLISECOND
     except (TypeError, ValueError, OverflowError) as error:  # Also pandas' NaT, which is a datetime.
-        raise IllegalArgumentException(f"{name}={shown(given)} is no time: {error}") from error
+        raise IllegalArgumentException(f"{name}={shown(given)} is not a time: {error}") from error
 
 
 class _Naive:

@@ -108,5 +108,5 @@ def _address(text: str) -> Address:
         or not host
         or (":" in host and not bracketed)
     ):
-        raise ConfigError(f"{text!r} is no address of a broker: use HOST:PORT, as localhost:9092")
+        raise ConfigError(f"{text!r} is not an address of a broker: use HOST:PORT, as localhost:9092")
     return Address(host.strip("[]"), int(port))

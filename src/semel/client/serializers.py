@@ -45,7 +45,7 @@ def _utf8(value: str, said: str = "") -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         raise SerializationException(
-            f"{said}{shown(value)} is no text UTF-8 can write: {error.reason}"
+            f"{said}{shown(value)} is not text UTF-8 can write: {error.reason}"
         ) from None
 
 
@@ -94,7 +94,7 @@ def _boolean(value: object) -> bytes:
 
 def _read_boolean(content: bytes) -> bool:
     if content not in (b"\x00", b"\x01"):
-        raise SerializationException(f"{content[:8]!r} is no boolean: one byte, 0 or 1")
+        raise SerializationException(f"{content[:8]!r} is not a boolean: one byte, 0 or 1")
     return content == b"\x01"
 
 

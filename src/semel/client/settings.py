@@ -387,7 +387,7 @@ def _together(settings: Mapping[str, Given], keywords: Mapping[str, Given]) -> d
     for name in settings:
         if not isinstance(name, str):
             raise ConfigException(
-                f"{shown(name)} is no name of a setting: names are text, as bootstrap.servers"
+                f"{shown(name)} is not a setting name: setting names are str, as bootstrap.servers"
             )
     twice = settings.keys() & keywords.keys()
     for name in sorted(twice):

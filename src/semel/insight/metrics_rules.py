@@ -126,7 +126,7 @@ def _batches(page: "Scraped") -> list[Sentence]:
 
 
 def _acks(page: "Scraped") -> list[Sentence]:
-    """Lost? Who does not wait for all of them may be told of a record that is gone with the leader."""
+    """Lost? With acks other than all, a producer may be told of a record that is gone with the leader."""
     came = page.by_topic("kafka_server_brokertopicmetrics_totalproducerequestspersec")
     weak = {
         topic: count

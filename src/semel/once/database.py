@@ -158,7 +158,7 @@ def _refuse_autocommit(engine: sa.Engine) -> None:
     if not is_one:
         raise ConfigError(
             "the engine is in AUTOCOMMIT mode, so work and bookkeeping cannot be one transaction: "
-            'give a database URL, or an engine without isolation_level="AUTOCOMMIT"; code of yours that needs it can use '
+            'give a database URL, or an engine without isolation_level="AUTOCOMMIT". Where your own code needs that mode, use '
             'engine.execution_options(isolation_level="AUTOCOMMIT") of the same engine'
         )
 

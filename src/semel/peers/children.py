@@ -10,7 +10,7 @@ _STOP_TIMEOUT_SECONDS: Final = 180.0
 
 
 def end(process: subprocess.Popen[bytes] | None, *, seconds: float = _STOP_TIMEOUT_SECONDS) -> None:
-    """SIGTERM; killed if it takes too long. One that has ended, or was never started, is left alone."""
+    """SIGTERM; killed if it takes too long. A process that has ended is left alone."""
     if process is None or process.poll() is not None:
         return
     process.terminate()

@@ -98,7 +98,7 @@ def _closure(name: str) -> set[str]:
 def _named(requirement: str) -> str:
     match = _REQUIREMENT.match(requirement)
     if match is None:
-        raise PackingError(f"{requirement!r} is no requirement")
+        raise PackingError(f"{requirement!r} is not a requirement")
     return match.group()
 
 

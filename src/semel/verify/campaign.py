@@ -128,9 +128,11 @@ def _chosen(text: str) -> tuple[str, int | None]:
     """`NAME` or `NAME:N`."""
     name, colon, seeds = text.partition(":")
     if name not in SCENARIOS:
-        raise argparse.ArgumentTypeError(f"{name!r} is no scenario; there are {', '.join(sorted(SCENARIOS))}")
+        raise argparse.ArgumentTypeError(
+            f"{name!r} is not a scenario; there are {', '.join(sorted(SCENARIOS))}"
+        )
     if colon and not (seeds.isdecimal() and int(seeds)):
-        raise argparse.ArgumentTypeError(f"{seeds!r} is no number of seeds, as in {name}:1000")
+        raise argparse.ArgumentTypeError(f"{seeds!r} is not a number of seeds, as in {name}:1000")
     return name, int(seeds) if colon else None
 
 

@@ -178,7 +178,7 @@ def test_a_broker_answers_for_its_own_settings(admin: Admin) -> None:
     broker = admin.describe_cluster().nodes[0].id
     resource = ConfigResource(ConfigResourceType.BROKER, str(broker))
     assert "log.retention.hours" in admin.describe_configs(resource)[resource]
-    with pytest.raises(IllegalArgumentException, match="is no broker"):
+    with pytest.raises(IllegalArgumentException, match="is not a broker"):
         admin.describe_configs(ConfigResource(ConfigResourceType.BROKER, "first"))
 
 

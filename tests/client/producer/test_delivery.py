@@ -579,7 +579,7 @@ def test_what_cannot_be_a_record_is_refused_at_once() -> None:
         ):
             with pytest.raises(kind, match=text):
                 await producer.send("t", **cast("dict[str, Any]", {"value": b"v", **arguments}))
-        with pytest.raises(semel.IllegalArgumentException, match="no name of a topic"):
+        with pytest.raises(semel.IllegalArgumentException, match="invalid topic name"):
             await producer.send("", b"v")
 
     async def known(producer: AsyncProducer, runtime: Runtime) -> None:

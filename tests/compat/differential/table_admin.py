@@ -130,7 +130,7 @@ CREATING: Final = (
     _refused("partitions not from 0", create("bad", -1, -1, assignments=[(1, [1])])),
     _refused("a setting nobody knows", create("bad", configs=[("no.such.setting", "1")])),
     _refused("a setting without a value", create("bad", configs=[("retention.ms", None)])),
-    _refused("a setting that is no number", create("bad", configs=[("retention.ms", "soon")])),
+    _refused("a setting that is not a number", create("bad", configs=[("retention.ms", "soon")])),
     _refused("a setting below its bound", create("bad", configs=[("segment.bytes", "1")])),
     _refused("a word that is none of these", create("bad", configs=[("cleanup.policy", "shred")])),
     _refused(
@@ -271,7 +271,7 @@ CONFIGURING: Final = (
     Ask("describe configs: a topic nobody made", (1, 4), always(_settings(_TOPIC, "nowhere"))),
     Ask("describe configs: an impossible name", (1, 4), always(_settings(_TOPIC, "a b"))),
     Ask("describe configs: another broker", (1, 4), always(_settings(_BROKER, "9"))),
-    Ask("describe configs: a broker that is no number", (1, 4), always(_settings(_BROKER, "one"))),
+    Ask("describe configs: a broker that is not a number", (1, 4), always(_settings(_BROKER, "one"))),
     Ask("describe configs: a resource nobody knows", (1, 4), always(_settings(77, "x"))),
     Ask(
         "describe configs: the broker, some keys",
@@ -295,7 +295,7 @@ CONFIGURING: Final = (
     _alter("a bad value", _altering(_TOPIC, "quiet", ("retention.ms", _SET, "soon"))),
     _alter("a value out of bounds", _altering(_TOPIC, "quiet", ("segment.bytes", _SET, "1"))),
     _alter("no value", _altering(_TOPIC, "quiet", ("retention.ms", _SET, None))),
-    _alter("append to what is no list", _altering(_TOPIC, "quiet", ("retention.ms", _APPEND, "7"))),
+    _alter("append to what is not a list", _altering(_TOPIC, "quiet", ("retention.ms", _APPEND, "7"))),
     _alter("an operation nobody knows", _altering(_TOPIC, "quiet", ("retention.ms", 9, "7"))),
     _alter(
         "a key twice", _altering(_TOPIC, "quiet", ("retention.ms", _SET, "7"), ("retention.ms", _SET, "8"))

@@ -424,7 +424,7 @@ def test_an_assignment_nobody_can_read_ends_it() -> None:
     assert isinstance(request, SyncGroupRequest)
     [failure] = made.answered(request, SyncGroupResponse(assignment=b"\x00"), 20)
     assert isinstance(failure, Fail)
-    assert "what the leader assigned is no assignment" in failure.reason
+    assert "the leader's assignment cannot be read" in failure.reason
 
 
 def test_only_listed_moves_are_made() -> None:

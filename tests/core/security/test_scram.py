@@ -74,8 +74,8 @@ def test_a_broker_that_keeps_no_password_knows_who_knows_it(
         (b"r=rOprNGfwEbeRWgbNEkqOx,s=QQ==,i=4095", "4095 iterations"),
         (b"r=rOprNGfwEbeRWgbNEkqOx,s=QQ==,i=999999999", "999999999 iterations"),
         (b"r=rOprNGfwEbeRWgbNEkqOx,s=QQ==", "None iterations"),
-        (b"r=rOprNGfwEbeRWgbNEkqOx,s=!,i=4096", "is no base64"),
-        (b"\xff", "is no text"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=!,i=4096", "is not base64"),
+        (b"\xff", "is not UTF-8 text"),
     ],
 )
 def test_a_broker_that_is_not_believed(server_first: bytes, why: str) -> None:

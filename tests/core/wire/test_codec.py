@@ -174,12 +174,12 @@ def test_what_may_be_ignored_is_dropped() -> None:
         (HeartbeatRequest(group_id=None), 4, "group_id cannot be written: it may not be null"),  # type: ignore[arg-type]
         (HeartbeatRequest(group_id="x" * 40_000), 4, "40000 bytes is longer than 32767"),
         (HeartbeatRequest(group_id="x" * 40_000), 0, "40000 bytes is longer than 32767"),
-        (HeartbeatRequest(group_id=b"g"), 0, "b'g' is no string"),  # type: ignore[arg-type]
+        (HeartbeatRequest(group_id=b"g"), 0, "b'g' is not a string"),  # type: ignore[arg-type]
         (MetadataRequest(topics=None), 0, "topics cannot be written: it may not be null in this version"),
         (ProduceRequest(acks="all"), 9, "'all' is no int16"),  # type: ignore[arg-type]
         (ProduceRequest(topic_data=[TopicProduceData(topic_id=b"short")]), 13, r"topic_data\[0\].topic_id cannot"),
         (ProduceRequest(topic_data=[None]), 13, r"topic_data\[0\] cannot be written: None is no TopicProduceData"),  # type: ignore[list-item]
-        (ProduceRequest(topic_data=7), 13, "7 is no list"),  # type: ignore[arg-type]
+        (ProduceRequest(topic_data=7), 13, "7 is not a list"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
 def test_a_value_that_does_not_fit_is_named(message: Message, version: int, text: str) -> None:

@@ -60,7 +60,7 @@ def test_values_are_parsed_or_the_reason_is_told(spark: "SparkSession") -> None:
         no_object,
         no_object,
         no_object,
-        "the value is no text in UTF-8",
+        "the value is not text in UTF-8",
         no_object,
     ]
     assert [row["id"] for row in good_rows(rows).orderBy("_record.offset").collect()] == ["a", "b", None]

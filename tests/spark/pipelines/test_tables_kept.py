@@ -157,7 +157,7 @@ def test_a_table_is_read_as_it_is_and_as_it_was(spark: "SparkSession", both_boot
         offsets[partition] += milliseconds < begin_ms + 5000
     assert read(as_of=offsets) == model(5)
     for wrong, message in (
-        (-1, "is no offset"),
+        (-1, "is not an offset"),
         (dt.datetime(2026, 1, 1), "has no time zone"),  # noqa: DTZ001 - the very mistake.
         (True, "is expected"),
     ):

@@ -116,7 +116,7 @@ def test_what_is_no_partitions_is_refused_with_an_example(content: str) -> None:
 
 
 def test_a_time_before_1970_is_refused() -> None:
-    with pytest.raises(IllegalArgumentException, match="-5 is no time of orders-0"):
+    with pytest.raises(IllegalArgumentException, match="-5 is not a time of orders-0"):
         parse_timestamps("startingOffsetsByTimestamp", '{"orders": {"0": -5}}')
 
 

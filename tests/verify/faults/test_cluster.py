@@ -131,7 +131,7 @@ def test_every_answer_names_the_links_and_each_leads_to_its_broker() -> None:
         old = await ask(links[1], FindCoordinatorRequest(key="group"), 3)
         assert (old.host, old.port) == links[0]
         new = (await ask(links[1], FindCoordinatorRequest(coordinator_keys=["group"]), 4)).coordinators
-        assert places(new) == [*links, ("", -1)], "nobody is no broker"
+        assert places(new) == [*links, ("", -1)], "nobody is not a broker"
         assert places((await ask(links[2], MetadataRequest(), 12)).brokers) == links
         assert places((await ask(links[2], ProduceRequest(acks=1), 10)).node_endpoints) == links
         assert places((await ask(links[2], FetchRequest(), 16)).node_endpoints) == links

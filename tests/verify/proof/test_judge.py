@@ -294,7 +294,7 @@ def test_rounds_follow_each_other_in_a_file() -> None:
 @pytest.mark.parametrize("line", ["", "[]", '{"event": "Nothing"}', '{"event": "Sent", "at": 1}', "{"])
 def test_a_file_that_holds_something_else_says_where(line: str) -> None:
     good = list(to_lines(right()))[:2]
-    with pytest.raises(HistoryError, match="line 3 is no event"):
+    with pytest.raises(HistoryError, match="line 3 is not an event"):
         list(from_lines([*good, line]))
 
 

@@ -465,7 +465,7 @@ class CoordinatorHost(Generic[S, E]):
     def _give(self, hosted: _Hosted[S, E], ticket: Ticket, answer: Answer) -> None:
         request: object = ticket
         if not isinstance(request, WaitingRequest):
-            raise TypeError(f"{ticket!r} is no ticket of this host")
+            raise TypeError(f"{ticket!r} is not a ticket of this host")
         hosted.waiting.pop(request, None)
         request.give(answer)
 

@@ -3,8 +3,8 @@
 Role.   `error_counter` gives the function that adds every error code of an answer, NONE included, to a table of counts.
 Flow.   `dispatch` makes one per route and calls it for every answer that is a message.
 Rules.  * It costs per answer and per partition in it, never per record: the loops are written out from the message's table.
-        * What counts is what Kafka counts (`errorCounts` of its responses), and the codes of whole answers to Metadata and
-          DescribeUserScramCredentials, which it passes over. A code that a version does not carry counts nothing, not NONE.
+        * It counts the codes that Kafka counts (`errorCounts` of its responses), and also those of whole answers to Metadata and
+          DescribeUserScramCredentials. A code that a version does not carry counts nothing, not NONE.
 """
 
 from collections.abc import Callable

@@ -10,7 +10,7 @@ Rules.  * One request per connection, which is then closed. Only GET /metrics is
         * A connection that has not asked must not starve a scraper: where there is no room, it is closed for the newcomer. The
           client address with the most connections gives way first, and there the connection that is oldest. Next in turn is
           an answer that its scraper does not read. A scraper that waits for its page keeps its place.
-        * Whatever a scraper does, and whatever goes wrong with a page, the broker goes on: an error is logged and answered with 500.
+        * No scraper and no error of a page stops the broker: the error is logged and answered with 500.
         * There is no login: listen where only those who may look can connect.
 """
 

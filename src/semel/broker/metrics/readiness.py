@@ -40,12 +40,12 @@ Answer: TypeAlias = tuple[int, bytes]
 
 
 class State(NamedTuple):
-    """What the parts of a serving broker say."""
+    """The judgement of a serving broker's parts."""
 
     reasons: list[str]
     """Why it is not ready."""
     degraded: list[str]
-    """What is not served, while the rest is."""
+    """The parts that are not served, while the others are."""
 
 
 class Readiness:
@@ -120,7 +120,7 @@ class Readiness:
 
 
 def state_of(directory: LogDirectory, parts: Parts) -> State:
-    """What a broker that listens does not serve, if anything."""
+    """The parts that a listening broker does not serve."""
     reasons: list[str] = []
     metadata = directory.logs.get(_METADATA)
     if metadata is None or metadata.offline is not None:

@@ -76,7 +76,7 @@ def read_samples(text: str) -> list[Sample]:
                 raise ValueError("no sample")
             samples.append(Sample(found[1], dict(_labels(found[2] or "")), float(found[3])))
         except ValueError as error:
-            raise WireError(f"this is no line of Prometheus' text format: {line[:200]!r}") from error
+            raise WireError(f"this is not a line of Prometheus' text format: {line[:200]!r}") from error
     return samples
 
 

@@ -159,7 +159,7 @@ def _resource(given: object) -> ConfigResource:
         if known and isinstance(name, str):
             return ConfigResource(ConfigResourceType(number), name)
     raise IllegalArgumentException(
-        f"{shown(given)} is no resource: use ConfigResource(ConfigResourceType.TOPIC, 'orders') or the like"
+        f"{shown(given)} is not a resource: use ConfigResource(ConfigResourceType.TOPIC, 'orders') or the like"
     )
 
 
@@ -169,7 +169,7 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[Confi
     for one in resources:
         if one.type in _OWN and one.name and not one.name.isdecimal():
             raise IllegalArgumentException(
-                f"{one.name!r} is no broker: use its number, or '' for all of them"
+                f"{one.name!r} is not a broker: use its number, or '' for all of them"
             )
         grouped.setdefault(int(one.name) if one.type in _OWN and one.name else None, []).append(one)
     return grouped

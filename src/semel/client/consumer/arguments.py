@@ -103,7 +103,7 @@ def subscription(topics: Any, pattern: Any) -> list[str] | re.Pattern[str] | Sub
     for name in names:
         if not isinstance(name, str) or not name.strip():
             raise IllegalArgumentException(
-                f"Topic collection to subscribe to cannot contain null or empty topic: {shown(name)} is no name"
+                f"Topic collection to subscribe to cannot contain null or empty topic: {shown(name)} is not a name"
             )
     return [text("topics", name, "names of topics") for name in names]
 
@@ -115,7 +115,7 @@ def _compiled(pattern: Any) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise IllegalArgumentException(
-            f"pattern={shown(pattern)} is no regular expression: {error}"
+            f"pattern={shown(pattern)} is not a regular expression: {error}"
         ) from error
 
 
@@ -164,5 +164,7 @@ def listener(
         return given
     methods = [getattr(given, name, None) or getattr(given, camel, None) for name, camel in _CAMEL.items()]
     if not any(methods):
-        raise IllegalArgumentException(f"{shown(given)} is no listener: it has none of {', '.join(_CAMEL)}")
+        raise IllegalArgumentException(
+            f"{shown(given)} is not a listener: it has none of {', '.join(_CAMEL)}"
+        )
     return _Callables(*methods)

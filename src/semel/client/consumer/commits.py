@@ -170,8 +170,8 @@ class Commits:
             identity = self.identity
             if membership is not None and (membership.has_lost or identity.generation_id == NO_GENERATION):
                 raise CommitFailedException(
-                    f"this consumer is no member of group {self._group_id} at the moment, so its partitions may be "
-                    "somebody else's: poll until it is one again; what it did not commit comes again, here or there"
+                    f"this consumer is not a member of group {self._group_id} at the moment, so its partitions may be "
+                    "somebody else's. Poll until it is a member again; uncommitted records are read again by the new owner"
                 )
             if not self._holds(claim):
                 raise self._lost()

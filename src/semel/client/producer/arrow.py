@@ -333,7 +333,7 @@ def _cast(column: pa.Array, *target: pa.DataType, **options: Any) -> pa.Array:
         return pc.cast(column, *target, **options)
     except pa.ArrowInvalid as error:
         raise IllegalArgumentException(
-            f"column timestamp of type {column.type} has a time that is no number of milliseconds: {error}"
+            f"column timestamp of type {column.type} has a time that is not a number of milliseconds: {error}"
         ) from error
 
 

@@ -195,7 +195,7 @@ class Topics:
 
     def _hopeless(self, name: str, code: ErrorCode) -> KafkaException:
         what = (
-            "is no name of a topic"
+            "is not a valid topic name"
             if code is ErrorCode.INVALID_TOPIC_EXCEPTION
             else "may not be used by this client"
         )

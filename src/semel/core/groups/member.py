@@ -397,9 +397,7 @@ class Member:
         try:
             self._assigned = tuple(sorted(decode_assignment(response.assignment).partitions))
         except WireError as error:
-            return self._fail(
-                ErrorCode.INVALID_REQUEST, f"what the leader assigned is no assignment: {error}"
-            )
+            return self._fail(ErrorCode.INVALID_REQUEST, f"the leader's assignment cannot be read: {error}")
         given_up = tuple(one for one in self.owned if one not in self._assigned)
         if not given_up:
             self._to(Phase.STABLE)

@@ -51,7 +51,7 @@ def flaw(changes: Sequence[Change]) -> Refuse | None:
         return Refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     unknown = [change for change in changes if change.operation not in _OPERATIONS]
     if unknown:
-        what = f"{unknown[0].name}: {unknown[0].operation} is no operation, {min(Operation)} to {max(Operation)} are"
+        what = f"{unknown[0].name}: {unknown[0].operation} is not an operation, {min(Operation)} to {max(Operation)} are"
         return Refuse(ErrorCode.INVALID_REQUEST, what)
     missing = [
         change.name for change in changes if change.value is None and change.operation != Operation.DELETE

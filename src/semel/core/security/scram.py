@@ -74,7 +74,7 @@ def _parts(message: bytes) -> dict[str, str]:
     try:
         words = message.decode().split(",")
     except UnicodeDecodeError:
-        raise _distrusted("what it says is no text") from None
+        raise _distrusted("its message is not UTF-8 text") from None
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
@@ -86,7 +86,7 @@ def _decoded(content: str) -> bytes:
     try:
         return base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError):
-        raise _distrusted(f"{content!r} is no base64") from None
+        raise _distrusted(f"{content!r} is not base64") from None
 
 
 def _distrusted(why: str) -> RefusedError:

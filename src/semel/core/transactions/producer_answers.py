@@ -49,7 +49,7 @@ def code_of(response: Response) -> ErrorCode:
         case InitProducerIdResponse() | AddOffsetsToTxnResponse() | EndTxnResponse():
             return ErrorCode(response.error_code)
         case _:
-            raise InvariantError(f"{response} is no answer of a coordinator of transactions")
+            raise InvariantError(f"{response} is not an answer of a coordinator of transactions")
 
 
 def _worst(numbers: list[int]) -> ErrorCode:

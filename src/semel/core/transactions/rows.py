@@ -65,7 +65,7 @@ def tombstone_of(transactional_id: str) -> LogRow:
 def id_in(row: LogRow) -> str:
     """The transactional id of the row."""
     if not isinstance(row.key, TransactionLogKey):
-        raise CorruptLogError(f"{TOPIC}: {row.key!r} is no key of this topic")
+        raise CorruptLogError(f"{TOPIC}: {row.key!r} is not a key of this topic")
     return row.key.transactional_id
 
 
@@ -76,7 +76,7 @@ def transaction_of(row: LogRow) -> Transaction | None:
     if value is None:
         return None
     if not isinstance(value, TransactionLogValue):
-        raise CorruptLogError(f"{TOPIC}: {value!r} is no value of this topic")
+        raise CorruptLogError(f"{TOPIC}: {value!r} is not a value of this topic")
     state = _STORED.get(value.transaction_status)
     if state is None:
         raise CorruptLogError(

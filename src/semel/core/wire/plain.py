@@ -226,7 +226,7 @@ def _write_field(writer: Writer, field: Field, value: Value, version: int, flexi
     elif value is None:
         writer.null(compact=flexible, nullable=nullable)
     elif not isinstance(value, list | tuple):
-        writer.fail(f"{value!r} is no list")
+        writer.fail(f"{value!r} is not a list")
     else:
         writer.length(len(value), compact=flexible)
         for index, element in enumerate(value):

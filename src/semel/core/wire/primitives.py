@@ -228,7 +228,7 @@ class Writer:
 
     def uuid(self, value: bytes) -> None:
         if not isinstance(value, bytes) or len(value) != len(ZERO_UUID):
-            self.fail(f"{value!r} is no uuid: 16 bytes are")
+            self.fail(f"{value!r} is not a uuid: 16 bytes are")
         self.parts.append(value)
 
     def unsigned_varint(self, value: int) -> None:
@@ -248,7 +248,7 @@ class Writer:
             self.null(compact=compact, nullable=nullable, short=True)
             return
         if not isinstance(value, str):
-            self.fail(f"{value!r} is no string")
+            self.fail(f"{value!r} is not a string")
         try:
             raw = value.encode()
         except UnicodeEncodeError as fault:

@@ -126,7 +126,7 @@ class Api(NamedTuple):
         """The class of its requests."""
         found = _message(self.key, "Request")
         if not issubclass(found, Request):
-            raise InvariantError(f"{found.__name__} is no request")
+            raise InvariantError(f"{found.__name__} is not a request")
         return found
 
     @property
@@ -134,7 +134,7 @@ class Api(NamedTuple):
         """The class of its responses."""
         found = _message(self.key, "Response")
         if not issubclass(found, Response):
-            raise InvariantError(f"{found.__name__} is no response")
+            raise InvariantError(f"{found.__name__} is not a response")
         return found
 
 

@@ -93,7 +93,7 @@ def _error(fields: "StructType", key: Sequence[str]) -> "Column":
 
     value, found = F.col(f"{RECORD}.value"), F.col(_PARSED)
     reasons = F.when(
-        value.isNotNull() & ~F.is_valid_utf8(value.cast("string")), F.lit("the value is no text in UTF-8")
+        value.isNotNull() & ~F.is_valid_utf8(value.cast("string")), F.lit("the value is not text in UTF-8")
     ).when(
         value.isNotNull() & (found.isNull() | found[_CORRUPT].isNotNull()),
         F.lit(f"the value is no JSON object with {fields.simpleString()}"),

@@ -240,7 +240,7 @@ def _as_of(topic: str, as_of: AsOf) -> dict[str, str]:
 
 def _offset(offset: int) -> int:
     if offset < 0:
-        raise ConfigError(f"as_of: {offset} is no offset; the first one is 0")
+        raise ConfigError(f"as_of: {offset} is not an offset; the first one is 0")
     return offset
 
 

@@ -86,7 +86,7 @@ def parse_offsets(name: str, content: str) -> AtOffsets:
     for where, offset in found.items():
         if not EARLIEST_OFFSET <= offset <= _LONG_MAX:
             raise IllegalArgumentException(
-                f"{name}: {offset} is no offset of {where}; use 0 to {_LONG_MAX}, -1 for latest or -2 for earliest"
+                f"{name}: {offset} is not an offset of {where}; use 0 to {_LONG_MAX}, -1 for latest or -2 for earliest"
             )
     return AtOffsets(found)
 
@@ -104,7 +104,7 @@ def check_timestamp(name: str, timestamp_ms: int, what: str = "") -> None:
     """Raise if no record can have this time."""
     if not 0 <= timestamp_ms <= _LONG_MAX:
         raise IllegalArgumentException(
-            f"{name}: {timestamp_ms} is no time{what}; use milliseconds since 1970, 0 to {_LONG_MAX}"
+            f"{name}: {timestamp_ms} is not a time{what}; use milliseconds since 1970, 0 to {_LONG_MAX}"
         )
 
 

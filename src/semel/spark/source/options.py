@@ -288,7 +288,7 @@ def _unknown(name: str) -> str:
         near = nearest(lower, [*_BY_LOWER, *(CLIENT_PREFIX + key for key in CONSUMER_KEYS)])
         meant = None if near is None else _BY_LOWER.get(near, near)
     hint = f"did you mean {meant}?" if meant else f"there are {', '.join(READ_OPTIONS)} and kafka.*"
-    return f'{name} is no option for reading format("semel"): {hint}'
+    return f'{name} is not an option for reading format("semel"): {hint}'
 
 
 def _strategy(given: _Given) -> Strategy:
@@ -317,7 +317,7 @@ def _strategy(given: _Given) -> Strategy:
                 re.compile(content)
             except re.error as error:
                 raise IllegalArgumentException(
-                    f"subscribePattern={content!r} is no regular expression: {error}"
+                    f"subscribePattern={content!r} is not a regular expression: {error}"
                 ) from None
             return SubscribePattern(content)
         case _:
@@ -406,7 +406,7 @@ def _whole(low: int, high: int) -> Callable[[str, str], int]:
         try:
             value = int(content)
         except ValueError:
-            raise IllegalArgumentException(f"{name}={content!r} is no whole number") from None
+            raise IllegalArgumentException(f"{name}={content!r} is not a whole number") from None
         if not low <= value <= high:
             raise IllegalArgumentException(f"{name}={value} is out of range: use {low} to {high}")
         return value
@@ -435,5 +435,5 @@ def _duration_ms(name: str, content: str) -> int:
     found = _DURATION.fullmatch(content.lower())
     unit = _UNITS_MS.get(found[2]) if found else None
     if found is None or unit is None:
-        raise IllegalArgumentException(f"{name}={content!r} is no time: use 15m, 30s, 500ms, 1h or 1d")
+        raise IllegalArgumentException(f"{name}={content!r} is not a time: use 15m, 30s, 500ms, 1h or 1d")
     return int(int(found[1]) * unit)

@@ -411,7 +411,7 @@ def _corrupted(frame: bytes, version: int) -> bytes:
 def _failed(version: int, frame: bytes) -> bytes:
     correlation_id, response = _read_response(ApiKey.PRODUCE, version, frame)
     if not isinstance(response, ProduceResponse):
-        raise FaultLinkError(f"{type(response).__name__} is no answer to a Produce")
+        raise FaultLinkError(f"{type(response).__name__} is not an answer to a Produce")
     for topic in response.responses:
         for partition in topic.partition_responses:
             partition.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

@@ -93,7 +93,9 @@ def from_lines(lines: Iterable[str]) -> Iterator[ClientEvent]:
                 values["records"] = tuple((int(offset), str(value)) for offset, value in values["records"])
             event: ClientEvent = kind(**values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise HistoryError(f"line {number} is no event of a history: {line[:80]!r} ({error})") from error
+            raise HistoryError(
+                f"line {number} is not an event of a history: {line[:80]!r} ({error})"
+            ) from error
         yield event
 
 

@@ -391,7 +391,7 @@ def _pipeline(final: Aftermath, by_value: Mapping[bytes, list[Stored]]) -> Itera
             elif not count:
                 yield Broken(f"{name} was never transformed, the group has committed {offset}", one.topic)
     for value in outputs:
-        yield Broken(f"there is an output of {value.decode()}, which is no committed input")
+        yield Broken(f"there is an output of {value.decode()}, which is not a committed input")
 
 
 def _at(one: Stored) -> str:

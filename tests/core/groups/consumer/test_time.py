@@ -237,5 +237,5 @@ def test_assignors_go_by_name_or_by_kafkas_class() -> None:
     prefix = "org.apache.kafka.coordinator.group.assignor."
     assert set(NAMES) == set(ASSIGNORS)
     assert assignor_names([f"{prefix}RangeAssignor", "uniform"]) == ("range", "uniform")
-    with pytest.raises(ConfigError, match="sticky is no assignor of this broker; it has uniform, range"):
+    with pytest.raises(ConfigError, match="sticky is not an assignor of this broker; it has uniform, range"):
         assignor_names(["uniform", "sticky"])

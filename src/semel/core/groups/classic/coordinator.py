@@ -150,7 +150,7 @@ class ClassicCoordinator:
     def apply(self, row: LogRow, origin: Origin) -> None:  # noqa: ARG002  # A group's rows are in no transaction.
         """Take over a row of a classic group."""
         if not isinstance(row.key, GroupMetadataKey):
-            raise InvariantError(f"{row.key} is no row of a classic group")
+            raise InvariantError(f"{row.key} is not a row of a classic group")
         group_id = row.key.group
         group = self.group(group_id)
         if isinstance(row.value, GroupMetadataValue):

@@ -23,6 +23,6 @@ def assignor_names(configured: Iterable[str]) -> tuple[str, ...]:
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise ConfigError(
-            f"group.consumer.assignors: {unknown[0]} is no assignor of this broker; it has {', '.join(NAMES)}"
+            f"group.consumer.assignors: {unknown[0]} is not an assignor of this broker; it has {', '.join(NAMES)}"
         )
     return tuple(names)

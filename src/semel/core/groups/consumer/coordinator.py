@@ -218,7 +218,7 @@ class ConsumerCoordinator:
 def _group_id(key: Row) -> str:
     group_id = getattr(key, "group_id", None)
     if not isinstance(group_id, str):
-        raise InvariantError(f"{key} is no row of a KIP-848 group")
+        raise InvariantError(f"{key} is not a row of a KIP-848 group")
     return group_id
 
 

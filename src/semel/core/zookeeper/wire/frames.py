@@ -157,7 +157,7 @@ def _code(number: int) -> ZooKeeperCode:
     try:
         return ZooKeeperCode(number)
     except ValueError as error:
-        raise MalformedError(f"{number} is no code of ZooKeeper's") from error
+        raise MalformedError(f"{number} is not a code of ZooKeeper's") from error
 
 
 def _header(header: ReplyHeader) -> bytearray:

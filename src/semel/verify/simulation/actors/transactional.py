@@ -299,7 +299,7 @@ class Session:
             case EndTxnRequest():
                 return versions.end_txn
             case _:
-                raise TypeError(f"{outgoing.request} is no request of transactions")
+                raise TypeError(f"{outgoing.request} is not a request of transactions")
 
     # Batches
 
