@@ -4,19 +4,19 @@ Role.   `BlockingCluster` owns a `Cluster` and the loop it lives on; `run` carri
 """
 
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.config import ReachConfig
 from semel.runtime.bundle import real_runtime
+from semel.runtime.closing import Closing
 from semel.runtime.loop_thread import LoopThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class BlockingCluster:
+class BlockingCluster(Closing):
     """A cluster on a private loop's thread; to be closed, or used as a context."""
 
     def __init__(self, config: ReachConfig) -> None:
@@ -42,14 +42,3 @@ class BlockingCluster:
     async def _close(self) -> None:
         self._cluster.close()
         await self._runtime.tasks.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()

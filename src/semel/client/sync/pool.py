@@ -10,16 +10,16 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from semel.client.config_keys import Given
 from semel.client.producer.pool import IDLE_SECONDS, PRODUCERS_MAX, Shelf, pool_settings
 from semel.client.sync.producer import Producer
 from semel.runtime.clock import RealClock
+from semel.runtime.closing import Closing
 
 
-class TransactionalProducerPool:
+class TransactionalProducerPool(Closing):
     """Transactional producers for as many threads as need one at a time."""
 
     def __init__(
@@ -94,17 +94,6 @@ class TransactionalProducerPool:
             idle = self._shelf.empty()
             self._free.notify_all()
         _close_all(idle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _caller() -> tuple[threading.Thread, asyncio.Task[Any] | None]:

@@ -21,15 +21,15 @@ import os
 import time
 import warnings
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from semel.errors import SemelError
 from semel.exceptions import IllegalStateException, as_exception
 from semel.runtime.at_exit import Stage, at_exit, cover_child
 from semel.runtime.bundle import Runtime, real_runtime
+from semel.runtime.closing import Closing
 from semel.runtime.loop_thread import LoopThread
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _LEFT_MAX: Final = 16
 """So many clients that were dropped go on at a time: each has a thread."""
 
 
-class Shell(ABC):
+class Shell(Closing):
     """A client on a private loop's thread; to be closed, or used as a context."""
 
     KIND: ClassVar[str] = "client"
@@ -143,17 +143,6 @@ class Shell(ABC):
     @abstractmethod
     def close(self) -> None:
         """End the client. Closing twice is harmless."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         # A constructor that raised has nothing to report; neither has a fork of the owner.

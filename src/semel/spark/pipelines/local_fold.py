@@ -26,8 +26,7 @@ Limits. A topic's key belongs in one partition, as everywhere: the folds of a ke
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from semel.client.sync.admin import Admin
 from semel.client.sync.consumer import Consumer
@@ -36,6 +35,7 @@ from semel.client.values.administration import NewTopic
 from semel.client.values.consuming import ConsumerRecord
 from semel.errors import ConfigError
 from semel.exceptions import TopicExistsException
+from semel.runtime.closing import Closing
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.local_table import LocalTable
 from semel.spark.pipelines.table import COMPACTED
@@ -45,7 +45,7 @@ Update = Callable[[bytes | None, ConsumerRecord], bytes | None]
 _POLL_MS: Final = 500
 
 
-class LocalFold:
+class LocalFold(Closing):
     """A table computed from a topic. Not for several threads at a time."""
 
     def __init__(
@@ -156,14 +156,6 @@ class LocalFold:
 
     def close(self) -> None:
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _partitions(bootstrap: str, source: str, changelog: str) -> tuple[int, ...]:

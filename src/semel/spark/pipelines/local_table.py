@@ -18,13 +18,13 @@ Elsewhere. A table that is computed (counts, sums) and writes its own changelog:
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 
 from semel.client.sync.admin import Admin
 from semel.client.sync.consumer import Consumer
+from semel.runtime.closing import Closing
 from semel.spark.pipelines.errors import TableError
 from semel.spark.pipelines.local_store import LocalStore
 
@@ -32,7 +32,7 @@ _POLL_MS: Final = 500
 _RECORDS_MAX: Final = 100_000  # Of one transaction of the store.
 
 
-class LocalTable(Mapping[bytes, bytes]):
+class LocalTable(Mapping[bytes, bytes], Closing):
     """The latest value of every key of a topic. Not for several threads at a time."""
 
     def __init__(
@@ -111,14 +111,6 @@ class LocalTable(Mapping[bytes, bytes]):
 
     def close(self) -> None:
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _apply(self, batch: pa.RecordBatch) -> int:
         if not batch.num_rows:

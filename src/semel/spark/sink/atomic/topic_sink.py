@@ -18,8 +18,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from semel.client.config_keys import Given
 from semel.client.settings import ProducerConfig
@@ -33,6 +32,7 @@ from semel.exceptions import (
     as_exception,
     exception_for,
 )
+from semel.runtime.closing import Closing
 from semel.spark.sink.atomic import rows as frames
 from semel.spark.sink.atomic.shared_transaction import (
     FENCED,
@@ -86,7 +86,7 @@ class Written(NamedTuple):
     attempts: int
 
 
-class TopicSink:
+class TopicSink(Closing):
     """Writes micro-batches to topics, each exactly once and all of it at once.
 
     `topic`: where all rows go; without it the frame's column `topic` says so. `name`: the sink's own, under which it remembers
@@ -171,17 +171,6 @@ class TopicSink:
             transactions, self._transactions = self._transactions, None
         if transactions is not None:
             transactions.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _begin(self, run_id: str | None, batch: BatchName) -> None:
         """Forget what may have changed since the last batch; refuse a second frame of the same batch."""

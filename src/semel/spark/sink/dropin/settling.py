@@ -15,8 +15,7 @@ Rules.  * Ending a transaction twice is harmless: a coordinator answers a repeat
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from semel.client.blocking import BlockingCluster
 from semel.client.calls.describe_transactions import describe_transactions
@@ -31,6 +30,7 @@ from semel.core.transactions.producer import END_TXN_V1_MAX, PRODUCE_V1_MAX
 from semel.core.wire.messages.end_txn import EndTxnRequest
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode, error_code, refused
+from semel.runtime.closing import Closing
 from semel.spark.sink.common.first_contact import reach
 from semel.spark.sink.common.names import ledger_id, over_id, prefix_of, run_prefix
 from semel.spark.sink.dropin.batch_ledger import (
@@ -68,7 +68,7 @@ class Abilities(NamedTuple):
     two_phase: bool
 
 
-class BrokerTransactions:
+class BrokerTransactions(Closing):
     """The transactions of tasks, at the brokers; to be closed, or used as a context."""
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -124,17 +124,6 @@ class BrokerTransactions:
     def close(self) -> None:
         """End the connections. Closing twice is harmless."""
         self._cluster.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 async def abilities(cluster: Cluster) -> Abilities:

@@ -12,8 +12,7 @@ Rules.  * Taking it fences its last owner and settles the row that one was writi
 
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from semel.client.blocking import BlockingCluster
 from semel.client.producer.engine import Offsets
@@ -21,6 +20,7 @@ from semel.client.sync.consumer import Consumer
 from semel.client.sync.producer import Producer
 from semel.client.values.consuming import OffsetAndMetadata
 from semel.exceptions import OffsetOutOfRangeException
+from semel.runtime.closing import Closing
 from semel.spark.sink.common.errors import LedgerError
 from semel.spark.sink.common.ledger_topic import has_topic, make_topic
 from semel.spark.sink.common.names import ledger_id
@@ -40,7 +40,7 @@ _SETTINGS: Final = {
 }
 
 
-class SinkLedger:
+class SinkLedger(Closing):
     """The row of one sink, or of one batch job; to be closed, or used as a context."""
 
     def __init__(self, options: SinkOptions, name: str, *, is_write: bool = False) -> None:
@@ -129,17 +129,6 @@ class SinkLedger:
         if self._producer is not None:
             self._producer.close()
             self._producer = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def unfinished_writes(options: SinkOptions) -> dict[str, LedgerRow]:
