@@ -96,7 +96,7 @@ def test_json_is_the_only_output_when_asked_for(
         (["speed"], "there is no benchmark speed; choose from codec, kernels, runtime, log"),
         (["--pairs", "0"], "--pairs 0 is out of range; choose between 1 and 1001"),
         (["--quick", "--write", "page.md"], "--quick figures are not for a page"),
-        (["--write", "page.json"], "--write page.json is no Markdown page"),
+        (["--write", "page.json"], "--write page.json is not a Markdown page"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(

@@ -403,7 +403,7 @@ def test_a_kill_on_the_way_leaves_no_files(tmp_path: Path, monkeypatch: pytest.M
     ("arguments", "message"),
     [
         (["--pairs", "0"], "--pairs 0 is out of range; choose between 1 and 1001"),
-        (["--write", "page.txt"], "--write page.txt is no Markdown page"),
+        (["--write", "page.txt"], "--write page.txt is not a Markdown page"),
         (["--quick", "--write", "page.md"], "--quick figures are not for a page"),
     ],
 )

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX, ROUND_SECONDS_MIN, measure
-from semel.bench.peer import add_peer_options, beside_kafka, peer_of, peer_words
+from semel.bench.beside_kafka import check
+from semel.bench.measure import PAIRS_DEFAULT, ROUND_SECONDS_MIN, measure
+from semel.bench.peer import add_peer_options, peer_of, peer_words
 from semel.bench.report import Section, aligned, as_json, as_markdown, comparison_lines, update
 from semel.errors import SemelError
 from semel.runtime.environment import environment
@@ -111,14 +112,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"there is no benchmark {', '.join(unknown)}; choose from {', '.join(NAMES)}")
-    if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
-        parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
-    if options.write is not None and options.write.suffix != ".md":
-        parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
-    if options.quick and options.write is not None:
-        parser.error("--quick figures are not for a page; leave out --quick or --write")
-    if options.write is not None and not beside_kafka(options):
-        parser.error("a page is written beside the Apache Kafka of this machine; --json prints any figures")
+    check(parser, options)
     return options
 
 

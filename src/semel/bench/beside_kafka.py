@@ -56,17 +56,20 @@ def parser_of(name: str, what: str) -> argparse.ArgumentParser:
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
     """The parsed and checked options."""
     options = parser.parse_args(arguments)
+    check(parser, options)
+    return options
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error if these do not go together."""
     if options.pairs is not None and not 1 <= options.pairs <= PAIRS_MAX:
         parser.error(f"--pairs {options.pairs} is out of range; choose between 1 and {PAIRS_MAX}")
     if options.write is not None and options.write.suffix != ".md":
-        parser.error(f"--write {options.write} is no Markdown page; name one that ends in .md")
+        parser.error(f"--write {options.write} is not a Markdown page; name one that ends in .md")
     if options.quick and options.write is not None:
         parser.error("--quick figures are not for a page; leave out --quick or --write")
     if options.write is not None and not beside_kafka(options):
-        parser.error(
-            "a page is written beside the Apache Kafka of this machine; --json FILE keeps any figures"
-        )
-    return options
+        parser.error("a page is written beside the Apache Kafka of this machine; --json keeps any figures")
 
 
 def carry_out(
