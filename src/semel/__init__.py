@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from semel.client.values.administration import (
         AclBinding,
         AclBindingFilter,
-        AclOperation,
         AclPermissionType,
         AlterConfigOp,
         ConfigResource,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
         OpType,
         PatternType,
         QuotaEntry,
-        ResourceType,
         ScramMechanism,
         UserScramCredentialDeletion,
         UserScramCredentialUpsertion,
@@ -48,17 +46,19 @@ if TYPE_CHECKING:
         PartitionInfo,
         SubscriptionPattern,
     )
+    from semel.core.security.operations import AclOperation, ResourceType
     from semel.embedded import Broker
     from semel.exceptions import *  # noqa: F403 - every one of them is a name of this package.
     from semel.types import TopicPartition
 
+_ACL_WORDS: Final = "semel.core.security.operations"
 _ADMIN_VALUES: Final = "semel.client.values.administration"
 _VALUES: Final = "semel.client.values.consuming"
 _SETTINGS: Final = "semel.client.settings"
 _HOMES: Final = {
     "AclBinding": _ADMIN_VALUES,
     "AclBindingFilter": _ADMIN_VALUES,
-    "AclOperation": _ADMIN_VALUES,
+    "AclOperation": _ACL_WORDS,
     "AclPermissionType": _ADMIN_VALUES,
     "Admin": "semel.client.sync.admin",
     "AdminConfig": _SETTINGS,
@@ -88,7 +88,7 @@ _HOMES: Final = {
     "ProducerIdAndEpoch": "semel.client.producer.prepared",
     "QuotaEntry": _ADMIN_VALUES,
     "RecordMetadata": "semel.client.producer.future",
-    "ResourceType": _ADMIN_VALUES,
+    "ResourceType": _ACL_WORDS,
     "ScramMechanism": _ADMIN_VALUES,
     "SubscriptionPattern": _VALUES,
     "TopicPartition": "semel.types",

@@ -14,7 +14,7 @@ from semel.broker.apis import SERVED, Row, Versions, advertised, row_of
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import Dispatch
 from semel.core.security.identity import ANONYMOUS, PLAINTEXT, Identities, ListenerName
-from semel.core.security.operations import SUPPORTED, Need, Operation
+from semel.core.security.operations import SUPPORTED, AclOperation, Need
 from semel.core.wire import framing
 from semel.core.wire.framing import RequestHeader
 from semel.core.wire.message import Request
@@ -62,14 +62,14 @@ def test_every_row_names_operations_its_resources_have() -> None:
 @pytest.mark.parametrize(
     ("key", "operations"),
     [
-        (ApiKey.PRODUCE, [Operation.WRITE, Operation.WRITE]),
-        (ApiKey.FETCH, [Operation.READ, Operation.CLUSTER_ACTION]),
-        (ApiKey.OFFSET_DELETE, [Operation.DELETE, Operation.READ]),
-        (ApiKey.DELETE_TOPICS, [Operation.DELETE, Operation.DESCRIBE]),
-        (ApiKey.DESCRIBE_PRODUCERS, [Operation.READ]),
+        (ApiKey.PRODUCE, [AclOperation.WRITE, AclOperation.WRITE]),
+        (ApiKey.FETCH, [AclOperation.READ, AclOperation.CLUSTER_ACTION]),
+        (ApiKey.OFFSET_DELETE, [AclOperation.DELETE, AclOperation.READ]),
+        (ApiKey.DELETE_TOPICS, [AclOperation.DELETE, AclOperation.DESCRIBE]),
+        (ApiKey.DESCRIBE_PRODUCERS, [AclOperation.READ]),
     ],
 )
-def test_needs_are_those_of_kafka(key: ApiKey, operations: list[Operation]) -> None:
+def test_needs_are_those_of_kafka(key: ApiKey, operations: list[AclOperation]) -> None:
     row = row_of(key)
     assert row is not None
     assert [need.operation for need in row.needs] == operations

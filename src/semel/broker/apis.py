@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from semel.core.security.identity import ListenerName
-from semel.core.security.operations import Need, Operation, ResourceType
+from semel.core.security.operations import AclOperation, Need, ResourceType
 from semel.core.wire.api_versions import ServedApi
 from semel.core.wire.registry import BY_KEY, Api, ApiKey
 
@@ -99,29 +99,29 @@ _SETTINGS_BYTES_MAX: Final = 4 << 20
 _CREDENTIALS_MAX: Final = 5_000
 """Some 70 ms of work: each of them is hashed."""
 
-_CLUSTER_ACTION: Final = Need(ResourceType.CLUSTER, Operation.CLUSTER_ACTION)
-_CLUSTER_ALTER: Final = Need(ResourceType.CLUSTER, Operation.ALTER)
-_CLUSTER_ALTER_CONFIGS: Final = Need(ResourceType.CLUSTER, Operation.ALTER_CONFIGS)
-_CLUSTER_CREATE: Final = Need(ResourceType.CLUSTER, Operation.CREATE)
-_CLUSTER_DESCRIBE: Final = Need(ResourceType.CLUSTER, Operation.DESCRIBE)
-_CLUSTER_DESCRIBE_CONFIGS: Final = Need(ResourceType.CLUSTER, Operation.DESCRIBE_CONFIGS)
-_CLUSTER_IDEMPOTENT_WRITE: Final = Need(ResourceType.CLUSTER, Operation.IDEMPOTENT_WRITE)
-_GROUP_ALTER_CONFIGS: Final = Need(ResourceType.GROUP, Operation.ALTER_CONFIGS)
-_GROUP_DELETE: Final = Need(ResourceType.GROUP, Operation.DELETE)
-_GROUP_DESCRIBE: Final = Need(ResourceType.GROUP, Operation.DESCRIBE)
-_GROUP_DESCRIBE_CONFIGS: Final = Need(ResourceType.GROUP, Operation.DESCRIBE_CONFIGS)
-_GROUP_READ: Final = Need(ResourceType.GROUP, Operation.READ)
-_TOPIC_ALTER: Final = Need(ResourceType.TOPIC, Operation.ALTER)
-_TOPIC_ALTER_CONFIGS: Final = Need(ResourceType.TOPIC, Operation.ALTER_CONFIGS)
-_TOPIC_CREATE: Final = Need(ResourceType.TOPIC, Operation.CREATE)
-_TOPIC_DELETE: Final = Need(ResourceType.TOPIC, Operation.DELETE)
-_TOPIC_DESCRIBE: Final = Need(ResourceType.TOPIC, Operation.DESCRIBE)
-_TOPIC_DESCRIBE_CONFIGS: Final = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS)
-_TOPIC_READ: Final = Need(ResourceType.TOPIC, Operation.READ)
-_TOPIC_WRITE: Final = Need(ResourceType.TOPIC, Operation.WRITE)
-_TXN_DESCRIBE: Final = Need(ResourceType.TRANSACTIONAL_ID, Operation.DESCRIBE)
-_TXN_TWO_PHASE_COMMIT: Final = Need(ResourceType.TRANSACTIONAL_ID, Operation.TWO_PHASE_COMMIT)
-_TXN_WRITE: Final = Need(ResourceType.TRANSACTIONAL_ID, Operation.WRITE)
+_CLUSTER_ACTION: Final = Need(ResourceType.CLUSTER, AclOperation.CLUSTER_ACTION)
+_CLUSTER_ALTER: Final = Need(ResourceType.CLUSTER, AclOperation.ALTER)
+_CLUSTER_ALTER_CONFIGS: Final = Need(ResourceType.CLUSTER, AclOperation.ALTER_CONFIGS)
+_CLUSTER_CREATE: Final = Need(ResourceType.CLUSTER, AclOperation.CREATE)
+_CLUSTER_DESCRIBE: Final = Need(ResourceType.CLUSTER, AclOperation.DESCRIBE)
+_CLUSTER_DESCRIBE_CONFIGS: Final = Need(ResourceType.CLUSTER, AclOperation.DESCRIBE_CONFIGS)
+_CLUSTER_IDEMPOTENT_WRITE: Final = Need(ResourceType.CLUSTER, AclOperation.IDEMPOTENT_WRITE)
+_GROUP_ALTER_CONFIGS: Final = Need(ResourceType.GROUP, AclOperation.ALTER_CONFIGS)
+_GROUP_DELETE: Final = Need(ResourceType.GROUP, AclOperation.DELETE)
+_GROUP_DESCRIBE: Final = Need(ResourceType.GROUP, AclOperation.DESCRIBE)
+_GROUP_DESCRIBE_CONFIGS: Final = Need(ResourceType.GROUP, AclOperation.DESCRIBE_CONFIGS)
+_GROUP_READ: Final = Need(ResourceType.GROUP, AclOperation.READ)
+_TOPIC_ALTER: Final = Need(ResourceType.TOPIC, AclOperation.ALTER)
+_TOPIC_ALTER_CONFIGS: Final = Need(ResourceType.TOPIC, AclOperation.ALTER_CONFIGS)
+_TOPIC_CREATE: Final = Need(ResourceType.TOPIC, AclOperation.CREATE)
+_TOPIC_DELETE: Final = Need(ResourceType.TOPIC, AclOperation.DELETE)
+_TOPIC_DESCRIBE: Final = Need(ResourceType.TOPIC, AclOperation.DESCRIBE)
+_TOPIC_DESCRIBE_CONFIGS: Final = Need(ResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS)
+_TOPIC_READ: Final = Need(ResourceType.TOPIC, AclOperation.READ)
+_TOPIC_WRITE: Final = Need(ResourceType.TOPIC, AclOperation.WRITE)
+_TXN_DESCRIBE: Final = Need(ResourceType.TRANSACTIONAL_ID, AclOperation.DESCRIBE)
+_TXN_TWO_PHASE_COMMIT: Final = Need(ResourceType.TRANSACTIONAL_ID, AclOperation.TWO_PHASE_COMMIT)
+_TXN_WRITE: Final = Need(ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE)
 
 SERVED: Final = (
     Row(ApiKey.PRODUCE, (_TXN_WRITE, _TOPIC_WRITE), pauses=True, view="produce"),

@@ -17,16 +17,15 @@ from semel.client.calls.routing import controller, ordered
 from semel.client.values.administration import (
     AclBinding,
     AclBindingFilter,
-    AclOperation,
     AclPermissionType,
     PatternType,
     QuotaEntry,
-    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from semel.core.security.operations import AclOperation, ResourceType
 from semel.core.wire.messages import alter_client_quotas as altering
 from semel.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

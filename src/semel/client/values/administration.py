@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from semel.client.arguments import milliseconds
 from semel.client.values.consuming import OffsetAndMetadata
+from semel.core.security.operations import AclOperation, ResourceType
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 
@@ -344,39 +345,11 @@ class UserScramCredentialDeletion(NamedTuple):
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
 
 
-class ResourceType(IntEnum):
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
 class PatternType(IntEnum):
     ANY = 1
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class AclPermissionType(IntEnum):

@@ -1,6 +1,6 @@
 """Resources, what can be allowed on them, and the bit sets in which some responses tell it.
 
-Role.   Kafka's numbers of resource types and operations. `broker.apis` names what every API needs; Metadata, DescribeTopicPartitions,
+Role.   Kafka's numbers of resource types and operations, for both ends. `broker.apis` names what every API needs; Metadata, DescribeTopicPartitions,
         DescribeGroups, ConsumerGroupDescribe and DescribeCluster answer with the bits where they are asked to.
 Rules.  * Bit n stands for operation n. "Not asked" has a value of its own.
         * Without access control a client may do everything that a resource has.
@@ -12,17 +12,22 @@ from typing import Final, NamedTuple
 
 
 class ResourceType(IntEnum):
-    """The kinds of resources that access is given to."""
+    """The kinds of resources that rules of access are about."""
 
+    ANY = 1
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
-class Operation(IntEnum):
-    """The operations that can be allowed."""
+class AclOperation(IntEnum):
+    """The operations that rules of access are about; ANY is for filters, ALL for rules."""
 
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -33,6 +38,8 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
 
@@ -40,37 +47,37 @@ class Need(NamedTuple):
     """An operation on a kind of resource."""
 
     resource: ResourceType
-    operation: Operation
+    operation: AclOperation
 
 
-SUPPORTED: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+SUPPORTED: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT),
 }
 """The operations that a kind of resource has."""
 
