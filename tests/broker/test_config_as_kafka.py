@@ -38,6 +38,8 @@ SETTINGS: Final = {
     "ssl.key.password": "open sesame",
 }
 PATIENCE_SECONDS: Final = 15.0
+REPLICAS: Final = "leader.replication.throttled.replicas"
+LONG_LIST: Final = ",".join(f"{number}:1" for number in range(4800))[: 32_767 - 9].rpartition(",")[0]
 
 Asked = Request[Any]
 Change = tuple[str, int, str | None]
@@ -161,6 +163,12 @@ TABLE: Final[tuple[tuple[Asked, int], ...]] = (
         1,
     ),
     (change(TOPIC, "missing", ("retention.ms", SET, "-2")), 1),
+    # A list as long as an answer can say, and one that would be longer.
+    (change(TOPIC, "orders", (REPLICAS, SET, LONG_LIST)), 1),
+    (change(TOPIC, "orders", (REPLICAS, APPEND, "5000:1,5001:1,5002:1")), 1),
+    (change(TOPIC, "orders", (REPLICAS, APPEND, "5000:1")), 1),
+    (change(TOPIC, "orders", (REPLICAS, SUBTRACT, LONG_LIST.partition(",")[2])), 1),
+    (describe((TOPIC, "orders", [REPLICAS])), 4),
     # A broker's, for one and for all.
     (change(BROKER, "1", ("message.max.bytes", SET, "2000")), 1),
     (change(BROKER, "", ("message.max.bytes", SET, "3000")), 1),

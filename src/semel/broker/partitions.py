@@ -75,7 +75,9 @@ class Partitions:
         cancelled has them leave off, and is let go when they have.
         """
         directory, now_ms = self._directory, self._runtime.clock.now_ms()
-        wanted = [(one, self._log_config(one)) for one in directory.begin_load()]
+        found_here = directory.begin_load()
+        configs = {topic: self._log_config(topic) for topic in {one.topic for one in found_here}}
+        wanted = [(one, configs[one.topic]) for one in found_here]
         openers = 1 if directory.was_clean else _OPENERS  # Then next to nothing is read.
         parts = [wanted[first::openers] for first in range(min(openers, len(wanted)))]
         halt, tasks = Halt(), self._runtime.tasks
@@ -121,8 +123,9 @@ class Partitions:
             and known_id in (None, row.topic_id)
         )
 
-    def _log_config(self, topic_partition: TopicPartition) -> LogConfig:
-        row = self._image.topic(topic_partition.topic)
+    def _log_config(self, topic: str) -> LogConfig:
+        """Read once for all partitions of a topic: a list in its settings may take a millisecond."""
+        row = self._image.topic(topic)
         return self._config.log_config(row.configs if row else {}, checked=True)
 
     def get(self, topic: str, index: int) -> LedPartition | None:
@@ -248,7 +251,7 @@ class Partitions:
         reopened: list[PartitionLog] = []
         halt = Halt()
         for topic_partition in refused:
-            config, now_ms = self._log_config(topic_partition), self._runtime.clock.now_ms()
+            config, now_ms = self._log_config(topic_partition.topic), self._runtime.clock.now_ms()
             try:
                 log = await self._runtime.tasks.in_thread(
                     self._read_again, topic_partition, config, now_ms, halt
@@ -290,7 +293,7 @@ class Partitions:
         missing = self._to_make(row)
         if not missing:
             return
-        config = self._log_config(missing[0])  # One for all: they are of one topic.
+        config = self._log_config(row.name)
         wanted = [(one, config) for one in missing]
         parts = [wanted[first::_MAKERS] for first in range(min(_MAKERS, len(wanted)))]
         tasks = self._runtime.tasks
@@ -474,8 +477,9 @@ class Partitions:
     def reconfigure(self, topic: str) -> None:
         """Let a topic's changed settings take effect."""
         self.changes += 1
+        config = self._log_config(topic)
         for replica in self._here(topic):
-            replica.log.reconfigure(self._log_config(replica.log.topic_partition))
+            replica.log.reconfigure(config)
             self._guard(replica.log)
 
     def use(self, config: BrokerConfig) -> None:

@@ -3,12 +3,13 @@
 Role.   The rules of AlterConfigs and IncrementalAlterConfigs, as functions from settings to settings. Pure.
 Flow.   The handlers turn a resource of a request into `Change`s and ask `after` for the settings that would follow. The settings
         are checked as a whole, and only then written.
-Rules.  * A setting is named once in a change, and has a value unless it is deleted.
+Rules.  * A setting is named once in a change, and has a value unless it is deleted. A value has room in an answer.
         * Append and subtract are for lists; a list that was not set starts from its default.
         * A broker's settings change while it runs only where Kafka's do; some only for one broker, some only for one
           listener.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -35,6 +36,8 @@ class Operation(IntEnum):
 
 
 _OPERATIONS: Final = frozenset(Operation)
+VALUE_BYTES_MAX: Final = 0x7FFF
+"""The longest text that an answer to DescribeConfigs can hold. Appending may make a longer one."""
 
 
 class Change(NamedTuple):
@@ -79,17 +82,28 @@ def after(
                     ErrorCode.INVALID_CONFIG, f"Can't {word} to key {name} because its type is not LIST."
                 )
             settings[name] = _list_after(settings.get(name, key.default or ""), value, operation)
+        if len(settings.get(name, "").encode()) > VALUE_BYTES_MAX:
+            return Refuse(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{VALUE_BYTES_MAX} bytes.",
+            )
     return settings
 
 
 def _list_after(content: str, value: str, operation: int) -> str:
     items = [item for item in content.split(",") if item]
-    for item in value.split(","):
-        if operation == Operation.APPEND and item not in items:
-            items.append(item)
-        elif operation == Operation.SUBTRACT and item in items:
-            items.remove(item)
-    return ",".join(items)
+    given = value.split(",")
+    if operation == Operation.APPEND:
+        there = set(items)
+        return ",".join([*items, *(item for item in dict.fromkeys(given) if item not in there)])
+    left, kept = Counter(given), list[str]()
+    for item in items:
+        if left[item] > 0:
+            left[item] -= 1
+        else:
+            kept.append(item)
+    return ",".join(kept)
 
 
 def broker_flaw(settings: Mapping[str, str], *, every: bool) -> Refuse | None:

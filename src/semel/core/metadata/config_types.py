@@ -18,6 +18,8 @@ from typing import Final, Protocol, TypeAlias
 from semel.errors import ConfigError
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+_GIVEN_MAX: Final = 6000
+"""Characters of a user's value that a refusal shows."""
 
 
 class ConfigType(IntEnum):
@@ -97,8 +99,11 @@ class Validator(Protocol):
 
 
 def invalid(name: str, value: object, reason: str) -> str:
-    """Kafka's sentence for a value that may not be."""
-    return f"Invalid value {value} for configuration {name}: {reason}"
+    """Kafka's sentence for a value that may not be; a long value is cut, for an answer has no room for any length."""
+    given = str(value)
+    if len(given) > _GIVEN_MAX:
+        given = f"{given[:_GIVEN_MAX]}… ({len(given)} characters)"
+    return f"Invalid value {given} for configuration {name}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +293,9 @@ def _double(key: ConfigKey, content: str) -> Value:
 
 
 def _list(_key: ConfigKey, content: str) -> Value:
+    # Not `\s*,\s*` as in Kafka: an expression tries every blank of a long gap as the beginning of a comma's.
     inside = content.strip(_BLANK)
-    return tuple(_COMMA.split(inside)) if inside else ()
+    return tuple(item.strip(_AROUND_COMMA) for item in inside.split(",")) if inside else ()
 
 
 def _string(_key: ConfigKey, content: str) -> Value:
@@ -297,7 +303,7 @@ def _string(_key: ConfigKey, content: str) -> Value:
 
 
 _BLANK: Final = "".join(map(chr, range(ord(" ") + 1)))
-_COMMA: Final = re.compile(r"\s*,\s*")
+_AROUND_COMMA: Final = " \t\n\v\f\r"  # As `\s` in Java.
 _REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
 _WHOLE: Final = re.compile(r"[+-]?\d{1,40}")
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
