@@ -151,7 +151,7 @@ def test_data_is_kept_where_services_keep_it(tmp_path: Path, monkeypatch: pytest
         (["print", "--user", "--metrics", "9404"], "expected HOST:PORT"),
         (["print", "--user", "--nonsense"], "No such option"),
         (["print", "--user", "surplus"], "unexpected extra argument"),
-        (["print", "--user", "--name", "a/b"], "'a/b' is no name"),
+        (["print", "--user", "--name", "a/b"], "'a/b' is not a valid name"),
         (["uninstall", "--user", "--name", "never-installed"], "there is no service never-installed"),
     ],
 )

@@ -61,7 +61,7 @@ def _scope(function: click.decorators.FC) -> click.decorators.FC:
 def _name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     name = value.removesuffix(".service")
     if not _NAME.fullmatch(name):
-        raise click.BadParameter(f"{value!r} is no name: letters, digits, '.', '_' and '-'.")
+        raise click.BadParameter(f"{value!r} is not a valid name: use letters, digits, '.', '_' and '-'.")
     return name
 
 
