@@ -2,6 +2,7 @@
 
 Role.   Partitions as Metadata and DescribeTopicPartitions show them.
 Rules.  * A partition that is led here and could not be opened, or is not made yet, has no leader for now.
+        * A client is told of the listener it came through. A leader without that listener is LISTENER_NOT_FOUND, as in Kafka.
         * A topic is in the metadata a moment before its partitions are here: there are as many views as places for them.
 """
 
@@ -29,11 +30,12 @@ class PartitionView(NamedTuple):
 
 
 def views(
-    broker: Administration, row: TopicRow, start: int = 0, limit: int | None = None
+    broker: Administration, row: TopicRow, listener: str, start: int = 0, limit: int | None = None
 ) -> Iterator[PartitionView]:
-    """The partitions of a topic from one on, at most so many."""
+    """The partitions of a topic from one on, at most so many, for a client that came through this listener."""
     places = broker.partitions.places(row.name)
     brokers, here = broker.store.image.brokers, broker.node_id
+    reachable = {one for one, registered in brokers.items() if registered.on(listener) is not None}
     stop = (
         min(len(places), len(row.states))
         if limit is None
@@ -44,11 +46,13 @@ def views(
     for index in range(start, stop):
         state = row.states[index]
         if state is not last:
-            last, offline = state, [replica for replica in state.replicas if replica not in brokers]
+            last, offline = state, [replica for replica in state.replicas if replica not in reachable]
         missing = state.leader == here and ((place := places[index]) is None or place.leader is None)
         if missing or state.leader not in brokers:
             gone = [here, *offline] if missing else list(offline)
             code, leader, epoch = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, _NO_EPOCH
+        elif state.leader not in reachable:
+            gone, code, leader, epoch = list(offline), ErrorCode.LISTENER_NOT_FOUND, NO_LEADER, _NO_EPOCH
         else:
             gone, code, leader, epoch = list(offline), ErrorCode.NONE, state.leader, state.leader_epoch
         yield PartitionView(index, code, leader, epoch, list(state.replicas), list(state.isr), gone)

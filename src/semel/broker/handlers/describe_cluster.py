@@ -40,9 +40,10 @@ def handle(
         controller_id=broker.store.image.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=one.broker_id, host=one.endpoint.host, port=one.endpoint.port, rack=one.rack
+                broker_id=one.broker_id, host=endpoint.host, port=endpoint.port, rack=one.rack
             )
             for one in broker.store.image.brokers.values()
+            if (endpoint := one.on(context.listener.name)) is not None
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations

@@ -40,7 +40,9 @@ def handle(
             break
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         row = broker.store.image.topic(name)
-        topic = _unknown(name) if row is None else _described(broker, row, start, limit)
+        topic = (
+            _unknown(name) if row is None else _described(broker, row, context.listener.name, start, limit)
+        )
         response.topics.append(topic)
         limit -= len(topic.partitions)
         if row is not None and topic.partitions and start + len(topic.partitions) < row.partitions:
@@ -69,7 +71,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    broker: Administration, row: TopicRow, start: int, limit: int
+    broker: Administration, row: TopicRow, listener: str, start: int, limit: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=row.name,
@@ -87,7 +89,7 @@ def _described(
                 last_known_elr=[],
                 offline_replicas=view.offline,
             )
-            for view in views(broker, row, start, limit)
+            for view in views(broker, row, listener, start, limit)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -112,7 +112,7 @@ def handle(
     if len(wanted) > PARTITIONS_AT_ONCE:
         turns = Turns(broker.runtime, context.connection.peer)
         return Exclusive(_fetch_many(broker, request, context, plan, turns))
-    found = _at_once(_read(broker, request, context.version, wanted, is_first=True))
+    found = _at_once(_read(broker, request, context, wanted, is_first=True))
     if _is_enough(found, request, wanted):
         return _respond(found, plan, wanted)
     # Here, not in the task that waits: records that come before it begins to run must not be missed.
@@ -172,7 +172,7 @@ async def _wait(
         woken = await waiting.woken(max(0.0, deadline - clock.monotonic()))
         if context.connection.is_lost:
             return FetchResponse()  # Nobody reads it.
-        read = _at_once(_read(broker, request, context.version, wanted))
+        read = _at_once(_read(broker, request, context, wanted))
         if not woken or read.at_once or read.bytes_found >= request.min_bytes or context.connection.is_ending:
             return _respond(read, plan, wanted)
         waiting = _waiting(broker, request, context, wanted)
@@ -204,7 +204,7 @@ async def _fetch_many(
     while True:
         waiting = _waiting(broker, request, context, wanted)
         try:
-            looking = _read(broker, request, context.version, wanted, is_first=is_first)
+            looking = _read(broker, request, context, wanted, is_first=is_first)
             found = await _paused(looking, turns)
             is_first = False
             if _is_enough(found, request, wanted) or clock.monotonic() >= deadline:
@@ -219,13 +219,14 @@ async def _fetch_many(
 def _read(
     broker: ReadPath,
     request: FetchRequest,
-    version: int,
+    context: RequestContext,
     wanted: Mapping[PartitionKey, Fetched],
     *,
     is_first: bool = False,
 ) -> _Looking:
     """Look at every partition. Only the first look of a request shows what a follower has: it was sent then."""
     left = min(request.max_bytes, broker.settings.current.fetch_max_bytes)
+    version = context.version
     reader = _Reader.of(request, version)
     endpoints: dict[int, NodeEndpoint] = {}
     answers: dict[PartitionKey, PartitionData] = {}
@@ -251,7 +252,8 @@ def _read(
             if is_first and is_follower(reader.replica_id):
                 answer = _noted(partition, key, fetched, reader, answer)
         if version >= _LEADER_SINCE and answer.error_code in _LEADER_TOLD:
-            _name_leader(broker, key, answer, None if is_follower(reader.replica_id) else endpoints)
+            told = None if is_follower(reader.replica_id) else endpoints
+            _name_leader(broker, key, answer, context.listener.name, told)
         size = 0 if answer.records is None else len(answer.records)
         if size and isinstance(partition, LedPartition):
             left = max(0, left - size)
@@ -263,17 +265,22 @@ def _read(
 
 
 def _name_leader(
-    broker: ReadPath, key: PartitionKey, answer: PartitionData, endpoints: dict[int, NodeEndpoint] | None
+    broker: ReadPath,
+    key: PartitionKey,
+    answer: PartitionData,
+    listener: str,
+    endpoints: dict[int, NodeEndpoint] | None,
 ) -> None:
-    """Say who leads, and to consumers also where: a replica knows the brokers."""
+    """Say who leads, and to consumers also where, on the listener they came through: a replica knows the brokers."""
     row = broker.image.topic_by_id(key.topic_id) if key.topic_id != ZERO_UUID else None
     state = broker.image.partition(TopicPartition(key.topic if row is None else row.name, key.partition))
     if state is None:
         return
     answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
     leader = broker.image.brokers.get(state.leader)
-    if leader is not None and endpoints is not None:
-        host, port = leader.endpoint
+    endpoint = None if leader is None else leader.on(listener)
+    if leader is not None and endpoint is not None and endpoints is not None:
+        host, port = endpoint
         endpoints[state.leader] = NodeEndpoint(node_id=state.leader, host=host, port=port, rack=leader.rack)
 
 

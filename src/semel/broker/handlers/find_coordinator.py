@@ -48,8 +48,8 @@ def handle(
     host = (broker.groups if request.key_type == _GROUP else broker.transactions).host
     ready = host.ensure_topic()
     if isinstance(ready, ErrorCode):
-        return _answer(_found(broker, host, keys, ready), context.version)
-    return _later(broker, host, keys, ready, context.version)
+        return _answer(_found(broker, host, keys, ready, context.listener.name), context.version)
+    return _later(broker, host, keys, ready, context)
 
 
 async def _later(
@@ -57,15 +57,15 @@ async def _later(
     host: CoordinatorHost[Any, Any],
     keys: list[str],
     ready: Awaitable[ErrorCode],
-    version: int,
+    context: RequestContext,
 ) -> FindCoordinatorResponse:
-    return _answer(_found(broker, host, keys, await ready), version)
+    return _answer(_found(broker, host, keys, await ready, context.listener.name), context.version)
 
 
 def _found(
-    broker: Coordinators, host: CoordinatorHost[Any, Any], keys: list[str], code: ErrorCode
+    broker: Coordinators, host: CoordinatorHost[Any, Any], keys: list[str], code: ErrorCode, listener: str
 ) -> list[Coordinator]:
-    """The leaders of these keys' partitions, if the topic is there."""
+    """The leaders of these keys' partitions, if the topic is there and they can be reached through this listener."""
     if code:
         return [_refused_key(key, _UNAVAILABLE) for key in keys]
     image = broker.image
@@ -73,10 +73,10 @@ def _found(
     for key in keys:
         state = image.partition(TopicPartition(host.topic, host.partition_of(key)))
         leader = None if state is None else image.brokers.get(state.leader)
-        if leader is None:
+        endpoint = None if leader is None else leader.on(listener)
+        if leader is None or endpoint is None:
             found.append(_refused_key(key, _UNAVAILABLE))
         else:
-            endpoint = leader.endpoint
             found.append(
                 Coordinator(
                     key=key,

@@ -29,6 +29,7 @@ from semel.errors import ErrorCode
 from semel.net.reply import Exclusive
 
 _ALL_BY_EMPTY: Final = 0
+_LISTENER_NOT_FOUND_SINCE: Final = 6
 
 
 def handle(
@@ -36,7 +37,7 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse] | Exclusive[MetadataResponse]:
     """Answer for what is there; make what may be made first."""
     if request.topics is None or (context.version == _ALL_BY_EMPTY and not request.topics):
-        return in_turns(_all(broker, request), broker.runtime, context.connection.peer)
+        return in_turns(_all(broker, request, context), broker.runtime, context.connection.peer)
     asked = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
     missing = [
         topic.name
@@ -46,11 +47,13 @@ def handle(
     may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     creatable = [name for name in missing if topic_names.flaw(name) is None]
     if may_create and creatable:
-        return _create_then_answer(broker, request, creatable, asked)
-    return _response(broker, request, [_find(broker, topic) for topic in asked])
+        return _create_then_answer(broker, request, context, creatable, asked)
+    return _response(broker, request, context, [_find(broker, topic, context) for topic in asked])
 
 
-def _all(broker: Administration, request: MetadataRequest) -> Steps[MetadataResponse]:
+def _all(
+    broker: Administration, request: MetadataRequest, context: RequestContext
+) -> Steps[MetadataResponse]:
     turn = Turn(broker.runtime.clock)
     topics: list[MetadataResponseTopic] = []
     for row in list(broker.store.image):
@@ -59,19 +62,26 @@ def _all(broker: Administration, request: MetadataRequest) -> Steps[MetadataResp
             turn.begin()
             if broker.store.image.topic_by_id(row.topic_id.bytes) is None:
                 continue  # It was deleted in the pause.
-        topics.append(_described(broker, row))
-    return _response(broker, request, topics)
+        topics.append(_described(broker, row, context))
+    return _response(broker, request, context, topics)
 
 
 async def _create_then_answer(
-    broker: Administration, request: MetadataRequest, names: list[str], topics: list[MetadataRequestTopic]
+    broker: Administration,
+    request: MetadataRequest,
+    context: RequestContext,
+    names: list[str],
+    topics: list[MetadataRequestTopic],
 ) -> MetadataResponse:
     await create_missing(broker, names)
-    return _response(broker, request, [_find(broker, topic) for topic in topics])
+    return _response(broker, request, context, [_find(broker, topic, context) for topic in topics])
 
 
 def _response(
-    broker: Administration, request: MetadataRequest, topics: list[MetadataResponseTopic]
+    broker: Administration,
+    request: MetadataRequest,
+    context: RequestContext,
+    topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     image = broker.store.image
     if request.include_topic_authorized_operations:
@@ -80,9 +90,10 @@ def _response(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
-                node_id=one.broker_id, host=one.endpoint.host, port=one.endpoint.port, rack=one.rack
+                node_id=one.broker_id, host=endpoint.host, port=endpoint.port, rack=one.rack
             )
             for one in image.brokers.values()
+            if (endpoint := one.on(context.listener.name)) is not None
         ],
         cluster_id=broker.cluster_id,
         controller_id=image.controller_id,
@@ -93,7 +104,9 @@ def _response(
     )
 
 
-def _find(broker: Administration, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _find(
+    broker: Administration, asked: MetadataRequestTopic, context: RequestContext
+) -> MetadataResponseTopic:
     image = broker.store.image
     if asked.topic_id != ZERO_UUID:
         row = image.topic_by_id(asked.topic_id)
@@ -101,11 +114,11 @@ def _find(broker: Administration, asked: MetadataRequestTopic) -> MetadataRespon
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
             )
-        return _described(broker, row)
+        return _described(broker, row, context)
     name = asked.name or ""
     row = image.topic(name)
     if row is not None:
-        return _described(broker, row)
+        return _described(broker, row, context)
     unknown = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic_names.flaw(name) is None
@@ -114,7 +127,7 @@ def _find(broker: Administration, asked: MetadataRequestTopic) -> MetadataRespon
     return MetadataResponseTopic(error_code=unknown, name=name, is_internal=name in topic_names.INTERNAL)
 
 
-def _described(broker: Administration, row: TopicRow) -> MetadataResponseTopic:
+def _described(broker: Administration, row: TopicRow, context: RequestContext) -> MetadataResponseTopic:
     # A topic is in the metadata a moment before its logs are: the client asks again.
     ready = len(broker.partitions.places(row.name)) == row.partitions
     return MetadataResponseTopic(
@@ -124,7 +137,7 @@ def _described(broker: Administration, row: TopicRow) -> MetadataResponseTopic:
         is_internal=row.name in topic_names.INTERNAL,
         partitions=[
             MetadataResponsePartition(
-                error_code=view.error_code,
+                error_code=_at_version(view.error_code, context.version),
                 partition_index=view.partition,
                 leader_id=view.leader,
                 leader_epoch=view.leader_epoch,
@@ -132,6 +145,11 @@ def _described(broker: Administration, row: TopicRow) -> MetadataResponseTopic:
                 isr_nodes=view.isr,
                 offline_replicas=view.offline,
             )
-            for view in views(broker, row)
+            for view in views(broker, row, context.listener.name)
         ],
     )
+
+
+def _at_version(code: ErrorCode, version: int) -> ErrorCode:
+    is_new = code is ErrorCode.LISTENER_NOT_FOUND and version < _LISTENER_NOT_FOUND_SINCE
+    return ErrorCode.LEADER_NOT_AVAILABLE if is_new else code

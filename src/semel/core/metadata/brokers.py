@@ -25,7 +25,6 @@ class RegisteredBroker:
     epoch: int = NO_EPOCH
     """Grows with every registration, so that requests for an earlier life of the broker are told apart."""
 
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where clients connect to: the broker's first listener."""
-        return next(iter(self.endpoints.values()))
+    def on(self, listener: str) -> Endpoint | None:
+        """Where to reach it for a client that came through this listener; None if the broker has no such listener."""
+        return self.endpoints.get(listener)
