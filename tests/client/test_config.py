@@ -48,7 +48,7 @@ def test_an_address_is_written_as_it_is_read() -> None:
             "1",
             "request.timeout is not a setting of a client: did you mean request.timeout.ms?",
         ),
-        ("zzz", "1", "zzz is not a setting of a client; help(semel.AdminConfig) lists those there are"),
+        ("zzz", "1", "zzz is not a setting of a client; help(semel.AdminConfig) lists them all"),
         (
             "request.timeout.ms",
             "-1",

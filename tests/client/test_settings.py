@@ -396,7 +396,7 @@ def test_a_setting_given_twice() -> None:
     ("settings", "said"),
     [
         ({"group.id": "g"}, "group.id is a setting of a consumer, not of a producer: leave it out"),
-        ({"zzz": 1}, "zzz is not a setting of a producer; help(semel.ProducerConfig) lists those there are"),
+        ({"zzz": 1}, "zzz is not a setting of a producer; help(semel.ProducerConfig) lists them all"),
         ({"ssl.provider": "x"}, "ssl.provider: not there; of these there are"),
         ({"sasl_login_class": "x"}, "sasl_login_class: not there; of these there are"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: not there; use PLAIN"),

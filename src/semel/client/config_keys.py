@@ -272,7 +272,7 @@ def _known(keys: Mapping[str, ConfigKey], name: str, of_a: str) -> ConfigKey:
     meant = _MEANT.get(dotted)
     near = meant if meant in keys else nearest(dotted, keys)
     listing = {"producer": "ProducerConfig", "consumer": "ConsumerConfig"}.get(of_a, "AdminConfig")
-    hint = f": did you mean {near}?" if near else f"; help(semel.{listing}) lists those there are"
+    hint = f": did you mean {near}?" if near else f"; help(semel.{listing}) lists them all"
     raise ConfigException(f"{name} is not a setting of {a(of_a)}{hint}")
 
 
