@@ -18,23 +18,23 @@ Elsewhere. The meaning of an entry: `common.batch_ledger`. Rows: `task_writer`.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from semel.client.blocking import BlockingCluster
 from semel.client.calls.describe_transactions import describe_transaction
+from semel.client.calls.end_txn import end_txn
 from semel.client.calls.find_coordinator import MOVED, CoordinatorKind, find_coordinator
+from semel.client.calls.init_producer_id import init_producer_id
 from semel.client.calls.offset_fetch import committed_offsets
 from semel.client.cluster import Cluster
 from semel.client.settings import ProducerConfig
 from semel.core.idempotence.delivery import NO_IDENTITY, Identity
-from semel.core.transactions.producer import END_TXN_V1_MAX, TXN_OFFSET_COMMIT_V1_MAX
+from semel.core.transactions.producer import TXN_OFFSET_COMMIT_V1_MAX
 from semel.core.transactions.producer_answers import code_of
-from semel.core.wire.message import Request, Response
+from semel.core.wire.message import Request
 from semel.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from semel.core.wire.messages.end_txn import EndTxnRequest
-from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -55,7 +55,9 @@ from semel.types import TopicPartition
 
 _logger: Final = logging.getLogger(__name__)
 
-R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+Attempt: TypeAlias = Callable[[Cluster, int], Awaitable[tuple[ErrorCode, T]]]
+"""A request to a coordinator: its code, and the answer that goes with NONE."""
 
 FENCED: Final = frozenset(
     {
@@ -138,14 +140,14 @@ class SharedTransactions:
     def identify(self) -> Identity:
         """A new epoch: producers with an older one are fenced, and their open transaction is ended."""
         known = self.identity
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=self._config.transaction_timeout_ms,
-            producer_id=known.producer_id,
-            producer_epoch=known.producer_epoch,
-        )
-        answer = self._ask(request, CoordinatorKind.TRANSACTION, "a producer id")
-        self.identity = Identity(answer.producer_id, answer.producer_epoch)
+
+        async def attempt(cluster: Cluster, node_id: int) -> tuple[ErrorCode, Identity]:
+            timeout_ms = self._config.transaction_timeout_ms
+            return await init_producer_id(
+                cluster, self.transactional_id, timeout_ms=timeout_ms, node_id=node_id, identity=known
+            )
+
+        self.identity = self._ask(attempt, CoordinatorKind.TRANSACTION, "a producer id")
         return self.identity
 
     # The end
@@ -159,7 +161,7 @@ class SharedTransactions:
             producer_epoch=producer_epoch,
             group_id=self._group_id,
         )
-        self._ask(add, CoordinatorKind.TRANSACTION, "to add the sink's group to the transaction")
+        self._send(add, CoordinatorKind.TRANSACTION, "to add the sink's group to the transaction")
         on_step(Step.GROUP_ADDED)
         stored = TxnOffsetCommitRequestPartition(
             partition_index=self._ledger.partition,
@@ -173,7 +175,7 @@ class SharedTransactions:
             producer_epoch=producer_epoch,
             topics=[TxnOffsetCommitRequestTopic(name=self._ledger.topic, partitions=[stored])],
         )
-        self._ask(store, CoordinatorKind.GROUP, "the batch's number", version_max=TXN_OFFSET_COMMIT_V1_MAX)
+        self._send(store, CoordinatorKind.GROUP, "the batch's number", version_max=TXN_OFFSET_COMMIT_V1_MAX)
         on_step(Step.BATCH_STORED)
         self._end(committed=True)
         on_step(Step.COMMITTED)
@@ -209,25 +211,33 @@ class SharedTransactions:
         return Identity(view.producer_id, view.producer_epoch) != ended or view.state not in _ABORTED
 
     def _end(self, *, committed: bool) -> None:
-        end = EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.producer_epoch,
-            committed=committed,
-        )
-        what = "to commit" if committed else "to abort"
-        self._ask(end, CoordinatorKind.TRANSACTION, what, version_max=END_TXN_V1_MAX)
+        async def attempt(cluster: Cluster, node_id: int) -> tuple[ErrorCode, None]:
+            code = await end_txn(
+                cluster,
+                self.transactional_id,
+                self.identity,
+                commit=committed,
+                node_id=node_id,
+                keeps_epoch=True,
+            )
+            return code, None
+
+        self._ask(attempt, CoordinatorKind.TRANSACTION, "to commit" if committed else "to abort")
 
     # Requests
 
-    def _ask(
-        self, request: Request[R], kind: CoordinatorKind, what: str, *, version_max: int | None = None
-    ) -> R:
-        return self._cluster.run(self._asked, request, kind, what, version_max)
+    def _send(
+        self, request: Request[Any], kind: CoordinatorKind, what: str, *, version_max: int | None = None
+    ) -> None:
+        async def attempt(cluster: Cluster, node_id: int) -> tuple[ErrorCode, None]:
+            return code_of(await cluster.send(request, node_id=node_id, version_max=version_max)), None
 
-    async def _asked(
-        self, cluster: Cluster, request: Request[R], kind: CoordinatorKind, what: str, version_max: int | None
-    ) -> R:
+        self._ask(attempt, kind, what)
+
+    def _ask(self, attempt: Attempt[T], kind: CoordinatorKind, what: str) -> T:
+        return self._cluster.run(self._asked, attempt, kind, what)
+
+    async def _asked(self, cluster: Cluster, attempt: Attempt[T], kind: CoordinatorKind, what: str) -> T:
         """The coordinator's answer, asked for until it comes."""
         clock = cluster.runtime.clock
         deadline_ms = clock.monotonic_ms() + self._config.max_block_ms
@@ -238,8 +248,7 @@ class SharedTransactions:
                 if node_id is None:
                     key = self._group_id if kind is CoordinatorKind.GROUP else self.transactional_id
                     node_id = self._coordinators[kind] = await find_coordinator(cluster, kind, key)
-                answer = await cluster.send(request, node_id=node_id, version_max=version_max)
-                code = code_of(answer)
+                code, answer = await attempt(cluster, node_id)
                 if code is ErrorCode.NONE:
                     return answer
                 why = code.name

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from semel.client.blocking import BlockingCluster
 from semel.client.calls.describe_transactions import describe_transactions
+from semel.client.calls.end_txn import end_txn
 from semel.client.calls.find_coordinator import CoordinatorKind, at_coordinator
 from semel.client.calls.init_producer_id import init_producer_id
 from semel.client.calls.list_transactions import list_transactions
@@ -27,9 +28,8 @@ from semel.client.cluster import Cluster
 from semel.client.settings import ProducerConfig
 from semel.core.idempotence.delivery import Identity
 from semel.core.transactions.producer import END_TXN_V1_MAX, PRODUCE_V1_MAX
-from semel.core.wire.messages.end_txn import EndTxnRequest
 from semel.core.wire.registry import ApiKey
-from semel.errors import ErrorCode, error_code, refused
+from semel.errors import ErrorCode, refused
 from semel.runtime.closing import Closing
 from semel.spark.sink.common.first_contact import reach
 from semel.spark.sink.common.names import ledger_id, over_id, prefix_of, run_prefix
@@ -258,20 +258,18 @@ def _quoted(text: str) -> str:
 
 async def _end(cluster: Cluster, task: TaskTransaction, *, commit: bool, protocol: int) -> ErrorCode:
     """The coordinator's answer to the end of a transaction; raises only while it gives no final answer."""
-    request = EndTxnRequest(
-        transactional_id=task.transactional_id,
-        producer_id=task.producer_id,
-        producer_epoch=task.producer_epoch,
-        committed=commit,
-    )
 
     async def order(coordinator: int) -> ErrorCode:
-        answer = await cluster.send(
-            request, node_id=coordinator, version_max=None if protocol == _V2 else END_TXN_V1_MAX
+        code = await end_txn(
+            cluster,
+            task.transactional_id,
+            Identity(task.producer_id, task.producer_epoch),
+            commit=commit,
+            node_id=coordinator,
+            keeps_epoch=protocol != _V2,
         )
-        code = error_code(answer.error_code)
         if code.retriable:
-            raise refused(answer.error_code, f"to end {task.transactional_id}", by=cluster.where)
+            raise refused(code, f"to end {task.transactional_id}", by=cluster.where)
         return code
 
     return await at_coordinator(cluster, CoordinatorKind.TRANSACTION, task.transactional_id, order)
