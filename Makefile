@@ -18,6 +18,7 @@ help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed ## everything installed into .venv from the committed lock
+	@$(BIN)/python tools/native_kernels.py || $(BIN)/python -m semel.runtime.kernel_cache
 
 $(VENV)/.installed: pyproject.toml locks/dev.txt locks/java.txt locks/uv.txt src/semel/_version.py
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing: install Python 3.11 or newer" >&2; exit 1; }
@@ -30,7 +31,6 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/java.txt locks/uv.txt src
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m semel.spark.java >/dev/null 2>&1 || \
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement locks/java.txt
-	$(BIN)/python -m semel.runtime.kernel_cache
 	@touch $@
 
 peers: install ## Apache Kafka and Spark's connector through Maven, franz-go through Go, for the tests beside them (skipped where these are missing)
@@ -45,14 +45,14 @@ test: install peers ## the whole test suite; a test beside other processes may f
 	$(BIN)/python -m pytest --once-more -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3 $(TESTS)
 
 lint: install ## style, types, imports
-	$(BIN)/ruff format --check src tests tools examples
-	$(BIN)/ruff check src tests tools examples
+	$(BIN)/ruff format --check src tests tools examples hatch_build.py
+	$(BIN)/ruff check src tests tools examples hatch_build.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: install
-	$(BIN)/ruff format src tests tools examples
-	$(BIN)/ruff check --fix src tests tools examples
+	$(BIN)/ruff format src tests tools examples hatch_build.py
+	$(BIN)/ruff check --fix src tests tools examples hatch_build.py
 
 bench: install peers ## measurements beside the peers, written to docs/: hours; 'semel bench --quick' for a first look
 	$(BIN)/python -m semel.bench codec kernels runtime log --write docs/benchmarks.md

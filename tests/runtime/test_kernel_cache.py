@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.core.records import memory
+from semel.core.records import jit
 from semel.runtime import kernel_cache
 from semel.runtime.config import kernel_cache_directory
 from semel.runtime.kernel_cache import use_kernel_cache
@@ -19,8 +19,8 @@ from semel.runtime.kernel_cache import use_kernel_cache
 
 @pytest.fixture(autouse=True)
 def _same_cache_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_cache_directory", memory._cache_directory)
-    monkeypatch.setattr(memory, "_is_cached", memory._is_cached)
+    monkeypatch.setattr(jit, "_cache_directory", jit._cache_directory)
+    monkeypatch.setattr(jit, "_is_cached", jit._is_cached)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_where_kernels_are_kept(environment: dict[str, str], expected: str) -> N
 
 def test_a_folder_that_can_be_written_is_used(tmp_path: Path) -> None:
     assert use_kernel_cache(tmp_path / "deep" / "kernels") == tmp_path / "deep" / "kernels"
-    assert memory._cache_directory == str(tmp_path / "deep" / "kernels")
+    assert jit._cache_directory == str(tmp_path / "deep" / "kernels")
     assert list((tmp_path / "deep" / "kernels").iterdir()) == []
 
 
@@ -51,7 +51,7 @@ def test_a_folder_that_cannot_be_written_has_one_beside_the_package_in_its_place
     with caplog.at_level(logging.INFO):
         for _asked in ("by the broker", "by a producer", "by a consumer"):
             assert use_kernel_cache(tmp_path / "file" / "kernels") == beside
-    assert memory._cache_directory == str(beside)
+    assert jit._cache_directory == str(beside)
     (said,) = caplog.records
     assert said.levelno == logging.INFO, "nothing is lost by it"
     assert said.getMessage() == (
@@ -65,23 +65,11 @@ from pathlib import Path
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
 from semel.runtime import kernel_cache
 kernel_cache.OWN_KERNEL_CACHE = Path(sys.argv[1])
-import pyarrow as pa
-from semel import Broker, Consumer, Producer
-from semel.runtime.kernel_loading import load_kernels_beside
-with Broker() as broker:
-    names = {"bootstrap.servers": broker.bootstrap}
-    with Producer(names) as producer:
-        producer.send_arrow("t", pa.table({"value": [b"a", b"b"]}))
-        producer.flush()
-    with Consumer(names) as consumer:
-        consumer.assign([("t", 0)])
-        consumer.seek_to_beginning()
-        rows = 0
-        while rows < 2:
-            rows += consumer.poll_arrow(timeout_ms=500).num_rows
-    load_kernels_beside(daemon=False).join()  # As a broker does, once it has lived for a while.
-from semel.core.records.kernels import scan_kernel
-print(scan_kernel().stats.cache_path)
+for asked in ("by the broker", "by a producer", "by a consumer"):
+    assert kernel_cache.use_kernel_cache() is None
+from semel.core.client.partition_kernels import PARTITIONS
+from semel.core.records.jit import compiled
+print(compiled(PARTITIONS.function).stats.cache_path)
 """
 
 

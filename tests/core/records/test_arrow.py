@@ -22,6 +22,8 @@ from semel.core.records.visibility import CommittedOnly
 from semel.errors import ConfigError, CorruptBatchError, InvalidRecordError, RecordTooLargeError
 from support.records.records_kit import CODECS, SEQUENCE_MAX, expected, record_lists, sequences
 
+pytestmark = pytest.mark.usefixtures("every_way")
+
 ABC = [RecordInput(b"a", b"1", 5), RecordInput(b"b", b"2", 6), RecordInput(b"c", b"3", 7)]
 
 

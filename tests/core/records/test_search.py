@@ -16,6 +16,8 @@ from semel.errors import CorruptBatchError
 from semel.types import BytesLike
 from support.records.records_kit import CODECS, record_lists
 
+pytestmark = pytest.mark.usefixtures("every_way")
+
 moments = st.integers(-1, 1 << 42) | st.sampled_from([-1, 0, 1_700_000_000_000])
 
 

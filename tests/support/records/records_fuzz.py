@@ -1,11 +1,12 @@
 """Damaged batches through every kernel, beside guard pages; run by test_fuzz.py in a process of its own.
 
-Usage: records_fuzz.py SEED CASES   or   records_fuzz.py crash (proves that the guard bites)
+Usage: records_fuzz.py SEED CASES [WAY]   or   records_fuzz.py crash (proves that the guard bites)
 """
 
 import random
 import sys
 from collections.abc import Callable
+from ctypes import addressof, c_int64
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # As a program it finds its neighbours by itself.
@@ -13,10 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # As a program it finds its 
 import numpy as np
 import pyarrow as pa
 
-from semel.core.records import arrow, arrow_encode, kernels
+from semel.core.records import arrow, arrow_encode, kernels, native
 from semel.core.records.batch import read_header
 from semel.core.records.build import build_batch, iter_records, records_section, survey_in_python
+from semel.core.records.memory import SCRATCH_LONGS
 from semel.errors import CorruptBatchError, UnsupportedCompressionError
+from support.records.kernel_ways import running
 from support.records.records_kit import CODECS, damaged, guarded, guarded_copy, random_inputs, release_guarded
 
 
@@ -86,23 +89,25 @@ def one_case(random_: random.Random) -> str:
 def main() -> int:
     if sys.argv[1] == "crash":
         one_record = guarded_copy(bytes.fromhex("0c000000010100"))
-        kernels.scan_kernel()(
-            kernels.as_array(one_record), 5000, 600, 599, 0, 0, 0
-        )  # Told there are 5000 bytes.
+        found = (c_int64 * SCRATCH_LONGS)()
+        # Told there are 5000 bytes.
+        kernels.SCAN.run(native.address(one_record), 5000, 600, 599, 0, 0, 0, addressof(found))
         print("still alive")
         return 0
     pa.allocate_buffer = foreign
     arrow_encode.allocated = lambda size_bytes: memoryview(guarded(size_bytes))
     seen = {"valid": 0, "refused": 0}
-    for case in range(int(sys.argv[2])):
-        seed = f"{sys.argv[1]}/{case}"
-        try:
-            seen[one_case(random.Random(seed))] += 1
-        except BaseException:
-            print(f"seed {seed}", file=sys.stderr)
-            raise
-        if case % 100 == 0:
-            release_guarded()
+    way = sys.argv[3] if len(sys.argv) > 3 else "native" if native.library() else "numba"
+    with running(way):
+        for case in range(int(sys.argv[2])):
+            seed = f"{sys.argv[1]}/{case}"
+            try:
+                seen[one_case(random.Random(seed))] += 1
+            except BaseException:
+                print(f"seed {seed}", file=sys.stderr)
+                raise
+            if case % 100 == 0:
+                release_guarded()
     print(f"{seen['valid']} valid, {seen['refused']} refused")
     return 0
 

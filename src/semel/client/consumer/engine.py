@@ -24,7 +24,7 @@ from semel.client.cluster import Cluster, troubles_of
 from semel.client.config import READ_COMMITTED
 from semel.client.consumer.commits import CommitCall
 from semel.client.consumer.committing import LAST_MS, Committing, without_group
-from semel.client.consumer.decoding import load_decoding
+from semel.client.consumer.decoding import decoding_now, load_decoding
 from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.membership import Membership, RebalanceCall, Told, member_config
 from semel.client.consumer.positions import Positions
@@ -40,7 +40,7 @@ from semel.client.values.consuming import (
     SubscriptionPattern,
 )
 from semel.core.client.fetch_buffer import DamagedRecordsError, FetchBuffer
-from semel.core.client.fetched import Decoding, Piece
+from semel.core.client.fetched import Piece
 from semel.core.client.reset import parse_reset
 from semel.core.client.subscription import (
     Mode,
@@ -139,7 +139,6 @@ class Engine:
             metrics=self.metrics,
         )
         self._membership: Membership | None = None
-        self._decoding = Decoding.PLAIN_WHILE_SMALL
         self._is_loading = False
         self._is_started = False
         self._is_closed = False
@@ -306,7 +305,7 @@ class Engine:
 
     def _take(self, count_max: int | None) -> list[Piece]:
         try:
-            return self._buffer.take(count_max, decoding=self._decoding)
+            return self._buffer.take(count_max, decoding=decoding_now())
         except DamagedRecordsError as damage:
             raise CorruptRecordException(
                 f"records cannot be read: {damage}; seek past them to go on", retriable=False
@@ -569,7 +568,7 @@ class Engine:
         self.waiting.tell()
 
     async def _load_kernels(self) -> None:
-        self._decoding = await self.runtime.tasks.in_thread(load_decoding)
+        await self.runtime.tasks.in_thread(load_decoding)
         self.waiting.tell()
 
     def _now_ms(self) -> int:

@@ -5,24 +5,27 @@ Flow.   The sender calls `encoded` for every attempt. `send_arrow` makes batches
 Rules.  * The same identity and sequence give the same bytes: a batch sent again is the same to the byte.
         * Compiled kernels write larger batches, once they are loaded on a thread beside the work; plain Python, which is
           as fast for a few records, writes the others. The bytes are the same. A program that sends little never loads
-          them: importing the compiler costs more than it would save.
+          them: importing Arrow costs more than it would save.
 """
 
 import threading
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.core.client.accumulator import Batch
 from semel.core.idempotence.delivery import Identity, Send
 from semel.core.records import batch as batches
 from semel.core.records.build import RecordInput, build_batch
-from semel.runtime.kernel_cache import use_kernel_cache
+from semel.runtime.kernel_loading import load_beside
 from semel.types import TopicPartition, WritableBytes
+
+if TYPE_CHECKING:
+    from semel.core.records.memory import Kernel
 
 FEW_RECORDS: Final = 64
 """Up to so many records plain Python is faster than building columns: 2 µs each, against 110 for any number of them."""
 _WORTH_RECORDS: Final = 20_000
-"""After so many records in plain Python the compiler is worth its import."""
+"""After so many records in plain Python, Arrow is worth its import."""
 
 
 class Codec(NamedTuple):
@@ -34,34 +37,38 @@ class Codec(NamedTuple):
 
 
 class Kernels:
-    """The compiled encoder, loaded when there is reason to."""
+    """The encoder of columns, loaded when there is reason to."""
 
     _lock: Final = threading.Lock()
     _thread: threading.Thread | None = None
     _written = 0
-    is_loaded = False
+    _loaded: "tuple[Kernel, ...]" = ()
 
     @classmethod
     def load(cls) -> None:
-        """Load them now; takes half a second, or many where no cache has them."""
+        """Import them, which takes a tenth of a second or more; they are compiled beside the work if they are not."""
         with cls._lock:
-            if cls.is_loaded:
-                return
-            use_kernel_cache()
-            from semel.core.client.partition_kernels import partitions_kernel
-            from semel.core.records.write_kernels import plan_kernel, write_kernel
+            if not cls._loaded:
+                from semel.core.client.partition_kernels import PARTITIONS
+                from semel.core.records import arrow_encode as _needed  # noqa: F401
+                from semel.core.records.write_kernels import PLAN, WRITE
 
-            plan_kernel()
-            write_kernel()
-            partitions_kernel()
-            cls.is_loaded = True
+                load_beside(PLAN, WRITE, PARTITIONS)
+                cls._loaded = PLAN, WRITE, PARTITIONS
+
+    @classmethod
+    def are_imported(cls) -> bool:
+        """Whether `load` would do nothing."""
+        return bool(cls._loaded)
+
+    @classmethod
+    def are_compiled(cls) -> bool:
+        """Whether they are faster than plain Python."""
+        return bool(cls._loaded) and all(one.is_compiled for one in cls._loaded)
 
     @classmethod
     def count(cls, records_count: int) -> None:
-        """So many records were written without them: at some point they are loaded, on a thread, once.
-
-        The thread is waited for when the process ends: the compiler does not like to lose its interpreter.
-        """
+        """So many records were written without them: at some point they are loaded, on a thread, once."""
         cls._written += records_count
         if cls._written >= _WORTH_RECORDS and cls._thread is None:
             cls._thread = threading.Thread(target=cls.load, name="semel-kernels", daemon=False)
@@ -80,7 +87,7 @@ def encoded(batch: Batch, send: Send[TopicPartition], codec: Codec) -> WritableB
 
 def _written(batch: Batch, identity: Identity, base_sequence: int, codec: Codec) -> WritableBytes:
     if batch.records_count > FEW_RECORDS:
-        if Kernels.is_loaded:
+        if Kernels.are_compiled():
             return _written_by_kernels(batch, identity, base_sequence, codec)
         Kernels.count(batch.records_count)
     headers = batch.headers or [()] * batch.records_count

@@ -125,7 +125,7 @@ class AsyncProducer:
             arguments.topic(topic),
             None if timestamp is None else arguments.milliseconds(timestamp),
         )
-        if not Kernels.is_loaded:
+        if not Kernels.are_imported():
             await self._runtime.tasks.in_thread(Kernels.load)
         pieces = self._engine.pieces(data, ignore_columns)
         taken: list[Batch] = []

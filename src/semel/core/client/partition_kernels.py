@@ -5,25 +5,22 @@ Flow.   `client.producer` partitions the rows of `send_arrow` with it. One key a
 Rules.  * A column that points outside its data raises; nothing outside it is read.
 """
 
-import sys
-from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from semel.core.records import memory
 from semel.core.records.memory import (
-    LONG,
-    Kernel,
-    compiled,
     helper,
+    kernel,
     load_byte,
     load_int,
     load_long,
     store_int,
 )
 from semel.errors import InvalidRecordError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NO_KEY: Final = -1
 _SEED: Final = 0x9747B28C
@@ -34,15 +31,17 @@ _POSITIVE: Final = 0x7FFFFFFF
 Partitions: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 
 
-def partitions_of_keys(keys: pa.Array, partitions_count: int) -> Partitions:
+def partitions_of_keys(keys: "pa.Array", partitions_count: int) -> Partitions:
     """The partition of each key, of so many; `keys` is a column of bytes or text with 32- or 64-bit offsets."""
     found = np.empty(len(keys), np.int32)
     if not len(keys):
         return found
+    import pyarrow as pa
+
     keys.validate()
     validity, offsets, data = keys.buffers()
     wide = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
-    bad_row: int = partitions_kernel()(
+    bad_row: int = PARTITIONS.run(
         offsets.address,
         data.address if data else 0,
         data.size if data else 0,
@@ -58,12 +57,6 @@ def partitions_of_keys(keys: pa.Array, partitions_count: int) -> Partitions:
             f"row {bad_row}: its key points outside its column: the Arrow array is damaged"
         )
     return found
-
-
-@cache
-def partitions_kernel() -> Kernel:
-    """`_partitions`, compiled."""
-    return compiled(_partitions, LONG(*[LONG] * 9), (sys.modules[__name__], memory))
 
 
 def _partitions(
@@ -93,6 +86,9 @@ def _partitions(
             return row
         store_int(found + 4 * row, (_murmur2(data + start, end - start) & _POSITIVE) % partitions_count)
     return -1
+
+
+PARTITIONS: Final = kernel(_partitions)
 
 
 @helper

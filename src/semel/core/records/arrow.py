@@ -66,7 +66,7 @@ class Decoded(NamedTuple):
 class _Section(NamedTuple):
     """The validated records of one batch, and their sizes from `skip_below` on."""
 
-    data: kernels.Bytes
+    data: BytesLike
     header: BatchHeader
     skip_below: int
     found: Found
@@ -98,7 +98,7 @@ def decode_batches(
             check_crc(buffer, at, header)
         shown = visible is None or visible(buffer, at, header)
         if shown and not header.is_control and header.last_offset >= fetch_offset:
-            data = kernels.as_array(records_section(buffer, at, header))
+            data = records_section(buffer, at, header)
             if sections and size + len(data) > size_max:
                 break
             skip_below = fetch_offset - header.base_offset

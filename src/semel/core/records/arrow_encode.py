@@ -221,7 +221,7 @@ class _Source:
         """Cut the rows into batches whose records take at most `room` bytes."""
         row = 0
         while row < self.rows:
-            count = kernels.plan_kernel()(self._address, row, self.rows - row, room, self._plan_address)
+            count = kernels.PLAN.run(self._address, row, self.rows - row, room, self._plan_address)
             at, size, base_timestamp, max_timestamp = self._plan.tolist()
             if count == kernels.TOO_LONG:
                 raise RecordTooLargeError(
@@ -235,8 +235,8 @@ class _Source:
     def written(self, planned: _Planned, position: int) -> memoryview:
         """Planned rows, from `position` on."""
         memory = allocated(position + planned.size)
-        address = np.frombuffer(memory, np.uint8).ctypes.data + position
-        kernels.write_kernel()(self._address, planned.row, planned.rows, planned.base_timestamp, address)
+        address = pa.py_buffer(memory).address + position
+        kernels.WRITE.run(self._address, planned.row, planned.rows, planned.base_timestamp, address)
         return memory
 
     def _use_cells(self, slot: int, name: str, array: pa.Array) -> None:

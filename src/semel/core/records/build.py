@@ -297,8 +297,9 @@ def load_kernels() -> None:
     """
     global _survey  # noqa: PLW0603  # One process, one set of kernels: the switch is the module's.
     from semel.core.records import kernels, search
+    from semel.core.records.memory import load
 
-    kernels.survey_kernel()
+    load(kernels.SCAN)
     search.load_kernels()
     _survey = kernels.survey
 

@@ -1,25 +1,19 @@
-"""CRC-32C inside a kernel, by the processor's instruction where it has one, by tables elsewhere.
+"""CRC-32C inside a kernel: by tables here, by the processor's instruction where the compiler finds it.
 
 Role.   The checksum of a batch for kernels over many batches (`compact_kernels`). Python code uses the package
         `crc32c`.
-Flow.   The caller keeps `crc_tables()` alive and passes their address.
-Rules.  The instruction is used only if numba compiles for the processor it runs on.
+Flow.   The caller keeps `crc_tables()` alive and passes their address. `jit` puts the instruction in place of `crc_32c`
+        if the processor it compiles for has it.
 """
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import llvmlite.ir as ir
 import numpy as np
-from llvmlite.binding import get_host_cpu_features, get_process_triple
-from numba import config
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from semel.core.records.memory import LONG, helper, load_byte, load_int, load_long, signed_only
+from semel.core.records.memory import helper, load_byte, load_int, load_long
 
-_LOW_32: Final = 0xFFFFFFFF
+LOW_32: Final = 0xFFFFFFFF
 
 
 @cache
@@ -39,11 +33,12 @@ def crc_tables() -> "np.ndarray[Any, Any]":
     return np.array(tables, np.int64)
 
 
-def _crc_by_table(at: int, end: int, tables: int) -> int:
-    crc = _LOW_32
+@helper
+def crc_by_table(at: int, end: int, tables: int) -> int:
+    crc = LOW_32
     while end - at >= 8:
-        low = (load_int(at) & _LOW_32) ^ crc
-        high = load_int(at + 4) & _LOW_32
+        low = (load_int(at) & LOW_32) ^ crc
+        high = load_int(at + 4) & LOW_32
         crc = (
             load_long(tables + 8 * (7 * 256 + (low & 0xFF)))
             ^ load_long(tables + 8 * (6 * 256 + ((low >> 8) & 0xFF)))
@@ -58,38 +53,9 @@ def _crc_by_table(at: int, end: int, tables: int) -> int:
     while at < end:
         crc = load_long(tables + 8 * ((crc ^ load_byte(at)) & 0xFF)) ^ (crc >> 8)
         at += 1
-    return crc ^ _LOW_32
+    return crc ^ LOW_32
 
 
-def _crc_by_instruction(at: int, end: int, tables: int) -> int:
-    crc = _LOW_32
-    while end - at >= 8:
-        crc = _crc_of_word(crc, load_long(at))
-        at += 8
-    while at < end:
-        crc = load_long(tables + 8 * ((crc ^ load_byte(at)) & 0xFF)) ^ (crc >> 8)
-        at += 1
-    return crc ^ _LOW_32
-
-
-def _crc_instruction(_typing: Any, crc: Any, word: Any) -> Any:
-    signed_only(crc, word)
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        long = ir.IntType(64)
-        kind = ir.FunctionType(long, [long, long])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse42.crc32.64.64")
-        return builder.call(function, arguments)
-
-    return LONG(LONG, LONG), generate
-
-
-def _has_crc_instruction() -> bool:
-    """Whether numba compiles for this processor, and it has the instruction, eight times as fast as tables."""
-    if config.CPU_NAME or config.CPU_FEATURES:
-        return False
-    return bool(get_host_cpu_features().get("sse4.2")) and get_process_triple().startswith("x86_64")
-
-
-_crc_of_word: Final = cast("Callable[[int, int], int]", intrinsic(_crc_instruction))
-crc_32c: Final = helper(_crc_by_instruction if _has_crc_instruction() else _crc_by_table)
+def crc_32c(at: int, end: int, tables: int) -> int:
+    """The checksum of the bytes between two addresses."""
+    return crc_by_table(at, end, tables)

@@ -14,13 +14,11 @@ Elsewhere. Transactions, compression and files: `log.compaction`. Compiling and 
         `checksum`, `siphash`.
 """
 
-import sys
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from semel.core.records import big_endian, checksum, flaws, kernels, memory, siphash, varint
+from semel.core.records import kernels
 from semel.core.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -37,22 +35,20 @@ from semel.core.records.big_endian import int_at, long_at, set_int_at, set_long_
 from semel.core.records.checksum import crc_32c, crc_tables
 from semel.core.records.key_offsets import SLOT_BYTES, IndexEntry, KeyOffsets, Progress, Sieving, Stop
 from semel.core.records.memory import (
-    BYTES,
-    LONG,
-    Kernel,
-    as_long,
-    compiled,
+    SCRATCH_LONGS,
     copy,
     helper,
+    kernel,
+    load,
     load_byte,
     load_long,
     put,
-    scratch,
     store_byte,
     store_long,
     take,
     width,
 )
+from semel.core.records.native import address
 from semel.core.records.siphash import hash_128
 from semel.types import NO_TIMESTAMP, BytesLike
 
@@ -72,7 +68,8 @@ _DAMAGED: Final = int(Stop.DAMAGED)
 _TABLE, _SLOTS, _KEYS, _KEYS_MAX, _LATEST, _SECRET_0, _SECRET_1, _CRC_TABLE = 0, 1, 2, 3, 4, 5, 6, 7
 _STOP, _POSITION, _USED, _READ, _KEPT = 8, 9, 10, 11, 12
 _NOW, _HORIZON, _EMPTY_OFFSETS, _EMPTY_COUNT, _MARKS, _TARGET, _TARGET_SIZE = 13, 14, 15, 16, 17, 18, 19
-_STATE_SLOTS: Final = 20
+_FOUND_BY_SCAN: Final = 20
+_STATE_SLOTS: Final = _FOUND_BY_SCAN + SCRATCH_LONGS
 
 # State of `_entries` between pieces.
 _SINCE, _LARGEST, _LARGEST_OFFSET, _FOUND = 0, 1, 2, 3
@@ -89,28 +86,6 @@ _AT_LENGTH, _AT_MAGIC, _AT_DELTA, _AT_BASE_TIME, _AT_MAX_TIME, _AT_PRODUCER, _AT
     43,
     57,
 )
-
-
-@cache
-def note_kernel() -> Kernel:
-    """`_note`, compiled."""
-    return compiled(_note, LONG(BYTES, *[LONG] * 5), _sources())
-
-
-@cache
-def sieve_kernel() -> Kernel:
-    """`_sieve`, compiled."""
-    return compiled(_sieve, LONG(BYTES, *[LONG] * 4), _sources())
-
-
-@cache
-def entries_kernel() -> Kernel:
-    """`_entries`, compiled."""
-    return compiled(_entries, LONG(BYTES, *[LONG] * 5), _sources())
-
-
-def _sources() -> tuple[Any, ...]:
-    return sys.modules[__name__], kernels, memory, big_endian, checksum, siphash, flaws, varint
 
 
 class CompiledKeyOffsets(KeyOffsets):
@@ -132,9 +107,7 @@ class CompiledKeyOffsets(KeyOffsets):
         state[_LATEST] = -1
         state[_SECRET_0], state[_SECRET_1] = np.frombuffer(secret[:16], np.int64)
         state[_CRC_TABLE] = self._crc.ctypes.data
-        note_kernel()
-        sieve_kernel()
-        entries_kernel()
+        load(NOTE, SIEVE, ENTRIES)
 
     @property
     def keys(self) -> int:
@@ -154,7 +127,7 @@ class CompiledKeyOffsets(KeyOffsets):
         return self._note(plain, 0, len(plain), start_offset, 0)
 
     def _note(self, data: BytesLike, position: int, end: int, start_offset: int, hard: int) -> Progress:
-        note_kernel()(np.frombuffer(data, np.uint8), position, end, start_offset, hard, self._address)
+        NOTE.run(address(data), position, end, start_offset, hard, self._address)
         return self._progress()
 
     def begin_sieving(self, sieving: Sieving) -> None:
@@ -173,9 +146,8 @@ class CompiledKeyOffsets(KeyOffsets):
         if len(self._marks) < len(data):
             self._marks = np.zeros(len(data), np.uint8)
             self._state[_MARKS] = self._marks.ctypes.data
-        target = np.frombuffer(out, np.uint8)
-        self._state[_TARGET], self._state[_TARGET_SIZE] = target.ctypes.data, len(out)
-        sieve_kernel()(np.frombuffer(data, np.uint8), position, end, hard, self._address)
+        self._state[_TARGET], self._state[_TARGET_SIZE] = address(out), len(out)
+        SIEVE.run(address(data), position, end, hard, self._address)
         return self._progress()
 
     def _progress(self) -> Progress:
@@ -191,8 +163,8 @@ class CompiledKeyOffsets(KeyOffsets):
         room = _ENTRY_LONGS * (len(data) // HEADER_SIZE + 1)
         if len(self._entries_out) < room:
             self._entries_out = np.zeros(room, np.int64)
-        entries_kernel()(
-            np.frombuffer(data, np.uint8),
+        ENTRIES.run(
+            address(data),
             len(data),
             file_position,
             interval_bytes,
@@ -208,10 +180,9 @@ class CompiledKeyOffsets(KeyOffsets):
         return int(self._walk[_LARGEST]), int(self._walk[_LARGEST_OFFSET])
 
 
-def _note(data: Any, position: int, end: int, start_offset: int, hard: int, state: int) -> int:
-    """Note the keys of the batches in [position, end) of a piece that begins at `data`."""
-    start = as_long(data.ctypes.data)
-    found = scratch()
+def _note(start: int, position: int, end: int, start_offset: int, hard: int, state: int) -> int:
+    """Note the keys of the batches in [position, end) of a piece that begins at `start`."""
+    found = state + 8 * _FOUND_BY_SCAN
     records_read = 0
     stop = _END
     while True:
@@ -244,12 +215,14 @@ def _note(data: Any, position: int, end: int, start_offset: int, hard: int, stat
     return 0
 
 
-def _sieve(data: Any, position: int, end: int, hard: int, state: int) -> int:
+NOTE: Final = kernel(_note)
+
+
+def _sieve(start: int, position: int, end: int, hard: int, state: int) -> int:
     """Copy the records to keep of the batches in [position, end) to the target."""
-    start = as_long(data.ctypes.data)
     target = load_long(state + 8 * _TARGET)
     target_size = load_long(state + 8 * _TARGET_SIZE)
-    found = scratch()
+    found = state + 8 * _FOUND_BY_SCAN
     used = records_read = records_kept = 0
     stop = _END
     while True:
@@ -268,6 +241,9 @@ def _sieve(data: Any, position: int, end: int, hard: int, state: int) -> int:
         position += size
     _report(state, stop, position, used, records_read, records_kept)
     return 0
+
+
+SIEVE: Final = kernel(_sieve)
 
 
 @helper
@@ -424,9 +400,8 @@ def _is_kept_when_empty(state: int, last_offset: int) -> bool:
     return False
 
 
-def _entries(data: Any, end: int, file_position: int, interval_bytes: int, walk: int, out: int) -> int:
+def _entries(start: int, end: int, file_position: int, interval_bytes: int, walk: int, out: int) -> int:
     """The index entries of batches that will be written at `file_position`."""
-    start = as_long(data.ctypes.data)
     since = load_long(walk + 8 * _SINCE)
     largest = load_long(walk + 8 * _LARGEST)
     largest_offset = load_long(walk + 8 * _LARGEST_OFFSET)
@@ -454,6 +429,9 @@ def _entries(data: Any, end: int, file_position: int, interval_bytes: int, walk:
     store_long(walk + 8 * _LARGEST_OFFSET, largest_offset)
     store_long(walk + 8 * _FOUND, found)
     return 0
+
+
+ENTRIES: Final = kernel(_entries)
 
 
 # The table.

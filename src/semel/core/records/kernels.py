@@ -10,35 +10,27 @@ Rules.  * `scan` never reads outside the given bytes. It accepts exactly the byt
 Elsewhere. Columns to records: `write_kernels`. Compiling and memory access: `memory`.
 """
 
-import sys
-from functools import cache
-from typing import Any, Final, TypeAlias
+from ctypes import addressof, c_int64
+from typing import Final
 
-import numpy as np
-from numba import types
-
-from semel.core.records import flaws, memory, varint
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import RecordFacts
 from semel.core.records.flaws import HEADER_MIN, RECORD_BODY_MIN, RECORD_MIN, Finding, Flaw, corrupt
 from semel.core.records.memory import (
-    BYTES,
-    LONG,
-    Kernel,
-    as_long,
-    compiled,
+    SCRATCH_LONGS,
     copy,
     helper,
+    kernel,
     load_byte,
     load_long,
     read_int,
     read_long,
-    scratch,
     store_byte,
     store_int,
     store_long,
     take,
 )
+from semel.core.records.native import address
 from semel.core.records.varint import CUT, TOO_LARGE
 from semel.types import NO_TIMESTAMP, BytesLike
 
@@ -65,8 +57,8 @@ FOUND_FLAW, FOUND_RECORD, FOUND_POSITION, FOUND_VALUE = 0, 1, 2, 3
 FOUND_KEPT, FOUND_KEY_BYTES, FOUND_VALUE_BYTES = 4, 5, 6
 FOUND_HEADERS, FOUND_HEADER_KEY_BYTES, FOUND_HEADER_VALUE_BYTES = 7, 8, 9
 FOUND_LARGEST, FOUND_SMALLEST, FOUND_KEYLESS = 10, 11, 12  # As in `build.RecordFacts`, of all records.
-_FOUND_SLOTS: Final = 13
-Found = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+Found = list[int]
+_Found: Final = c_int64 * SCRATCH_LONGS
 
 # Layout of the columns for `fill`, and their fill levels: six longs per column.
 COLUMN_OFFSETS, COLUMN_DATA, COLUMN_VALIDITY, COLUMN_ROWS, COLUMN_USED, COLUMN_NULLS = 0, 1, 2, 3, 4, 5
@@ -81,62 +73,33 @@ FILL_HEADER_KEY: Final = FILL_HEADERS + _COLUMN_SLOTS
 FILL_HEADER_VALUE: Final = FILL_HEADER_KEY + _COLUMN_SLOTS
 FILL_SLOTS: Final = FILL_HEADER_VALUE + _COLUMN_SLOTS
 
-Bytes: TypeAlias = "np.ndarray[Any, Any]"  # Of uint8, contiguous.
 
-
-@cache
-def scan_kernel() -> Kernel:
-    """`_scan`, compiled."""
-    return compiled(_scan, types.UniTuple(LONG, _FOUND_SLOTS)(BYTES, *[LONG] * 6), _sources())
-
-
-@cache
-def survey_kernel() -> Kernel:
-    """`_survey`, compiled."""
-    return compiled(_survey, types.UniTuple(LONG, 4)(BYTES, *[LONG] * 4), _sources())
-
-
-@cache
-def fill_kernel() -> Kernel:
-    """`_fill`, compiled."""
-    return compiled(_fill, LONG(BYTES, *[LONG] * 6), _sources())
-
-
-def _sources() -> tuple[Any, ...]:
-    return sys.modules[__name__], memory, flaws, varint
-
-
-def as_array(data: BytesLike) -> Bytes:
-    """The bytes as an array for kernels, not copied. They must not change while a kernel runs."""
-    return np.frombuffer(data, np.uint8)
-
-
-def scan(data: Bytes, header: BatchHeader, *, gaps: bool, skip_below: int = 0) -> Found:
+def scan(data: BytesLike, header: BatchHeader, *, gaps: bool, skip_below: int = 0) -> Found:
     """Validate the records or raise `CorruptBatchError`; returns the sizes of records with offset deltas from
     `skip_below` on."""
-    found: Found = scan_kernel()(
-        data,
+    found = _Found()
+    flaw = SCAN.run(
+        address(data),
         len(data),
         header.records_count,
         header.last_offset_delta,
         header.base_timestamp,
         gaps,
         skip_below,
+        addressof(found),
     )
-    if found[FOUND_FLAW]:
-        finding = Finding(
-            Flaw(found[FOUND_FLAW]), found[FOUND_RECORD], found[FOUND_POSITION], found[FOUND_VALUE]
-        )
+    if flaw:
+        finding = Finding(Flaw(flaw), found[FOUND_RECORD], found[FOUND_POSITION], found[FOUND_VALUE])
         raise corrupt(finding, header.base_offset)
-    return found
+    return found[:]
 
 
 def fill(
-    data: Bytes, header: BatchHeader, columns: int, *, skip_below: int, append_time_ms: int | None
+    data: BytesLike, header: BatchHeader, columns: int, *, skip_below: int, append_time_ms: int | None
 ) -> None:
     """Append records that `scan` accepted, for the same `skip_below`, to the columns described at an address."""
-    fill_kernel()(
-        data,
+    FILL.run(
+        address(data),
         header.records_count,
         header.base_offset,
         header.base_timestamp if append_time_ms is None else append_time_ms,
@@ -148,58 +111,26 @@ def fill(
 
 def survey(data: BytesLike, header: BatchHeader, gaps: bool) -> RecordFacts:
     """The compiled `build.survey_in_python`."""
-    array = np.frombuffer(data, np.uint8)
-    flaw, largest, smallest, keyless = survey_kernel()(
-        array, header.records_count, header.last_offset_delta, header.base_timestamp, gaps
-    )
-    if flaw:
-        scan(array, header, gaps=gaps)  # Raises with the place of the flaw.
-    return tuple.__new__(RecordFacts, (largest, smallest, keyless))
-
-
-def _survey(
-    data: Bytes, count: int, last_offset_delta: int, base_timestamp: int, gaps: int
-) -> tuple[int, int, int, int]:
-    """Whether there is a flaw, and the three facts. The result is small because every produced batch passes here."""
-    found = scratch()
-    start = as_long(data.ctypes.data)
-    scan_records(start, start + data.size, count, last_offset_delta, base_timestamp, gaps, 0, found)
-    return (
-        load_long(found + 8 * FOUND_FLAW),
-        load_long(found + 8 * FOUND_LARGEST),
-        load_long(found + 8 * FOUND_SMALLEST),
-        load_long(found + 8 * FOUND_KEYLESS),
-    )
+    found = scan(data, header, gaps=gaps)
+    return tuple.__new__(RecordFacts, found[FOUND_LARGEST : FOUND_KEYLESS + 1])
 
 
 def _scan(
-    data: Bytes,
+    start: int,
     size: int,
     count: int,
     last_offset_delta: int,
     base_timestamp: int,
     gaps: int,
     skip_below: int,
-) -> Found:
-    """Validate `count` records in the first `size` bytes. Offset deltas under `skip_below` add no sizes."""
-    found = scratch()
-    start = as_long(data.ctypes.data)
+    found: int,
+) -> int:
+    """Validate `count` records in `size` bytes. Offset deltas under `skip_below` add no sizes. Returns the flaw, or 0."""
     scan_records(start, start + size, count, last_offset_delta, base_timestamp, gaps, skip_below, found)
-    return (
-        load_long(found),
-        load_long(found + 8),
-        load_long(found + 16),
-        load_long(found + 24),
-        load_long(found + 32),
-        load_long(found + 40),
-        load_long(found + 48),
-        load_long(found + 56),
-        load_long(found + 64),
-        load_long(found + 72),
-        load_long(found + 80),
-        load_long(found + 88),
-        load_long(found + 96),
-    )
+    return load_long(found + 8 * FOUND_FLAW)
+
+
+SCAN: Final = kernel(_scan)
 
 
 @helper
@@ -214,6 +145,7 @@ def scan_records(
     found: int,
 ) -> None:
     """Validate the records between two addresses, also for kernels over many batches; write the result to `found`."""
+    store_long(found + 8 * FOUND_FLAW, 0)
     fits_offsets = gaps != 0 or (count > 0 and last_offset_delta == count - 1)
     if count < 0 or count > (end - start) // RECORD_MIN or not fits_offsets:
         _fail(found, _COUNT, 0, 0, count)
@@ -377,7 +309,7 @@ def _fail_number(found: int, flaw: int, reason: int, record: int, position: int,
 
 
 def _fill(
-    data: Bytes,
+    start: int,
     count: int,
     base_offset: int,
     base_timestamp: int,
@@ -387,7 +319,6 @@ def _fill(
 ) -> int:
     """Append the validated records to the columns; returns the number of bytes read. `stamped`: all have
     `base_timestamp`."""
-    start = as_long(data.ctypes.data)
     position = start
     offsets = load_long(columns + 8 * FILL_OFFSETS)
     timestamps = load_long(columns + 8 * FILL_TIMESTAMPS)
@@ -412,6 +343,9 @@ def _fill(
             _fill_headers(position, columns)
         position = record_end
     return position - start
+
+
+FILL: Final = kernel(_fill)
 
 
 @helper

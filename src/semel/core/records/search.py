@@ -60,9 +60,9 @@ def load_kernels() -> None:
     """Load the compiled loops, and use them from now on. Safe on a thread, and more than once."""
     global _first, outlaws  # noqa: PLW0603  # One process, one set of kernels: the switch is the module's.
     from semel.core.records import search_kernels
+    from semel.core.records.memory import load
 
-    search_kernels.first_kernel()
-    search_kernels.outlaws_kernel()
+    load(search_kernels.FIRST, search_kernels.OUTLAWS)
     _first = search_kernels.first_at_or_after
     outlaws = search_kernels.outlaws
 

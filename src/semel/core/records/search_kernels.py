@@ -6,59 +6,45 @@ Rules.  * A scan validates the records first: a batch read from disk may be dama
 Elsewhere. The scan: `kernels`. Compiling and memory access: `memory`.
 """
 
-import sys
-from functools import cache
-from typing import Any, Final
+from ctypes import addressof, c_int64
+from typing import Final
 
-import numpy as np
-from numba import types
-
-from semel.core.records import kernels, memory
 from semel.core.records.batch import BatchHeader
-from semel.core.records.kernels import FOUND_FLAW, Bytes, scan, scan_records
+from semel.core.records.kernels import FOUND_FLAW, scan, scan_records
 from semel.core.records.memory import (
-    BYTES,
-    LONG,
-    Kernel,
-    as_long,
-    compiled,
+    SCRATCH_LONGS,
+    kernel,
     load_long,
-    scratch,
     store_long,
     take,
 )
+from semel.core.records.native import address
 from semel.types import NO_TIMESTAMP, BytesLike
 
+_FOUND_TIMESTAMP: Final = SCRATCH_LONGS
+_Found: Final = c_int64 * (SCRATCH_LONGS + 1)
 _OUTLAW_LONGS: Final = 3  # Index, timestamp, whether it has no key.
-
-
-@cache
-def first_kernel() -> Kernel:
-    """`_first`, compiled."""
-    return compiled(_first, types.UniTuple(LONG, 3)(BYTES, *[LONG] * 5), _sources())
-
-
-@cache
-def outlaws_kernel() -> Kernel:
-    """`_outlaws`, compiled."""
-    return compiled(_outlaws, types.UniTuple(LONG, 2)(BYTES, *[LONG] * 7), _sources())
-
-
-def _sources() -> tuple[Any, ...]:
-    return sys.modules[__name__], kernels, memory
+_LISTED_FROM: Final = 1  # After the number of refused timestamps.
 
 
 def first_at_or_after(
     data: BytesLike, header: BatchHeader, timestamp_ms: int, delta_min: int
 ) -> tuple[int, int] | None:
     """As `search.first_at_or_after_in_python`."""
-    array = np.frombuffer(data, np.uint8)
-    flaw, delta, timestamp = first_kernel()(
-        array, header.records_count, header.last_offset_delta, header.base_timestamp, timestamp_ms, delta_min
+    found = _Found()
+    delta = FIRST.run(
+        address(data),
+        len(data),
+        header.records_count,
+        header.last_offset_delta,
+        header.base_timestamp,
+        timestamp_ms,
+        delta_min,
+        addressof(found),
     )
-    if flaw:
-        scan(array, header, gaps=True)  # Raises with the place of the flaw.
-    return None if delta < 0 else (delta, timestamp)
+    if found[FOUND_FLAW]:
+        scan(data, header, gaps=True)  # Raises with the place of the flaw.
+    return None if delta < 0 else (delta, found[_FOUND_TIMESTAMP])
 
 
 def outlaws(
@@ -71,34 +57,39 @@ def outlaws(
     count_max: int,
 ) -> tuple[list[tuple[int, int, bool]], int, int]:
     """As `search.outlaws_in_python`, for records that a survey has validated."""
-    listed = np.zeros(count_max * _OUTLAW_LONGS, np.int64)
-    count, out_of_time = outlaws_kernel()(
-        np.frombuffer(data, np.uint8),
+    listed = (c_int64 * (_LISTED_FROM + count_max * _OUTLAW_LONGS))()
+    count = OUTLAWS.run(
+        address(data),
         header.records_count,
         header.base_timestamp,
         keys_required,
         timestamp_min,
         timestamp_max,
-        listed.ctypes.data,
+        addressof(listed),
         count_max,
     )
-    rows = listed[: min(count, count_max) * _OUTLAW_LONGS].reshape(-1, _OUTLAW_LONGS).tolist()
-    return [(index, timestamp, bool(keyless)) for index, timestamp, keyless in rows], count, out_of_time
+    longs = iter(listed[_LISTED_FROM : _LISTED_FROM + min(count, count_max) * _OUTLAW_LONGS])
+    rows = [
+        (index, timestamp, bool(keyless))
+        for index, timestamp, keyless in zip(longs, longs, longs, strict=True)
+    ]
+    return rows, count, listed[0]
 
 
 def _first(
-    data: Bytes,
+    start: int,
+    size: int,
     count: int,
     last_offset_delta: int,
     base_timestamp: int,
     timestamp_ms: int,
     delta_min: int,
-) -> tuple[int, int, int]:
-    found = scratch()
-    start = as_long(data.ctypes.data)
-    scan_records(start, start + data.size, count, last_offset_delta, base_timestamp, 1, 0, found)
+    found: int,
+) -> int:
+    """The offset delta of the record, or -1; its timestamp, or the flaw, is in `found`."""
+    scan_records(start, start + size, count, last_offset_delta, base_timestamp, 1, 0, found)
     if load_long(found + 8 * FOUND_FLAW) != 0:
-        return load_long(found + 8 * FOUND_FLAW), -1, 0
+        return -1
     position = start
     for _ in range(count):
         length, position = take(position)
@@ -106,13 +97,17 @@ def _first(
         timestamp_delta, position = take(position + 1)
         offset_delta, position = take(position)
         if base_timestamp + timestamp_delta >= timestamp_ms and offset_delta >= delta_min:
-            return 0, offset_delta, base_timestamp + timestamp_delta
+            store_long(found + 8 * _FOUND_TIMESTAMP, base_timestamp + timestamp_delta)
+            return offset_delta
         position = record_end
-    return 0, -1, 0
+    return -1
+
+
+FIRST: Final = kernel(_first)
 
 
 def _outlaws(
-    data: Bytes,
+    position: int,
     count: int,
     base_timestamp: int,
     keys_required: int,
@@ -120,8 +115,8 @@ def _outlaws(
     timestamp_max: int,
     listed: int,
     count_max: int,
-) -> tuple[int, int]:
-    position = as_long(data.ctypes.data)
+) -> int:
+    """How many there are; the number of refused timestamps and the first outlaws are at `listed`."""
     total = out_of_time = 0
     for index in range(count):
         length, position = take(position)
@@ -134,12 +129,16 @@ def _outlaws(
         outside = timestamp != NO_TIMESTAMP and (timestamp < timestamp_min or timestamp > timestamp_max)
         if keyless or outside:
             if total < count_max:
-                at = listed + 8 * _OUTLAW_LONGS * total
+                at = listed + 8 * (_LISTED_FROM + _OUTLAW_LONGS * total)
                 store_long(at, index)
                 store_long(at + 8, timestamp)
-                store_long(at + 16, as_long(keyless))
+                store_long(at + 16, 1 if keyless else 0)
             total += 1
             if not keyless:
                 out_of_time += 1
         position = record_end
-    return total, out_of_time
+    store_long(listed, out_of_time)
+    return total
+
+
+OUTLAWS: Final = kernel(_outlaws)

@@ -8,18 +8,13 @@ Rules.  * `plan` checks that every cell lies inside its column's data; `write` m
         * 32-bit and 64-bit offsets are both read in place, without conversion.
 """
 
-import sys
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from semel.core.records import memory
 from semel.core.records.batch import HEADER_SIZE
 from semel.core.records.memory import (
-    LONG,
-    Kernel,
-    compiled,
     copy,
     helper,
+    kernel,
     load_byte,
     load_int,
     load_long,
@@ -49,22 +44,6 @@ SECTION_SIZE_MAX: Final = (1 << 31) - 1 - HEADER_SIZE  # So that the size of a w
 
 _NULL: Final = -1
 _OUTSIDE: Final = -2
-
-
-@cache
-def plan_kernel() -> Kernel:
-    """`_plan`, compiled."""
-    return compiled(_plan, LONG(*[LONG] * 5), _sources())
-
-
-@cache
-def write_kernel() -> Kernel:
-    """`_write`, compiled."""
-    return compiled(_write, LONG(*[LONG] * 5), _sources())
-
-
-def _sources() -> tuple[Any, ...]:
-    return sys.modules[__name__], memory
 
 
 def _plan(source: int, row: int, rows: int, room: int, plan: int) -> int:
@@ -102,6 +81,9 @@ def _plan(source: int, row: int, rows: int, room: int, plan: int) -> int:
     return count
 
 
+PLAN: Final = kernel(_plan)
+
+
 def _write(source: int, row: int, count: int, base_timestamp: int, target: int) -> int:
     """Write planned rows at `target`; returns the number of bytes."""
     keys = load_long(source + 8 * (SOURCE_KEY + CELLS_DATA))
@@ -122,6 +104,9 @@ def _write(source: int, row: int, count: int, base_timestamp: int, target: int) 
         position = _write_bytes(position, values + value, value_length)
         position = _write_headers(position, source, first, max(headers, 0))
     return position - target
+
+
+WRITE: Final = kernel(_write)
 
 
 @helper

@@ -22,6 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from semel.client.consumer.decoding import decoding_now, load_decoding
 from semel.core.client.fetched import PLAIN_BYTES_MAX, Chunk, Decoding, Piece, end_of
 from semel.errors import ErrorCode, RefusedError
 from semel.exceptions import TimeoutException
@@ -248,24 +249,19 @@ class _Kernels:
     """The kernels of this process: loaded beside the first records, which are read without them while they are few."""
 
     def __init__(self) -> None:
-        self._decoding = Decoding.PLAIN_WHILE_SMALL
         self._loading: threading.Thread | None = None
 
     def decoding(self, size_bytes: int) -> Decoding:
         """How to read so many bytes now."""
-        if self._decoding is Decoding.PLAIN_WHILE_SMALL:
-            if self._loading is None:
-                self._loading = threading.Thread(target=self._load, name="semel-kernels", daemon=True)
-                self._loading.start()
-            if size_bytes <= PLAIN_BYTES_MAX:
-                return Decoding.PLAIN
-            self._loading.join()
-        return self._decoding
-
-    def _load(self) -> None:
-        from semel.client.consumer.decoding import load_decoding
-
-        self._decoding = load_decoding()
+        if decoding_now() is not Decoding.PLAIN_WHILE_SMALL:
+            return decoding_now()
+        if self._loading is None:
+            self._loading = threading.Thread(target=load_decoding, name="semel-kernels", daemon=True)
+            self._loading.start()
+        if size_bytes <= PLAIN_BYTES_MAX:
+            return Decoding.PLAIN
+        self._loading.join()
+        return decoding_now()
 
 
 _kernels: Final = _Kernels()

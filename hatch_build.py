@@ -1,0 +1,99 @@
+"""What a wheel needs beyond its sources: compiled kernels, and a README whose links work outside of the repository.
+
+Role.   `KernelsHook` puts the library of `tools/native_kernels.py` into the wheel and names the platform in its tag. Where that
+        cannot be made, the wheel is pure, and numba compiles kernels on the user's machine. `PageHook` gives the package
+        its links, and makes those of the README absolute.
+Flow.   hatchling calls both. An editable installation takes the library from the sources, where `make install` puts it.
+Rules.  The repository's address is one constant, in pyproject.toml.
+"""
+
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+TOOL: Final = Path("tools", "native_kernels.py")
+LIBRARY: Final = "semel/core/records/semel_kernels.so"
+NOT_HERE: Final = 2
+# The library needs no symbol of a libc but memcpy, and none of a Python but its stable ABI.
+TAGS: Final = {
+    machine: f"py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
+    for machine in ("x86_64", "aarch64")
+}
+_LINK: Final = re.compile(r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\((?!https?://|#)([^)\s]+)\)")
+
+
+class KernelsHook(BuildHookInterface[Any]):
+    """Compiled kernels for a wheel of this platform."""
+
+    _folder: str | None = None
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Make the library, or leave the wheel pure."""
+        if version == "editable":
+            return
+        self._folder = tempfile.mkdtemp(prefix="semel-wheel-")
+        out = Path(self._folder, "semel_kernels.so")
+        done = subprocess.run(
+            [sys.executable, str(Path(self.root, TOOL)), "--out", str(out)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == NOT_HERE:
+            self.app.display_warning(done.stdout.strip())
+            return
+        if done.returncode:
+            raise RuntimeError(f"{TOOL} failed:\n{done.stdout}{done.stderr}")
+        build_data["force_include"][str(out)] = LIBRARY
+        build_data["pure_python"] = False
+        build_data["tag"] = TAGS[platform.machine()]
+
+    def finalize(self, *_of_no_use: Any) -> None:
+        """The wheel has its copy."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+
+
+class PageHook(MetadataHookInterface):
+    """Links of the package, and of its README."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Fill in what pyproject.toml calls dynamic."""
+        repository = self.config["repository"]
+        metadata["urls"] = {
+            "Source": repository,
+            "Documentation": f"{repository}/blob/main/docs",
+            "Changelog": f"{repository}/blob/main/CHANGELOG.md",
+            "Issues": f"{repository}/issues",
+        }
+        page = Path(self.root, "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(page, repository)}
+
+
+def absolute(page: str, repository: str) -> str:
+    """The page with links into the repository in place of links beside it: to files, and to pictures as they are."""
+
+    def link(found: re.Match[str]) -> str:
+        is_picture, text, place = found.groups()
+        kind = "raw" if is_picture else "blob"
+        return f"{is_picture}[{absolute(text, repository)}]({repository}/{kind}/main/{place})"
+
+    return _LINK.sub(link, page)
+
+
+def get_build_hook() -> type[KernelsHook]:
+    """What hatchling asks for when it builds."""
+    return KernelsHook
+
+
+def get_metadata_hook() -> type[PageHook]:
+    """What hatchling asks for when it reads the project's metadata."""
+    return PageHook
