@@ -11,11 +11,12 @@ import sys
 import tempfile
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import semel
-from semel import Broker, Consumer, Producer
+from semel import Admin, Broker, ConfigResource, ConfigResourceType, Consumer, Producer
 from semel.embedded import EmbeddedError
 from semel.errors import ConfigError, LogDirLockedError
 from support.broker.prometheus_kit import of, read_page
@@ -100,6 +101,20 @@ def test_many_run_in_one_process_each_with_its_own_topics() -> None:
 def test_settings_are_kafkas_with_underscores_for_dots() -> None:
     with Broker(num_partitions=3) as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
         assert len(producer.partitions_for("orders")) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "delay_ms"),
+    [
+        ({}, "0"),
+        ({"group_initial_rebalance_delay_ms": 1234}, "1234"),
+        ({"group.initial.rebalance.delay.ms": "1234"}, "1234"),
+    ],
+)
+def test_a_first_member_waits_for_others_only_if_it_is_told_to(given: dict[str, Any], delay_ms: str) -> None:
+    name, where = "group.initial.rebalance.delay.ms", ConfigResource(ConfigResourceType.BROKER, "1")
+    with Broker(**given) as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:
+        assert admin.describe_configs([where])[where][name].value == delay_ms
 
 
 def test_a_wrong_setting_is_said_before_anything_starts() -> None:

@@ -6,7 +6,10 @@ Role.   `semel.Broker`. The same broker that `semel broker` runs, on a loop's th
                 connect_to(broker.bootstrap)
 
 Flow.   `start` returns once it serves, `stop` once everything is on disk; `with` does both.
-Rules.  * Without `data_dir` the data is temporary and goes with `stop`; with one it stays, and the next broker finds it.
+Rules.  * Settings are `semel broker`'s and Kafka's, with one exception: an empty group begins its first rebalance at once
+          (`group.initial.rebalance.delay.ms=0`). A test or notebook has one member, and would wait three seconds for more.
+          A setting that is given wins.
+        * Without `data_dir` the data is temporary and goes with `stop`; with one it stays, and the next broker finds it.
         * Any number may run in one process, each with its own directory and port.
         * A process that ends without `stop` leaves given data as a kill would, which costs nothing that was
           acknowledged, and removes temporary data.
@@ -31,6 +34,7 @@ from semel.runtime.kernel_loading import load_kernels_beside
 from semel.runtime.loop_thread import LoopThread
 
 _KERNELS_AFTER_SECONDS: Final = 2.0  # A broker that lives for one test never pays for them.
+_REBALANCE_DELAY: Final = "group.initial.rebalance.delay.ms"
 
 
 class EmbeddedError(SemelError):
@@ -38,7 +42,10 @@ class EmbeddedError(SemelError):
 
 
 class Broker:
-    """A broker on a thread of this process. Settings are Kafka's, with underscores for dots."""
+    """A broker on a thread of this process. Settings are Kafka's, with underscores for dots.
+
+    `group.initial.rebalance.delay.ms` is 0 unless it is given: a group's first member need not wait three seconds for others.
+    """
 
     def __init__(
         self,
@@ -62,6 +69,8 @@ class Broker:
             "listeners": f"PLAINTEXT://{address}:{port}",
             **settings,
         }
+        if not {_REBALANCE_DELAY, _REBALANCE_DELAY.replace(".", "_")} & settings.keys():
+            self._settings[_REBALANCE_DELAY] = 0
         BrokerConfig.of(self._settings)  # A wrong setting raises here, not at the start.
         self._running: _Running | None = None
 
