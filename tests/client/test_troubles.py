@@ -4,6 +4,7 @@ Method: the pure bookkeeping on a clock of its own; then real clients in a simul
 came, against nobody, against a broker that lacks something, and against one that comes back.
 """
 
+import asyncio
 import itertools
 import logging
 import re
@@ -36,6 +37,7 @@ from semel.core.wire.messages.produce import (
     TopicProduceResponse,
 )
 from semel.errors import ErrorCode
+from semel.net.listener import Listener
 from semel.runtime.bundle import Runtime
 from support.broker.fake_broker import FakeBroker, led, metadata, unknown
 from support.net.net_worlds import in_simulation
@@ -250,6 +252,35 @@ def test_init_transactions_without_a_broker_says_so(heard: Heard) -> None:
 
     told(heard, story)
     assert heard.of(f"no broker of {NOBODY} can be reached")[0][0] < 1000
+
+
+def test_a_producer_of_a_broker_that_never_answers_waits_no_longer_than_it_says(heard: Heard) -> None:
+    """`max.block.ms` was counted between attempts, and one attempt takes `request.timeout.ms`: half a minute."""
+
+    async def story(runtime: Runtime) -> None:
+        listener = Listener(runtime, lambda _frame, _connection: asyncio.get_running_loop().create_future())
+        await listener.start("127.0.0.1", 9092)
+        settings: dict[str, str | int] = {"bootstrap.servers": HERE, "max.block.ms": 5000}
+        calls: list[tuple[dict[str, str | int], Callable[[AsyncProducer], Coroutine[Any, Any, object]]]] = [
+            (settings, lambda producer: producer.send("orders", b"x")),
+            (settings, lambda producer: producer.partitions_for("orders")),
+            ({**settings, "transactional.id": "x"}, lambda producer: producer.init_transactions()),
+        ]
+        for given, call in calls:
+            began_ms = runtime.clock.monotonic_ms()
+            async with AsyncProducer(given, runtime=runtime) as producer:
+                with pytest.raises(semel.TimeoutException, match=rf"5000 ms.*{HERE} gave no answer"):
+                    await call(producer)
+                assert 4000 <= runtime.clock.monotonic_ms() - began_ms <= 5100
+        # With next to no time of its own it gets a connection all the same, if there is one to be had.
+        async with AsyncProducer({**settings, "max.block.ms": 0}, runtime=runtime) as producer:
+            began_ms = runtime.clock.monotonic_ms()
+            with pytest.raises(semel.TimeoutException, match="0 ms"):
+                await producer.send("orders", b"x")
+            assert 900 <= runtime.clock.monotonic_ms() - began_ms <= 1100
+        await listener.close()
+
+    told(heard, story)
 
 
 def test_an_admin_client_raises_at_once_and_does_not_say_it_twice(heard: Heard) -> None:

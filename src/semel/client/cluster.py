@@ -49,6 +49,7 @@ R = TypeVar("R", bound=Response)
 _NO_NODE: Final = -1
 _UNKNOWN_TOPIC_TRIES: Final = 3
 _OLD_MS: Final = 1000
+_ATTEMPT_MIN_MS: Final = 1000
 _SLOW_SECONDS: Final = 0.8  # A connection that is not there by then is spoken of, though it may still come.
 _NO_ENTRY: Final = frozenset(
     {
@@ -241,6 +242,18 @@ class Cluster:
                 if isinstance(error, RefusedError) and not self.troubles.has(Kind.TOPIC):
                     self.troubles.met(Kind.CALL, "a call that was refused", str(error))
             await self.runtime.tasks.sleep(pause_ms / 1000)
+
+    async def in_time(self, attempt: Callable[[], Awaitable[T]], deadline_ms: int) -> T:
+        """One attempt, given up at the deadline; raises `RequestTimedOutError`. It gets a second at least.
+
+        Who waits less must have its connection in the end: the next call would begin from nothing again.
+        """
+        left_ms = max(deadline_ms - self.runtime.clock.monotonic_ms(), _ATTEMPT_MIN_MS)
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                return await attempt()
+        except TimeoutError:
+            raise RequestTimedOutError(f"{self.where} gave no answer in that time") from None
 
     def backoff_ms(self, tries: int) -> int:
         """The pause before the next attempt, after this many."""

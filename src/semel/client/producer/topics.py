@@ -103,7 +103,7 @@ class Topics:
             if known is not None and (partition is None or partition < known.count):
                 return known
             tries += 1
-            why = await self._ask([name])
+            why = await self._ask([name], deadline_ms)
             known = self._known.get(name)
             if known is not None and (partition is None or partition < known.count):
                 return known
@@ -158,10 +158,14 @@ class Topics:
         if why:
             self.is_stale = True
 
-    async def _ask(self, names: list[str]) -> str:
+    async def _ask(self, names: list[str], deadline_ms: int | None = None) -> str:
         """Ask about topics; why there was no answer, or nothing."""
+        cluster = self._cluster
         try:
-            answer = await self._cluster.metadata(names, create=True)
+            if deadline_ms is None:
+                answer = await cluster.metadata(names, create=True)
+            else:
+                answer = await cluster.in_time(lambda: cluster.metadata(names, create=True), deadline_ms)
         except (DisconnectedError, RefusedError) as error:
             if is_locked_out(error):
                 raise as_exception(error) from error

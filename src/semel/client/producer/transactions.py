@@ -165,7 +165,8 @@ class Transactions:
         cluster, tries = self._sender.cluster, 0
         while True:
             try:
-                return await cluster.features(), await cluster.served()
+                features = await cluster.in_time(cluster.features, deadline_ms)
+                return features, await cluster.served()
             except answers.NO_ANSWER as error:
                 if is_locked_out(error):
                     raise as_exception(error) from error
