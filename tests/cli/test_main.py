@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -92,6 +93,29 @@ def test_a_reader_that_is_gone_ends_a_command_without_a_word(
         os.close(writing)
     assert done.stderr in (None, "") or code == 1, done.stderr
     assert done.returncode == code
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is always full")
+@pytest.mark.parametrize(
+    "arguments", ["alerts", "consume no-room -b BROKER --group g", "topics list -b BROKER"]
+)
+def test_an_output_without_room_is_one_line(semel_broker: Broker, arguments: str) -> None:
+    """A traceback told of the printer's insides, and only at the end of a short output: it is written when it is flushed."""
+    with Producer(bootstrap_servers=semel_broker.bootstrap) as producer:
+        producer.send("no-room", "a record").result()
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", ENTRY, *arguments.replace("BROKER", semel_broker.bootstrap).split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.stderr == (
+        "semel: the output cannot be written whole: No space left on device; make room, and run it again\n"
+    )
+    assert done.returncode == 1
 
 
 def test_errors_of_the_library_name_options_here() -> None:

@@ -8,10 +8,11 @@ Rules.  * Exit code 0 done, 1 failed, 2 wrong usage. Every command's help carrie
 """
 
 import contextlib
+import errno
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,6 +24,7 @@ from semel.errors import SemelError
 
 UNREAD: Final = 141
 """128 and the number of SIGPIPE: what a shell shows for a tool that this signal ended."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 # name -> (module, one line for the list). The line stands here so that the list imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -117,6 +119,8 @@ def main() -> None:
         except BrokenPipeError:
             drop_output()
             raise SystemExit(end.code or UNREAD) from None
+        except OSError as error:
+            _unwritable(error)
         raise
 
 
@@ -126,3 +130,17 @@ def _run() -> None:
     except SemelError as error:
         click.echo(f"semel: {in_flags(str(error))}", err=True)
         raise SystemExit(1) from error
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _unwritable(error)
+
+
+def _unwritable(error: OSError) -> NoReturn:
+    """The disk has no room for the output, or fails: what is left of it is dropped, and not tried again at the end."""
+    drop_output()
+    where = "the output" if error.filename is None else str(error.filename)
+    click.echo(
+        f"semel: {where} cannot be written whole: {error.strerror}; make room, and run it again", err=True
+    )
+    raise SystemExit(1) from error
