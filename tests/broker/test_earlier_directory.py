@@ -1,11 +1,13 @@
 """A data directory that an earlier version left is opened, and everything in it is there.
 
-Method: the directories in `earlier`, one stopped cleanly and one killed, on the simulated disk of a broker of this version, which is
-asked as a client asks, and lives three times: a later life reads the rows that an earlier one wrote.
+Method: the directories in `earlier`, of each version one stopped cleanly and one killed, on the simulated disk of a broker of this
+version, which is asked as a client asks, and lives three times: a later life reads the rows that an earlier one wrote. So is what this
+version leaves, which the next one will find.
 """
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +31,17 @@ from semel.runtime.bundle import Runtime
 from semel.runtime.files import join
 from semel.runtime.simulation import Simulation
 from support.broker.admin_kit import PORT, Client
-from support.broker.earlier_directory import COMMITTED, EARLIER_SETTINGS, ENDINGS, OPEN, kept
+from support.broker.earlier_directory import (
+    COMMITTED,
+    EARLIER_SETTINGS,
+    ENDINGS,
+    OPEN,
+    keep,
+    kept,
+    made,
+    missing,
+    versions,
+)
 from support.groups.offsets_kit import fetch_group
 
 RECORDS = {
@@ -127,14 +139,39 @@ async def go_on(client: Client) -> None:
     assert (await client.produce("later")).error_code == ErrorCode.NONE
 
 
+CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_release_has_a_directory_that_is_kept() -> None:
+    assert missing(CHANGELOG) == []
+    assert missing("# Changelog\n\n## Unreleased\n\n## 9.9.0 (2030-01-01)\n") == ["9.9.0"]
+
+
+def test_a_directory_is_kept_once_and_holds_what_was_left(tmp_path: Path) -> None:
+    keep(tmp_path / "1.0")
+    assert sorted(one.name for one in (tmp_path / "1.0").iterdir()) == ["clean.tar.xz", "killed.tar.xz"]
+    with pytest.raises(FileExistsError):
+        keep(tmp_path / "1.0")
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_everything_an_earlier_version_left_is_there(ending: str) -> None:
+@pytest.mark.parametrize("version", versions())
+def test_everything_an_earlier_version_left_is_there(version: str, ending: str) -> None:
+    play(kept(version, ending), ending)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_everything_this_version_leaves_is_there_for_the_next(ending: str) -> None:
+    play(made(ending), ending)
+
+
+def play(files: dict[str, bytes], ending: str) -> None:
     simulation = Simulation(1)
     host = simulation.host("127.0.0.1")
     epoch = 1 if ending == "clean" else 2
 
     async def unpack(runtime: Runtime) -> None:
-        for path, content in kept(ending).items():
+        for path, content in files.items():
             parts = path.split("/")
             for depth in range(1, len(parts)):
                 runtime.files.make_directory(join(*parts[:depth]))

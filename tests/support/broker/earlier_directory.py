@@ -1,17 +1,19 @@
-"""A data directory with something of everything, kept as an earlier version of the broker left it.
+"""Data directories with something of everything, kept as earlier versions of the broker left them.
 
-Run as a program, `python -m support.broker.earlier_directory DIRECTORY` plays the story below with the code it is run with and
-writes `clean.tar.xz` and `killed.tar.xz`. The two in `tests/broker/earlier` were written at commit e0201f3, when metadata rows knew neither replicas nor the
-leader epochs of single partitions; they are never written anew.
+Run as a program, `python -m support.broker.earlier_directory` plays the story below with the code it is run with, and keeps what it
+leaves as `tests/broker/earlier/VERSION/clean.tar.xz` and `killed.tar.xz`: `make release` calls it, once per release. A directory that is
+kept is never written anew. `before-replicas` was written at commit e0201f3, when metadata rows knew neither replicas nor the leader
+epochs of single partitions.
 """
 
 import io
-import sys
+import re
 import tarfile
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from semel._version import __version__
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
 from semel.core.metadata.config_types import ResourceType
@@ -190,16 +192,29 @@ def _files(files: Files, path: str) -> list[tuple[str, bytes]]:
     return found
 
 
-def kept(ending: str) -> dict[str, bytes]:
-    """The files of the directory that is kept."""
-    with tarfile.open(KEPT / f"{ending}.tar.xz") as archive:
+def versions() -> list[str]:
+    """The versions whose directories are kept."""
+    return sorted(one.name for one in KEPT.iterdir() if one.is_dir())
+
+
+def missing(changelog: str) -> list[str]:
+    """The released versions of a changelog that have no directory here."""
+    released = re.findall(r"^## (\d\S*)", changelog, re.MULTILINE)
+    return [version for version in released if version not in versions()]
+
+
+def kept(version: str, ending: str) -> dict[str, bytes]:
+    """The files that this version left."""
+    with tarfile.open(KEPT / version / f"{ending}.tar.xz") as archive:
         members = [(one.name, archive.extractfile(one)) for one in archive if one.isfile()]
         return {name: content.read() for name, content in members if content is not None}
 
 
-def main() -> None:
+def keep(directory: Path) -> None:
+    """Keep what the code of this tree leaves; refuses to do it twice."""
+    directory.mkdir(parents=True)
     for ending in ENDINGS:
-        with tarfile.open(Path(sys.argv[1]) / f"{ending}.tar.xz", "w:xz", preset=9) as archive:
+        with tarfile.open(directory / f"{ending}.tar.xz", "w:xz", preset=9) as archive:
             for path, content in made(ending).items():
                 entry = tarfile.TarInfo(path)
                 entry.size = len(content)
@@ -207,4 +222,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if "dev" in __version__:
+        raise SystemExit(f"{__version__} is no release: write its version into src/semel/_version.py first")
+    keep(KEPT / __version__)

@@ -228,7 +228,10 @@ def decode(record: Record, broker_id: int) -> Row:
         raise CorruptLogError(
             f"metadata row {key!r} at offset {record.offset} cannot be read: {error}"
         ) from error
-    raise CorruptLogError(f"metadata row {key!r} at offset {record.offset} is of no kind this version knows")
+    raise CorruptLogError(
+        f"metadata row {key!r} at offset {record.offset} is of no kind this version knows: a later version of Semel wrote it, "
+        "and can read it"
+    )
 
 
 def _runs(states: Sequence[PartitionState]) -> list[tuple[int, int]]:
