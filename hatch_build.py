@@ -1,18 +1,23 @@
-"""What a wheel needs beyond its sources: compiled kernels, and a README whose links work outside of the repository.
+"""What a wheel needs beyond its sources: compiled kernels, its commit, and a README whose links work outside of the repository.
 
-Role.   `KernelsHook` puts the library of `tools/native_kernels.py` into the wheel and names the platform in its tag. Where that
+Role.   `BuildHook` writes the commit into wheels and source archives as `semel/_commit.py`; the tree stays as it is. It puts the library of `tools/native_kernels.py` into the wheel and names the platform in its tag. Where that
         cannot be made, the wheel is pure, and numba compiles kernels on the user's machine. `PageHook` gives the package
         its links, and makes those of the README absolute.
 Flow.   hatchling calls both. An editable installation takes the library from the sources, where `make install` puts it.
-Rules.  The repository's address is one constant, in pyproject.toml.
+Rules.  * The repository's address is one constant, in pyproject.toml.
+        * The commit is `SEMEL_COMMIT` if the builder sets it, as where the tree comes without its history (`Dockerfile`). A
+          source archive keeps the commit it was made from. A checkout is asked by git. An editable installation gets none: its
+          commit changes.
 """
 
+import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,17 +35,28 @@ TAGS: Final = {
 _LINK: Final = re.compile(r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\((?!https?://|#)([^)\s]+)\)")
 
 
-class KernelsHook(BuildHookInterface[Any]):
-    """Compiled kernels for a wheel of this platform."""
+COMMIT: Final = Path("src", "semel", "_commit.py")
+
+
+class BuildHook(BuildHookInterface[Any]):
+    """The commit, and compiled kernels for a wheel of this platform."""
 
     _folder: str | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Make the library, or leave the wheel pure."""
+        """Make the files to include."""
         if version == "editable":
             return
-        self._folder = tempfile.mkdtemp(prefix="semel-wheel-")
-        out = Path(self._folder, "semel_kernels.so")
+        self._folder = tempfile.mkdtemp(prefix="semel-build-")
+        kept = Path(self._folder, COMMIT.name)
+        kept.write_text(commit_module(Path(self.root)), encoding="utf-8")
+        is_wheel = self.target_name == "wheel"
+        build_data["force_include"][str(kept)] = str(COMMIT.relative_to("src") if is_wheel else COMMIT)
+        if is_wheel:
+            self._make_library(Path(self._folder, "semel_kernels.so"), build_data)
+
+    def _make_library(self, out: Path, build_data: dict[str, Any]) -> None:
+        """Make the library, or leave the wheel pure."""
         done = subprocess.run(
             [sys.executable, str(Path(self.root, TOOL)), "--out", str(out)],
             capture_output=True,
@@ -57,9 +73,28 @@ class KernelsHook(BuildHookInterface[Any]):
         build_data["tag"] = TAGS[platform.machine()]
 
     def finalize(self, *_of_no_use: Any) -> None:
-        """The wheel has its copy."""
+        """The archive has its copies."""
         if self._folder is not None:
             shutil.rmtree(self._folder)
+
+
+def commit_module(root: Path) -> str:
+    """The text of `semel/_commit.py`."""
+    given = os.environ.get("SEMEL_COMMIT")
+    kept = Path(root, COMMIT)
+    if given is None and kept.exists():
+        return kept.read_text(encoding="utf-8")
+    return f'"""Written by the build: where this copy comes from."""\n\nCOMMIT = {given or _asked(root)!r}\n'
+
+
+def _asked(root: Path) -> str:
+    """By the tree's own code, which needs nothing that is installed."""
+    spec = spec_from_file_location("environment", Path(root, "src", "semel", "runtime", "environment.py"))
+    if spec is None or spec.loader is None:
+        return "unknown"
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return str(module.commit_of_checkout(Path(root, "src", "semel")))
 
 
 class PageHook(MetadataHookInterface):
@@ -89,9 +124,9 @@ def absolute(page: str, repository: str) -> str:
     return _LINK.sub(link, page)
 
 
-def get_build_hook() -> type[KernelsHook]:
+def get_build_hook() -> type[BuildHook]:
     """What hatchling asks for when it builds."""
-    return KernelsHook
+    return BuildHook
 
 
 def get_metadata_hook() -> type[PageHook]:

@@ -130,7 +130,15 @@ def test_errors_of_the_library_name_options_here() -> None:
 
 def test_version() -> None:
     result = CliRunner().invoke(cli, ["--version"])
-    assert (result.exit_code, result.output) == (0, f"semel {__version__}\n")
+    assert result.exit_code == 0
+    commit = r"[0-9a-f]{10}( with uncommitted changes)?|unknown"
+    assert re.fullmatch(rf"semel {re.escape(__version__)} \(commit ({commit})\)\n", result.output)
+
+
+def test_a_version_without_git_is_a_version() -> None:
+    done = semel("--version", PATH="")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"semel {__version__} (commit unknown)\n"
 
 
 @pytest.mark.parametrize("arguments", ["", "--help", "--version", "advise --help", "topics create --help"])

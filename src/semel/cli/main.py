@@ -96,12 +96,28 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_module, line) in sorted(COMMANDS.items())])
 
 
+def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from semel.runtime.environment import commit
+
+    click.echo(f"semel {__version__} (commit {commit()})")
+    ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog='Completion: eval "$(_SEMEL_COMPLETE=bash_source semel)" (or zsh_source)',
 )
-@click.version_option(__version__, prog_name="semel", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and its commit, and exit.",
+)
 def cli() -> None:
     """Events that count exactly once: a Kafka-compatible log for Python and Spark.
 
