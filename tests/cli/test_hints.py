@@ -94,7 +94,14 @@ def test_every_command_that_a_text_names_exists_with_its_options() -> None:
             if isinstance(command, click.Group) and words and not words[0].startswith("-"):
                 command = command.get_command(click.Context(command), words[0].rstrip(".:"))
                 assert command is not None, hint
-            known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+            params = list(command.params)
+            if command.context_settings.get(
+                "ignore_unknown_options"
+            ):  # It passes them on to the broker's command.
+                broker = cli.get_command(click.Context(cli), "broker")
+                assert broker is not None
+                params += broker.params
+            known = {option for one in params for option in (*one.opts, *one.secondary_opts)}
             for word in words:
                 if re.fullmatch(r"--[a-z][a-z-]*", word.rstrip(".:")):
                     assert word.rstrip(".:") in {*known, "--help"}, hint
