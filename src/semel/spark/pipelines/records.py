@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.errors import ConfigError
 from semel.spark.pipelines.column_names import columns, names_of, quoted
 from semel.spark.pipelines.parsing import ERROR, RECORD, BadRows, parsed
+from semel.spark.registration import make_known
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,6 +50,7 @@ def stream(
 
     `options` are those of the connector (`startingOffsets`, `maxOffsetsPerTrigger`, `kafka.…` in a mapping with `**`).
     """
+    make_known(spark)
     reader = spark.readStream.format("semel").options(
         **_options(topic, bootstrap, bad_rows, headers, {"startingOffsets": "earliest", **options})
     )
@@ -67,6 +69,7 @@ def read(
     **options: Any,
 ) -> "DataFrame":
     """The records now in a topic, as rows: `stream` for once."""
+    make_known(spark)
     reader = spark.read.format("semel").options(**_options(topic, bootstrap, bad_rows, headers, options))
     return parsed(reader.load(), schema, key=names_of(key), bad_rows=bad_rows)
 

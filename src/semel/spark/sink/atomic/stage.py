@@ -12,12 +12,14 @@ Rules.  * A partition belongs to one task; a task may own many. There are at mos
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from semel.errors import ErrorCode
-from semel.spark.query_properties import QUERY_ID, RUN_ID
+from semel.spark.python_path import use_python_in
+from semel.spark.query_properties import JOB_DESCRIPTION, QUERY_ID, RUN_ID
 from semel.spark.sink.atomic.rows import Shape
 from semel.spark.sink.atomic.task_writer import REPORT_SCHEMA, Assignment, write_rows
 from semel.spark.sink.common.batch_name import BatchName
@@ -67,6 +69,18 @@ class Driver:
         """The id of this start of the query."""
         return self._context.getLocalProperty(RUN_ID)
 
+    @contextmanager
+    def describing(self, text: str) -> Iterator[None]:
+        """Have Spark's pages show jobs of this thread under `text`, above Spark's own description, which comes back."""
+        own = self._context.getLocalProperty(JOB_DESCRIPTION)
+        # PySpark's own method takes no null, by which Spark removes a property.
+        properties = self._context._jsc
+        properties.setLocalProperty(JOB_DESCRIPTION, f"{text}\n{own}" if own else text)
+        try:
+            yield
+        finally:
+            properties.setLocalProperty(JOB_DESCRIPTION, own)
+
     def tasks(self, batch: BatchName, partitions: int | None, tasks_max: int | None) -> int:
         """How many tasks the barrier stage has; waits for executors that are starting.
 
@@ -106,6 +120,7 @@ def write_batch(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_rows(assignment, batches)
 
+    use_python_in(records.sparkSession.sparkContext)  # The tasks import this module.
     routed = _routed(records, shape, assignment, partitions=partitions, tasks=tasks)
     return [
         Report(
