@@ -11,6 +11,7 @@ Rules.  * A batch that failed on the way is aborted, and written again under ano
         * Nothing is refused because of an entry that a commit is about to replace.
         * The last driver to take the sink's transactional id wins: this one stops with an error, and writes nothing more.
         * The ledger is read again only where somebody else may have written it: at the start, and after a failure.
+        * Spark's pages show the sink, the topic and the batch.
         * One batch at a time; the object may be used by one query, restarted as often as one likes.
 """
 
@@ -43,7 +44,7 @@ from semel.spark.sink.atomic.shared_transaction import (
 from semel.spark.sink.atomic.stage import DROP_IN, Driver, Report, write_batch
 from semel.spark.sink.atomic.task_writer import Assignment
 from semel.spark.sink.common.batch_ledger import ATOMIC, Entry, Refuse, Skip, Write, owed
-from semel.spark.sink.common.batch_name import BatchName
+from semel.spark.sink.common.batch_name import BatchName, target_of
 from semel.spark.sink.common.errors import (
     CallRefusedError,
     ColumnsRefusedError,
@@ -84,6 +85,11 @@ class Written(NamedTuple):
     """By topic and partition; empty for a batch that was stored before."""
     skipped: bool
     attempts: int
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return sum(self.records.values())
 
 
 class TopicSink(Closing):
@@ -162,7 +168,10 @@ class TopicSink(Closing):
                 raise public from error
             if stored.skipped:
                 # Spark's state stores want the batch: an unevaluated batch would be missing in them.
-                records.write.format("noop").mode("overwrite").save()
+                with driver.describing(
+                    f"{self._title(batch)}: stored already, evaluated for the query's state"
+                ):
+                    records.write.format("noop").mode("overwrite").save()
             self.last, self._done = stored, (run_id, batch_id)
 
     def close(self) -> None:
@@ -188,6 +197,19 @@ class TopicSink(Closing):
                 "write their union, or give each frame a sink with a name of its own",
             )
 
+    def _title(self, batch: BatchName) -> str:
+        return f"TopicSink {self.name}: batch {batch.batch_id} to {target_of(self.topic)}"
+
+    def _description(self, batch: BatchName, attempt: int) -> str:
+        """Of the batch's jobs. Rows are counted while they are written, so only those of the batch before can be told."""
+        title = self._title(batch)
+        if attempt > 1:
+            title += f", attempt {attempt}"
+        before = self.last
+        if before is None or before.skipped or before.query_id != batch.query_id:
+            return title
+        return f"{title}; batch {before.batch_id} had {before.rows} rows"
+
     # A batch
 
     def _stored(self, driver: Driver, records: "DataFrame", shape: frames.Shape, batch: BatchName) -> Written:
@@ -205,7 +227,8 @@ class TopicSink(Closing):
             if identity is None:
                 return Written(batch.batch_id, batch.query_id, {}, True, attempt)
             try:
-                counts = self._written(driver, shared, identity, records, shape, batch)
+                with driver.describing(self._description(batch, attempt)):
+                    counts = self._written(driver, shared, identity, records, shape, batch)
                 return Written(batch.batch_id, batch.query_id, counts, False, attempt)
             except _RepeatError as failure:
                 reason = failure.reason

@@ -15,10 +15,14 @@ class BatchName(NamedTuple):
     """The one topic of all rows; None where every row names its own."""
 
     def __str__(self) -> str:
-        topic = "topics by row" if self.topic is None else f"topic {self.topic}"
-        return f"sink {self.sink}, query {self.query_id}, batch {self.batch_id}, {topic}"
+        return f"sink {self.sink}, query {self.query_id}, batch {self.batch_id}, {target_of(self.topic)}"
 
     @property
     def entry(self) -> Entry:
         """As a ledger keeps it."""
         return Entry(self.query_id, self.batch_id)
+
+
+def target_of(topic: str | None) -> str:
+    """The one topic of all rows, in words."""
+    return "topics by row" if topic is None else f"topic {topic}"

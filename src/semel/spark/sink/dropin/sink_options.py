@@ -17,6 +17,7 @@ from semel.client.config_keys import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
 from semel.client.settings import ProducerConfig
 from semel.core.metadata.configs import nearest
 from semel.exceptions import IllegalArgumentException
+from semel.spark.sink.common.batch_name import target_of
 from semel.spark.sink.common.names import DROP_IN_LEDGER_TOPIC
 from semel.types import TopicPartition
 
@@ -95,7 +96,7 @@ class SinkOptions:
     def subject(self) -> str:
         """The sink in errors, while no batch is known."""
         name = "sink of the query" if self.sink_name is None else f"sink {self.sink_name}"
-        return f"{name}, topics by row" if self.topic is None else f"{name}, topic {self.topic}"
+        return f"{name}, {target_of(self.topic)}"
 
     @property
     def ledger(self) -> TopicPartition:
