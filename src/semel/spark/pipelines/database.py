@@ -30,6 +30,7 @@ from semel.errors import ConfigError
 from semel.once.database import checked_name, insert_ignoring, open_database
 from semel.spark.pipelines.column_names import names_of
 from semel.spark.pipelines.records import DELETED
+from semel.spark.plain_errors import in_foreach_batch
 from semel.spark.sink.atomic.stage import Driver
 from semel.spark.sink.common.batch_ledger import DATABASE, Entry, Refuse, Skip, Write, owed
 from semel.spark.sink.common.errors import CallRefusedError, SinkRefusedError
@@ -81,6 +82,7 @@ class DatabaseSink:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_engine": None}  # Connections stay where they were made.
 
+    @in_foreach_batch
     def __call__(self, batch: "DataFrame", batch_id: int) -> None:
         """One micro-batch."""
         query_id = Driver(batch).query_id()

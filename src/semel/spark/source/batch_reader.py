@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from semel.exceptions import IllegalStateException
+from semel.spark.plain_errors import in_plain_words
 from semel.spark.source.narrowing import Narrowing, narrowing
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.planning import Planner
@@ -30,6 +31,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @in_plain_words
     def partitions(self) -> list[InputPartition]:
         """The tasks."""
         options, planner = self._options, Planner(self._options)

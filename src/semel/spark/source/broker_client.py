@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 IDLE_SECONDS: Final = 300.0
 CLIENTS_MAX: Final = 16
-UNREACHABLE_PATIENCE_MS: Final = 20_000
+UNREACHABLE_PATIENCE_MS: Final = 10_000
 """So long a cluster that has never answered this process is tried: it may be restarting."""
 _BY_NAME_VERSION: Final = 12  # Fetch 13 names topics by their ids.
 _CONSUMER: Final = -1

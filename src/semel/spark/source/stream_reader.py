@@ -23,8 +23,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from semel.errors import SemelError
 from semel.exceptions import IllegalStateException
 from semel.runtime.clock import RealClock
+from semel.spark.plain_errors import in_plain_words
 from semel.spark.source.offsets import BEGAN, as_json, began_in, from_json, is_delayed, limited
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.planning import Planner
@@ -50,6 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets
 
+    @in_plain_words
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name.
         """Where a new query starts."""
         if self._initial is None:
@@ -73,6 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @in_plain_words
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next micro-batch ends."""
         begins = from_json(start)
@@ -113,6 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Reading
 
+    @in_plain_words
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks that read between two offsets."""
         if start == end:
@@ -128,3 +133,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of a task."""
         return read_task(partition, self._options)
+
+
+class RefusedReader(StreamReader):
+    """Raises at the first question: its options cannot be."""
+
+    def __init__(self, error: SemelError) -> None:
+        self._error = error
+
+    @in_plain_words
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
+        """Spark's first question with `Trigger.AvailableNow`."""
+        raise self._error
+
+    @in_plain_words
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Spark's first question otherwise, if the query is new."""
+        raise self._error
+
+    @in_plain_words
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark's first question otherwise."""
+        raise self._error

@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from semel.errors import SemelError
+from semel.spark.plain_errors import begin_with, leave_out_traceback
 from semel.spark.query_properties import BATCH_ID, QUERY_ID
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.ranges import OffsetRange, divided, gathered
@@ -48,8 +49,9 @@ def read_task(partition: InputPartition, options: SourceOptions) -> "Iterator[pa
     try:
         yield from read_ranges(partition.ranges if isinstance(partition, RangePartition) else (), options)
     except SemelError as error:
-        if error.args == (str(error),):
-            error.args = (f"{_subject()}{error}",)
+        if subject := _subject():
+            begin_with(error, subject)
+        leave_out_traceback(error)
         raise
 
 
@@ -58,4 +60,4 @@ def _subject() -> str:
     context = TaskContext.get()
     if context is None or (query_id := context.getLocalProperty(QUERY_ID)) is None:
         return ""
-    return f"query {query_id}, batch {context.getLocalProperty(BATCH_ID)}: "
+    return f"query {query_id}, batch {context.getLocalProperty(BATCH_ID)}"

@@ -11,7 +11,7 @@ Rules.  * Every batch has an epoch of its own, so that its tasks' sequences begi
           identity fences them.
         * The protocol is transactions v1, which several processes can share: partitions join by AddPartitionsToTxn.
         * A request is repeated until it has an answer, for `max.block.ms`; each may be repeated. The first one, too: a broker
-          that is restarting when a query starts is waited for.
+          that is restarting when a query starts is waited for, for a shorter time if the query has written no batch yet.
         * The batch's number is an offset of the sink's own group, and the query's id is its metadata.
 Elsewhere. The meaning of an entry: `common.batch_ledger`. Rows: `task_writer`.
 """
@@ -49,7 +49,7 @@ from semel.errors import (
 )
 from semel.exceptions import KafkaException, TimeoutException, exception_for
 from semel.spark.sink.common.batch_ledger import Entry
-from semel.spark.sink.common.first_contact import reach
+from semel.spark.sink.common.first_contact import patience_ms, reach
 from semel.spark.sink.common.ledger_topic import make_topic
 from semel.types import TopicPartition
 
@@ -128,10 +128,13 @@ class SharedTransactions:
 
         return self._cluster.run(read)
 
-    def make_ledger(self) -> None:
-        """Have the topic whose offsets are the entries, once."""
+    def make_ledger(self, *, is_first: bool = False) -> None:
+        """Have the topic whose offsets are the entries, once. `is_first`: no batch before shows that brokers are there."""
         if not self._is_ledger_there:
-            self._cluster.run(reach, self._config.max_block_ms)
+            try:
+                self._cluster.run(reach, patience_ms(self._config, is_first=is_first))
+            except DisconnectedError as error:
+                raise exception_for(error.code, f"{self.subject}: {error}") from error
             self._cluster.run(make_topic, self._ledger.topic, {}, "TopicSink(..., ledger_topic=...)")
             self._is_ledger_there = True
 

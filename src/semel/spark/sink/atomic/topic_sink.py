@@ -11,7 +11,7 @@ Rules.  * A batch that failed on the way is aborted, and written again under ano
         * Nothing is refused because of an entry that a commit is about to replace.
         * The last driver to take the sink's transactional id wins: this one stops with an error, and writes nothing more.
         * The ledger is read again only where somebody else may have written it: at the start, and after a failure.
-        * Spark's pages show the sink, the topic and the batch.
+        * Spark's pages show the sink, the topic and the batch; errors begin with the same, and without Spark's frames.
         * One batch at a time; the object may be used by one query, restarted as often as one likes.
 """
 
@@ -34,6 +34,7 @@ from semel.exceptions import (
     exception_for,
 )
 from semel.runtime.closing import Closing
+from semel.spark.plain_errors import in_foreach_batch
 from semel.spark.sink.atomic import rows as frames
 from semel.spark.sink.atomic.shared_transaction import (
     FENCED,
@@ -144,6 +145,7 @@ class TopicSink(Closing):
         """Under which the sink writes; also the group whose offset is the last batch's number."""
         return atomic_id(self.name)
 
+    @in_foreach_batch
     def __call__(self, df: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; for `foreachBatch`."""
         driver = Driver(df)
@@ -159,13 +161,7 @@ class TopicSink(Closing):
             run_id = driver.run_id()
             self._begin(run_id, batch)
             records = frames.records_of(df, shape, self._value_format)
-            try:
-                stored = self._stored(driver, records, shape, batch)
-            except SemelError as error:
-                public = as_exception(error)
-                if public is error:
-                    raise
-                raise public from error
+            stored = self._stored(driver, records, shape, batch)
             if stored.skipped:
                 # Spark's state stores want the batch: an unevaluated batch would be missing in them.
                 with driver.describing(
@@ -246,7 +242,7 @@ class TopicSink(Closing):
         """The identity to write under; None if the batch is stored already."""
         is_known = shared.identity != NO_IDENTITY
         if not is_known:
-            shared.make_ledger()
+            shared.make_ledger(is_first=batch.batch_id == 0)
             if not self._owes_at_first_sight(shared, batch):
                 return None
             self._step(Step.LEDGER_READ, batch)

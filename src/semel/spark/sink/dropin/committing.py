@@ -277,14 +277,14 @@ class Committer:
 
 @contextmanager
 def committer(
-    options: SinkOptions, name: str, *, is_write: bool, on_step: OnStep | None = None
+    options: SinkOptions, name: str, *, is_write: bool, is_first: bool = False, on_step: OnStep | None = None
 ) -> Iterator[Committer]:
-    """A committer that is connected to the brokers, for a while."""
+    """A committer that is connected to the brokers, for a while. `is_first`: no task shows that brokers are there."""
     with (
         SinkLedger(options, name, is_write=is_write) as ledger,
         BrokerTransactions(options.producer_config("any")) as transactions,
     ):
-        transactions.reach()
+        transactions.reach(is_first=is_first)
         yield Committer(
             name,
             ledger,

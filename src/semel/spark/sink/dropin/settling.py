@@ -31,7 +31,7 @@ from semel.core.transactions.producer import END_TXN_V1_MAX, PRODUCE_V1_MAX
 from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode, refused
 from semel.runtime.closing import Closing
-from semel.spark.sink.common.first_contact import reach
+from semel.spark.sink.common.first_contact import patience_ms, reach
 from semel.spark.sink.common.names import ledger_id, over_id, prefix_of, run_prefix
 from semel.spark.sink.dropin.batch_ledger import (
     UNUSED_MS,
@@ -76,9 +76,9 @@ class BrokerTransactions(Closing):
         self._cluster = BlockingCluster(config)
         self._known: Abilities | None = None
 
-    def reach(self) -> None:
-        """Wait for a broker that is restarting, up to `max.block.ms`: this process may never have seen it."""
-        self._cluster.run(reach, self._config.max_block_ms)
+    def reach(self, *, is_first: bool = False) -> None:
+        """Wait for a broker that is restarting: this process may never have seen it. `is_first`: nor has any batch."""
+        self._cluster.run(reach, patience_ms(self._config, is_first=is_first))
 
     @property
     def able(self) -> Abilities:
@@ -94,7 +94,6 @@ class BrokerTransactions(Closing):
 
     def is_in_use(self, transactional_id: str) -> bool:
         """Whether a transaction is open under this id."""
-        self.reach()
         found = self._cluster.run(describe, [transactional_id]).get(transactional_id)
         return found is not None and found.state == _ONGOING
 

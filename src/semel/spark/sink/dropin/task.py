@@ -100,6 +100,7 @@ def write_rows(
 def _begun(options: SinkOptions, attempt: Attempt, *, may_be_two_phase: bool) -> tuple[str, Producer]:
     """The attempt's transactional id, or another if somebody writes under it, and a producer that has begun to write."""
     with BrokerTransactions(options.producer_config("any")) as transactions:
+        transactions.reach(is_first=attempt.place.batch_id == 0)
         in_use = transactions.is_in_use(attempt.usual_id)
         transactional_id = attempt.only_id if in_use else attempt.usual_id
         _check_in_time(transactions, options, attempt)

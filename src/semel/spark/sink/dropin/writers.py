@@ -4,21 +4,25 @@ Role.   `StreamWriter` and `BatchWriter` hold the options and connect Spark's ca
 Flow.   made on the driver -> pickled to the tasks, whose `write` returns a message each -> `commit` or `abort` on the driver, in a
         process of its own that may hold another copy.
 Rules.  * A writer keeps nothing between calls: the messages bring everything `commit` needs.
+        * An abort that fails is logged and not raised: Spark would show it instead of the error that made it give the batch up.
         * A sink is named by `sinkName`, else by the query's id, which is the checkpoint's. A batch job has a name of its own.
 """
 
+import logging
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from semel.errors import InvariantError
+from semel.errors import InvariantError, SemelError
+from semel.spark.plain_errors import begin_with, in_plain_words, is_for_users
 from semel.spark.query_properties import BATCH_ID, QUERY_ID, RUN_ID
+from semel.spark.sink.common.batch_name import BatchName, target_of
 from semel.spark.sink.common.errors import ModeRefusedError
 from semel.spark.sink.common.rows import check_columns
 from semel.spark.sink.dropin.batch_ledger import LedgerRow, Place, TaskTransaction
@@ -30,6 +34,8 @@ from semel.spark.sink.dropin.task import Attempt, write_rows
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+_logger = logging.getLogger(__name__)
 
 RUN_ID_LENGTH: Final = 12
 _JOB_BATCH_ID: Final = 0
@@ -63,6 +69,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         return cls(found)
 
+    @in_plain_words
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """In a task."""
         context = _context()
@@ -71,18 +78,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise InvariantError(f"Spark gave a task of a stream no {QUERY_ID}, {RUN_ID} or {BATCH_ID}")
         place = Place(query_id, _short(run_id), int(batch_id))
         attempt = _attempt(context, self._options.sink_name or query_id, place)
-        return _message(attempt, write_rows(self._options, attempt, iterator, may_be_two_phase=True))
+        subject = BatchName(attempt.name, query_id, place.batch_id, self._options.topic)
+        return _written_by(attempt, self._options, iterator, may_be_two_phase=True, subject=str(subject))
 
+    @in_plain_words
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
         """On the driver, when all tasks have written."""
         if (told := _told(messages)) is not None:
             with self._committer(told.query_id) as committing:
                 committing.commit_batch(LedgerRow(told.query_id, batchId, _written(messages), told.run_id))
 
+    @in_plain_words
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """On the driver, when a task has failed for good, or `commit` has."""
         if (told := _told(messages)) is not None:
-            with self._committer(told.query_id) as committing:
+            name = self._options.sink_name or told.query_id
+            with _giving_up(name), self._committer(told.query_id) as committing:
                 committing.abort_batch(_written(messages), told.run_id)
 
     def _committer(self, query_id: str) -> AbstractContextManager[Committer]:
@@ -114,13 +125,21 @@ class BatchWriter(DataSourceArrowWriter):
     def _name(self) -> str:
         return self._options.sink_name or self._job
 
+    @in_plain_words
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """In a task."""
         attempt = _attempt(_context(), self._name, Place(self._job, _short(self._job), _JOB_BATCH_ID))
         # No later job looks for transactions under a name that is used once: a dead driver's must time out.
         lasts = self._options.sink_name is not None
-        return _message(attempt, write_rows(self._options, attempt, iterator, may_be_two_phase=lasts))
+        return _written_by(
+            attempt,
+            self._options,
+            iterator,
+            may_be_two_phase=lasts,
+            subject=f"batch write, {target_of(self._options.topic)}",
+        )
 
+    @in_plain_words
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks have written."""
         finish_writes(self._options, but=self._name)
@@ -128,13 +147,14 @@ class BatchWriter(DataSourceArrowWriter):
             row = LedgerRow(self._job, _JOB_BATCH_ID, _written(messages), _short(self._job))
             committing.commit_batch(row)
 
+    @in_plain_words
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, when a task has failed for good, or `commit` has."""
-        with self._committer() as committing:
+        with _giving_up(self._name), self._committer(is_first=_told(messages) is None) as committing:
             committing.abort_batch(_written(messages), _short(self._job))
 
-    def _committer(self) -> AbstractContextManager[Committer]:
-        return committer(self._options, self._name, is_write=True, on_step=self._on_step)
+    def _committer(self, *, is_first: bool = False) -> AbstractContextManager[Committer]:
+        return committer(self._options, self._name, is_write=True, is_first=is_first, on_step=self._on_step)
 
 
 def _context() -> TaskContext:
@@ -153,8 +173,35 @@ def _short(run_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "", run_id)[:RUN_ID_LENGTH]
 
 
-def _message(attempt: Attempt, written: TaskTransaction | None) -> TaskMessage:
+def _written_by(
+    attempt: Attempt,
+    options: SinkOptions,
+    rows: "Iterator[pa.RecordBatch]",
+    *,
+    may_be_two_phase: bool,
+    subject: str,
+) -> TaskMessage:
+    try:
+        written = write_rows(options, attempt, rows, may_be_two_phase=may_be_two_phase)
+    except SemelError as error:
+        begin_with(error, subject)
+        raise
     return TaskMessage(attempt.place.query_id, attempt.place.run_id, written)
+
+
+@contextmanager
+def _giving_up(name: str) -> Iterator[None]:
+    """Spark shows an abort that fails instead of the error before it, which is why the batch is given up."""
+    try:
+        yield
+    except SemelError as error:
+        if not is_for_users(error):
+            raise
+        _logger.warning(
+            "sink %s: attempts of a batch that Spark gives up may be open until the next batch, or until they time out: %s",
+            name,
+            error,
+        )
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> TaskMessage | None:
