@@ -4,14 +4,16 @@ Method: rows as the connector gives them, made by hand, so that no broker is nee
 """
 
 import datetime as dt
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from semel.errors import ConfigError
+from semel.exceptions import IllegalArgumentException
 from semel.spark.pipelines.dead_letters import bad_rows, good_rows
 from semel.spark.pipelines.parsing import parsed
-from semel.spark.pipelines.records import to_records
+from semel.spark.pipelines.records import read, stream, to_records
 from semel.spark.pipelines.stateless import branch
 from semel.spark.pipelines.table import count, largest, smallest, to_changelog, to_table, total
 
@@ -237,3 +239,14 @@ def test_what_makes_no_table_is_refused(spark: "SparkSession") -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             parsed(raw, schema, key=key, bad_rows="fail")
+
+
+@pytest.mark.parametrize("reads", [stream, read])
+def test_an_option_is_refused_in_the_users_own_spelling(
+    spark: "SparkSession", reads: "Callable[..., DataFrame]"
+) -> None:
+    """Before Spark sees it: Spark passes names on in lower case."""
+    with pytest.raises(
+        IllegalArgumentException, match=r"^maxOffsetPerTriger is no option .*maxOffsetsPerTrigger"
+    ):
+        reads(spark, "orders", bootstrap="localhost:1", maxOffsetPerTriger=3)

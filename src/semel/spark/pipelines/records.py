@@ -24,6 +24,7 @@ from semel.errors import ConfigError
 from semel.spark.pipelines.column_names import columns, names_of, quoted
 from semel.spark.pipelines.parsing import ERROR, RECORD, BadRows, parsed
 from semel.spark.registration import make_known
+from semel.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -177,7 +178,13 @@ def _options(
     bad_rows: BadRows,
     headers: bool,
     options: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> dict[str, str]:
+    """The options of the source, checked here: Spark passes their names on in lower case, and errors would name them so."""
+    from pyspark.sql.utils import to_str
+
     topics = topic if isinstance(topic, str) else ",".join(topic)
     keeps = {"includeHeaders": "true"} if headers or bad_rows == "keep" else {}
-    return {"kafka.bootstrap.servers": bootstrap, "subscribe": topics, **keeps, **options}
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topics, **keeps, **options}
+    texts = {name: text for name, value in given.items() if (text := to_str(value)) is not None}
+    SourceOptions.of(texts)
+    return texts
