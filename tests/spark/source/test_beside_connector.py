@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from semel import Producer
 from semel.errors import SemelError
@@ -35,6 +36,7 @@ FORMATS = ("semel", "kafka")
 PARTS = {"minPartitions", "maxRecordsPerPartition"}
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 JAVA = Path(__file__).parents[2] / "java"
+PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
@@ -271,13 +273,16 @@ def test_the_same_micro_batches(spark: "SparkSession", topic: Topic, tmp_path: P
 
 
 @pytest.mark.mission("STR-13")
-def test_a_query_of_the_connector_goes_on_with_ours(
+def test_a_checkpoint_goes_from_one_format_to_the_other(
     spark: "SparkSession", topic: Topic, tmp_path: Path
 ) -> None:
-    """One word is changed between two runs on the same checkpoint."""
+    """One word is changed between two runs on the same checkpoint, and changed back."""
     seen: list[tuple[int, int]] = []
 
-    def run(name: str) -> None:
+    def run(name: str, new: int, checkpoint: str = "checkpoint") -> None:
+        with Producer(bootstrap_servers=topic.bootstrap) as producer:
+            for number in range(new):
+                producer.send(topic.name, b"later", partition=number % 2)
         frame = (
             spark.readStream.format(name)
             .option("kafka.bootstrap.servers", topic.bootstrap)
@@ -289,15 +294,29 @@ def test_a_query_of_the_connector_goes_on_with_ours(
         keep = frame.writeStream.foreachBatch(
             lambda batch, _: seen.extend((row.partition, row.offset) for row in batch.collect())
         )
-        drained(keep.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
+        checkpoint = str(tmp_path / checkpoint)
+        drained(keep.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
 
-    run("kafka")
+    run("kafka", 0)
     first = len(seen)
-    with Producer(bootstrap_servers=topic.bootstrap) as producer:
-        for number in range(10):
-            producer.send(topic.name, b"later", partition=number % 2)
-    run("semel")
-    assert len(seen) == first + 10
+    run("semel", 10)
+    run("kafka", 4)
+    assert len(seen) == first + 14
+    assert len(set(seen)) == len(seen)
+    # The first batch of a query of ours keeps its start beside its end, and the connector does not read that.
+    run("semel", 0, "ours")
+    with pytest.raises(StreamingQueryException) as refused:
+        run("kafka", 2, "ours")
+    for words in (
+        'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got ',
+        '"first batch began at"',
+    ):
+        assert words in str(refused.value)
+        assert words in PAGE
+    seen.clear()
+    run("semel", 0, "ours")  # One more batch of ours,
+    run("kafka", 3, "ours")  # and the connector goes on.
+    assert len(seen) == 2 + 3
     assert len(set(seen)) == len(seen)
 
 
