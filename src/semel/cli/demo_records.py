@@ -1,10 +1,10 @@
 """`semel demo --story records`: a million records, a bad connection, two kills, and a count."""
 
 import asyncio
-import sys
 
 import click
 
+from semel.cli.progress import Progress
 from semel.errors import SemelError
 from semel.insight.sentences import several
 from semel.runtime.kernel_cache import use_kernel_cache
@@ -19,22 +19,15 @@ def show_records(records: int, seed: int) -> None:
     everything back and count.
     """
     use_kernel_cache()
-    shown = [""]
+    with Progress(plain_seconds=0.0) as bar:
 
-    def progress(stored: int, what: str) -> None:
-        filled = _BAR_WIDTH * stored // records
-        line = f"[{'█' * filled}{'·' * (_BAR_WIDTH - filled)}] {stored:>{len(f'{records:,}')},} of {records:,}  {what}"
-        if not sys.stderr.isatty():
-            line = what
-        if line != shown[0]:
-            shown[0] = line
-            click.echo(
-                f"\r\x1b[2K{line}" if sys.stderr.isatty() else line, err=True, nl=not sys.stderr.isatty()
-            )
+        def progress(stored: int, what: str) -> None:
+            filled = _BAR_WIDTH * stored // records
+            line = f"[{'█' * filled}{'·' * (_BAR_WIDTH - filled)}] {stored:>{len(f'{records:,}')},} of {records:,}  {what}"
+            bar.show(line if bar.is_watched else what)
 
-    outcome: Outcome = asyncio.run(play(records, seed, progress))
-    if sys.stderr.isatty():
-        click.echo("", err=True)
+        outcome: Outcome = asyncio.run(play(records, seed, progress))
+        bar.end(keep=True)
     rows = [
         ("sent", outcome.sent),
         ("stored", outcome.stored),

@@ -1,12 +1,12 @@
 """`semel verify --sim` and `--self-test`: seeded stories, and the hunt for what is wrong on purpose."""
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+from semel.cli.progress import Progress
 from semel.insight.sentences import several
 
 _STORIES_MAX = 3
@@ -21,7 +21,8 @@ def simulate(first: int, seeds: int, story: str | None, page: Path | None) -> No
         raise click.BadParameter(f"{story!r} is not a story; there are {there}", param_hint="'--story'")
     outcomes = []
     for name, count in ({story: seeds} if story else campaign.shares(seeds)).items():
-        outcome = campaign.run(name, first, count, _progress(name, count))
+        with Progress() as progress:
+            outcome = campaign.run(name, first, count, _reporting(progress, name, count))
         outcomes.append(outcome)
         click.echo(
             f"{name:<20} seeds {first} to {outcome.end - 1}: {len(outcome.failures)} failed, {outcome.seconds:.0f} s"
@@ -50,20 +51,16 @@ def test_itself() -> None:
         click.echo(f"{'found' if is_found else 'MISSED':<7} {wanted:<38} {what}")
     click.echo(f"\nBrokers, logs and clients with one thing wrong, {len(MUTATIONS)} of them, in simulation:")
     begun, missed = time.monotonic(), sum(not is_found for _, _, is_found in results)
-    for over, found in enumerate(hunt_all(), start=1):
-        _show(f"{over} of {len(MUTATIONS)} hunts, {time.monotonic() - begun:.0f} s")
-        click.echo(as_line(found))
-        missed += found.seed is None
+    with Progress() as progress:
+        for over, found in enumerate(hunt_all(), start=1):
+            progress.end()
+            click.echo(as_line(found))
+            progress.show(f"{over} of {len(MUTATIONS)} hunts, {time.monotonic() - begun:.0f} s")
+            missed += found.seed is None
     click.echo(f"{missed} missed, {time.monotonic() - begun:.0f} s")
     if missed:
         raise click.exceptions.Exit(1)
 
 
-def _progress(name: str, count: int) -> Callable[[int], None]:
-    return lambda done: _show(f"{name}: {done} of {count} seeds")
-
-
-def _show(line: str) -> None:
-    """A line that gives way to the next one; nothing where nobody watches."""
-    if sys.stderr.isatty():
-        click.echo(f"\r\x1b[2K{line}\r", err=True, nl=False)
+def _reporting(progress: Progress, name: str, count: int) -> Callable[[int], None]:
+    return lambda done: progress.show(f"{name}: {done} of {count} seeds")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import yaml  # type: ignore[import-untyped]  # PySpark brings it, without types.
+import yaml
 
 Labels = frozenset[tuple[str, str]]
 Page = dict[str, dict[Labels, float]]

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Final, Protocol, Self, TextIO
 
+from semel.runtime.terminal import is_colored, is_watched
 from semel.verify.demo.shop.timeline import BROKER, DRIVER, TILL, Timeline
 
 _BAR_MAX: Final = 40
@@ -35,9 +36,9 @@ class Display(Protocol):
 
 def display_for(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Display:
     """A panel where it can be drawn, else lines."""
-    if not stream.isatty() or environment.get("TERM", "") in ("", "dumb"):
+    if not is_watched(stream, environment):
         return Log(stream)
-    return Panel(stream, colored="NO_COLOR" not in environment)
+    return Panel(stream, colored=is_colored(stream, environment))
 
 
 class Panel:
