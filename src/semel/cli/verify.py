@@ -5,7 +5,6 @@ import contextlib
 import json
 import secrets
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from semel.cli.options import settings_option
+from semel.cli.progress import Progress
 from semel.cli.verify_simulated import simulate, test_itself
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ _FAULTS = [
     help="A cluster that runs: Semel or any Kafka. Without it, a broker of its own, to which everything is done.",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(1, 86_400), default=30.0, show_default=True, help="How long."
+    "--seconds",
+    type=click.FloatRange(1, 86_400),
+    help="How long.  [default: until every kind of fault that can be played there was played; 30 with --fault or without faults]",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Decides which faults, and what is sent; printed at the end."
@@ -128,7 +130,7 @@ _FAULTS = [
 def command(
     workloads: tuple[str, ...],
     against: str | None,
-    seconds: float,
+    seconds: float | None,
     seed: int | None,
     writers: int,
     partitions: int,
@@ -154,7 +156,8 @@ def command(
     In transform, programs consume, transform and produce in a group; in groups, members read and commit their offsets; spark is a
     PySpark pipeline from topic to topic. They work on topics of their own while connections are cut, and requests lost, delayed
     and repeated. A broker of the command's own is killed, torn from a write and frozen; its disk is slow or full, its clock wrong.
-    Every answer that a program got is judged. The exit code is 0 only if nothing is wrong.
+    Every answer that a program got is judged. Without --seconds every kind of fault is played once. The exit code is 0 only if
+    nothing is wrong.
     """
     if judge is not None:
         _judge_again(judge)
@@ -174,12 +177,14 @@ def command(
 
     use_kernel_cache()
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
+    each_once = seconds is None and not faults and fault_every > 0
     options = Options(
         against=against,
         settings=settings,
         workloads=tuple(one for one in ALL_WORKLOADS if one in (workloads or WORKLOADS)),
         producer_settings=_OLD if without_idempotence else {},
-        seconds=seconds,
+        seconds=seconds or (_EACH_ONCE_SECONDS_MAX if each_once else _SECONDS),
+        each_once=each_once,
         seed=chosen,
         partitions=partitions,
         writers=writers,
@@ -195,14 +200,14 @@ def command(
             keep = (
                 None if history is None else _keeper(files.enter_context(history.open("w", encoding="utf-8")))
             )
-            proof = asyncio.run(prove(options, _progress(seconds), keep))
+            bar = files.enter_context(Progress(plain_seconds=5.0, watched_seconds=0.5))
+            proof = asyncio.run(prove(options, _progress(None if each_once else options.seconds, bar), keep))
+            bar.end(keep=True)
     except UnfinishedError as error:
         unfinished, proof = error, error.proof
     except ProofError:
         click.echo(f"Seed {chosen}; again: {again}", err=True)
         raise
-    if sys.stderr.isatty():
-        click.echo("", err=True)
     for line in as_text(proof, again):
         click.echo(line)
     if json_file is not None:
@@ -215,6 +220,9 @@ def command(
         raise click.exceptions.Exit(1)
 
 
+_SECONDS = 30.0
+_EACH_ONCE_SECONDS_MAX = 180.0
+"""Eleven kinds take about 45 seconds; a fault that had no effect is played again."""
 _JUDGED_STORIES_MAX = 20
 _SECRET_WORDS = ("password", "jaas", "secret", "token", "ssl.keystore.key")
 _OLD = {"enable.idempotence": "false", "acks": "all"}
@@ -275,8 +283,13 @@ def _again(options: "Options", *, without_idempotence: bool) -> str:
 
     plain = Options()
     words = ["semel verify", *(options.workloads if options.workloads != WORKLOADS else ())]
-    words += [f"--seed {options.seed}", f"--seconds {options.seconds:g}", f"--writers {options.writers}"]
-    words += [f"--partitions {options.partitions}", f"--fault-every {options.fault_seconds:g}"]
+    words += [f"--seed {options.seed}"]
+    words += [] if options.each_once else [f"--seconds {options.seconds:g}"]
+    words += [
+        f"--writers {options.writers}",
+        f"--partitions {options.partitions}",
+        f"--fault-every {options.fault_seconds:g}",
+    ]
     words += [f"--fault {one}" for one in options.faults if options.faults != FAULTS]
     words += [f"--life {options.life_seconds:g}"] if options.life_seconds else []
     if options.round_seconds != plain.round_seconds:
@@ -293,19 +306,9 @@ def _shown(key: str, value: str) -> str:
     return shlex.quote(f"{key}={'...' if is_secret else value}")
 
 
-def _progress(seconds: float) -> "Callable[[Stage, str], None]":
-    """One line that says how it goes: again and again on a terminal, else now and then."""
+def _progress(seconds: float | None, line: Progress) -> "Callable[[Stage, str], None]":
+    """One line that says how it goes."""
     from semel.verify.proof.progress import Standing
 
     standing = Standing(seconds)
-
-    def show(stage: "Stage", what: str) -> None:
-        if not what and not standing.is_due(stage, 0.5 if sys.stderr.isatty() else 5.0):
-            return
-        line = standing.line(stage, what)
-        if sys.stderr.isatty():
-            click.echo(f"\r\x1b[2K{line}", err=True, nl=False)
-        else:
-            click.echo(line, err=True)
-
-    return show
+    return lambda stage, what: line.show(lambda: standing.line(stage, what), news=bool(what))

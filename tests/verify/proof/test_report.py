@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from semel.verify.faults.disturber import FAULTS
 from semel.verify.history.events import Acked, ClientEvent, Ended, Failed, Fault, Polled, Sent, Stable, Took
 from semel.verify.proof.anomalies import Anomaly, Finding
 from semel.verify.proof.options import Options
@@ -114,6 +115,21 @@ def test_how_the_broker_did_is_told() -> None:
     assert document["summary"]["acknowledged"] == 2
     assert "MiB" not in "\n".join(as_text(proof([]), "again"))
     assert "the broker &lt;killed&gt;" in html(shown, "again")
+
+
+def test_every_kind_of_fault_is_named_with_how_often_it_was_played() -> None:
+    shown = proof([])
+    shown.played |= {"network": 5, "kill": 1}
+    shown.impossible.append("cut-off")
+    lines = as_text(shown, "again")
+    assert "  network         5" in lines
+    assert "  freeze          0" in lines
+    assert "  cut-off         0  needs a cluster of several brokers (--against)" in lines
+    assert sum(line.startswith(tuple(f"  {kind} " for kind in FAULTS)) for line in lines) == len(FAULTS)
+    assert as_document(shown, "again")["faults_played"] == dict.fromkeys(FAULTS, 0) | {
+        "network": 5,
+        "kill": 1,
+    }
 
 
 def test_one_finding_of_each_kind_is_shown_before_a_second() -> None:

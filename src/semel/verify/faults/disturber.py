@@ -7,6 +7,8 @@ Rules.  * The same seed gives the same faults in the same order; when they meet 
         * A fault without effect is told as such: one met by no request, a torn write with nothing written, a kill without a
           driver. A broker that ended by itself is not started again: that is an error of its own.
         * A kill, a freeze and a full disk block everybody: the time until the broker serves again is written down with it.
+        * `once` plays every kind of fault that can be done here, the way's kinds one by one, in the dice's order; a fault without effect
+          is played again, a few times at most. Then time is over.
         * A clock is set wrong by less than what brokers refuse records for (an hour), and by less than producers are forgotten.
 """
 
@@ -55,6 +57,11 @@ NEEDS: Final = {
 }
 """The condition without which a fault is not possible."""
 _NETWORK_SHARE: Final = 0.4
+_TRIES_MAX: Final = 3
+"""How often a fault without effect is played in a row of all kinds."""
+_UNMET: Final = "nobody met it"
+_UNWRITTEN: Final = "killed, nothing being written"
+_UNDRIVEN: Final = "started, none was there"
 _COPIES: Final = frozenset({Fate.REPEAT, Fate.ECHO, Fate.OVERTAKEN, Fate.LATE_COPY})
 _COPIED: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 _FAULTS_MAX: Final = 100_000
@@ -93,6 +100,10 @@ class Disturber:
     """Kills Spark's driver and starts it again; whether there was one."""
     kinds: dict[str, int] = field(default_factory=dict)
     """How often each was done."""
+    played: dict[str, int] = field(default_factory=dict)
+    """The same by the names of `FAULTS`."""
+    once: bool = False
+    """Play every kind once, and then end."""
 
     def possible(self) -> list[str]:
         """The chosen faults that can be done here and now."""
@@ -114,41 +125,66 @@ class Disturber:
     async def run(self) -> None:
         """Faults until time is over; then the way is free again and the broker serves."""
         try:
-            while not self.stage.is_over():
-                await asyncio.sleep(self.dice.expovariate(1 / self.every_seconds))
-                if not self.stage.is_over() and (possible := self.possible()):
-                    await self._harm(possible)
+            await (self._each_once() if self.once else self._until_over())
         finally:
             self.proxy.plan = no_faults
             if isinstance(self.proxy, FaultCluster):
                 self.proxy.isolate(None)
             self.stage.doing = ""
 
-    async def _harm(self, possible: list[str]) -> None:
-        weighty = NETWORK in possible and (len(possible) == 1 or self.dice.random() < _NETWORK_SHARE)
-        kind = NETWORK if weighty else self.dice.choice([one for one in possible if one != NETWORK])
+    async def _until_over(self) -> None:
+        while await self._paused():
+            if possible := self.possible():
+                weighty = NETWORK in possible and (len(possible) == 1 or self.dice.random() < _NETWORK_SHARE)
+                others = [one for one in possible if one != NETWORK]
+                await self._harm(NETWORK if weighty else self.dice.choice(others))
+
+    async def _each_once(self) -> None:
+        never = self.impossible()
+        left = [(one, "") for one in self.chosen if one not in (*never, NETWORK)]
+        left += [(NETWORK, way) for way in _WAY if NETWORK in self.chosen]
+        self.dice.shuffle(left)
+        tries: Counter[tuple[str, str]] = Counter()
+        while left and await self._paused():
+            play = left.pop(0)
+            tries[play] += 1
+            what = await self._harm(*play)
+            if any(one in what for one in (_UNMET, _UNWRITTEN, _UNDRIVEN)) and tries[play] < _TRIES_MAX:
+                left.append(play)
+        if not left:
+            self.stage.seconds = self.stage.now()
+
+    async def _paused(self) -> bool:
+        """The time between two faults; whether there is time for one more."""
+        if not self.stage.is_over():
+            await asyncio.sleep(self.dice.expovariate(1 / self.every_seconds))
+        return not self.stage.is_over()
+
+    async def _harm(self, kind: str, way: str = "") -> str:
+        """One fault, written down; gives its name."""
         began = self.stage.now()
-        what, blocks = await self._do(kind)
+        what, blocks = await self._do(kind, way)
         self.stage.doing = ""
         self.kinds[what] = self.kinds.get(what, 0) + 1
+        self.played[kind] = self.played.get(kind, 0) + 1
         self.stage.add(Fault(began, self.stage.now(), what, blocks=blocks))
+        return what
 
-    async def _do(self, kind: str) -> tuple[str, bool]:
+    async def _do(self, kind: str, way: str) -> tuple[str, bool]:
         """One fault, from its beginning to its end; gives its name, and whether it blocks everybody."""
         if kind == NETWORK:
-            return await self._way(), False
+            return await self._way(way or self.dice.choice(list(_WAY))), False
         if kind == CUT_OFF and isinstance(self.proxy, FaultCluster):
             return await self._cut_off(self.proxy), False
         if kind == DRIVER and self.kill_driver is not None:
             self.stage.doing = "Spark's driver is killed"
             was_there = await self.kill_driver()
-            return f"Spark's driver {'killed (kill -9)' if was_there else 'started, none was there'}", False
+            return f"Spark's driver {'killed (kill -9)' if was_there else _UNDRIVEN}", False
         if self.broker is None:
             raise ValueError(f"{kind} is not possible here")
         return await self._own(kind, self.broker)
 
-    async def _way(self) -> str:
-        what = self.dice.choice(list(_WAY))
+    async def _way(self, what: str) -> str:
         self.stage.doing = what
         before = requests_harmed(self.proxy)
         self.proxy.plan = self._plan(_WAY[what])
@@ -157,7 +193,7 @@ class Disturber:
         return self._met(what, before)
 
     def _met(self, what: str, before: int) -> str:
-        return what if requests_harmed(self.proxy) > before else f"{what}: nobody met it"
+        return what if requests_harmed(self.proxy) > before else f"{what}: {_UNMET}"
 
     async def _cut_off(self, proxy: FaultCluster) -> str:
         what = "one broker cut off from its clients"
@@ -189,7 +225,7 @@ class Disturber:
                 _check_alive(broker, _KILLED)
                 await asyncio.to_thread(broker.kill)
                 await self._again(broker)
-                how = "killed within a write" if by_itself else "killed, nothing being written"
+                how = "killed within a write" if by_itself else _UNWRITTEN
                 return f"the broker {how} (kill -9)", True
             case "freeze":
                 self.stage.doing = "the broker is frozen"

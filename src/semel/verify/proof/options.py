@@ -45,6 +45,8 @@ class Options:
     """The mean time between faults; 0: none."""
     faults: tuple[str, ...] = FAULTS
     """The faults that may be done, where they can be."""
+    each_once: bool = False
+    """Every kind of fault once, and then the end: `seconds` are the most it may take."""
     life_seconds: float = 0.0
     """How long a broker of our own lives at least before it is killed."""
     mutation: str | None = None

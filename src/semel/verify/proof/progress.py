@@ -15,8 +15,8 @@ from semel.verify.proof.programs import Stage
 class Standing:
     """The counts so far."""
 
-    seconds: float
-    """How long the proof is to last."""
+    seconds: float | None
+    """How long the proof is to last, if that is known."""
     totals: Counter[str] = field(default_factory=Counter)
     shown_at: float = float("-inf")
     _history: list[ClientEvent] = field(default_factory=list)
@@ -31,8 +31,9 @@ class Standing:
         self.shown_at = stage.now()
         self._count(stage.history)
         totals, told = self.totals, what or stage.doing
+        of = "" if self.seconds is None else f" of {self.seconds:.0f}"
         return (
-            f"{self.shown_at:5.0f} s of {self.seconds:.0f}: {totals['acked']:,} acknowledged, "
+            f"{self.shown_at:5.0f} s{of}: {totals['acked']:,} acknowledged, "
             f"{totals['committed']:,} transactions, {totals['read']:,} read, {totals['faults']} faults"
             f"{'; ' + told if told else ''}"
         )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
+from semel.verify.faults.disturber import NEEDS
 from semel.verify.proof.anomalies import Anomaly, Finding, story_of
 from semel.verify.proof.judge import counts
 from semel.verify.proof.runner import Proof
@@ -21,6 +22,7 @@ _STORIES_MAX: Final = 3
 _STORIES_KEPT_MAX: Final = 100
 """In the JSON; the counts are of all."""
 _WIDTH: Final = 42
+_KIND_WIDTH: Final = 12
 _MIB: Final = 1 << 20
 
 
@@ -29,7 +31,6 @@ def as_text(proof: Proof, again: str) -> list[str]:
     told = proof.summary
     faults = sum(proof.faults.values())
     number_of = counts(proof.findings)
-    kinds = ", ".join(f"{what} ({count})" for what, count in sorted(proof.faults.items())) or "none"
     first = {
         "sent": told.sent,
         "stored": told.stored,
@@ -52,8 +53,9 @@ def as_text(proof: Proof, again: str) -> list[str]:
         f"Groups: {told.positions:,} positions stored, {told.positions_refused:,} refused.",
         (
             f"Faults in {proof.seconds:.0f} s and {proof.rounds} round{'s' if proof.rounds > 1 else ''}: {faults}, "
-            f"{proof.harmed:,} requests harmed on the way. {kinds}."
+            f"{proof.harmed:,} requests harmed on the way."
         ),
+        *_faults(proof),
         f"Acknowledged after {told.latency_ms(0.5):.1f} ms in the median, p99 {told.latency_ms(0.99):.0f} ms.",
         *_vitals(proof),
         "",
@@ -76,6 +78,19 @@ def as_text(proof: Proof, again: str) -> list[str]:
         "Every promise was kept." if not proof.findings else f"{len(proof.findings)} promises were broken."
     )
     return [*lines, f"{verdict} Seed {proof.options.seed}; again: {again}"]
+
+
+def _faults(proof: Proof) -> list[str]:
+    """Every kind of fault with how often it was played, or why it was not; then what each of them did."""
+    if not proof.options.fault_seconds:
+        return []
+    lines = []
+    for kind in proof.options.faults:
+        count = proof.played.get(kind, 0)
+        why = f"  needs {NEEDS[kind]}" if kind in proof.impossible else ""
+        lines.append(f"  {kind:<{_KIND_WIDTH}} {count:>4}{why}")
+    told = [f"{what} ({count})" for what, count in sorted(proof.faults.items())]
+    return [*lines, *([f"These were: {', '.join(told)}."] if told else [])]
 
 
 def most_telling(findings: Sequence[Finding], least: int) -> list[Finding]:
@@ -101,6 +116,7 @@ def as_document(proof: Proof, again: str) -> dict[str, Any]:
         "summary": _numbers(proof.summary),
         "vitals": {name: None if one is None else asdict(one) for name, one in trends(proof).items()},
         "faults": proof.faults,
+        "faults_played": {kind: proof.played.get(kind, 0) for kind in proof.options.faults},
         "requests_harmed": proof.harmed,
         "troubles": proof.troubles,
         "counts": None

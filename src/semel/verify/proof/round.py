@@ -99,6 +99,10 @@ class Scene:
     now: Callable[[], float]
     dice: random.Random
     faults: dict[str, int] = field(default_factory=dict)
+    played: dict[str, int] = field(default_factory=dict)
+    """The faults by the names of their kinds."""
+    impossible: list[str] = field(default_factory=list)
+    """The kinds that cannot be played here."""
     troubles: dict[str, int] = field(default_factory=dict)
 
 
@@ -144,6 +148,8 @@ class Round:
             scene.options.life_seconds,
             None if self._spark is None else self._spark.kill,
             scene.faults,
+            scene.played,
+            scene.options.each_once,
         )
 
     @property
@@ -219,7 +225,8 @@ class Round:
     def _check_faults(self) -> None:
         """Faults requested by name must be possible; the brokers of a cluster are known by now."""
         options = self._options
-        never = self._disturber.impossible() if options.fault_seconds and options.faults != FAULTS else []
+        self._scene.impossible[:] = self._disturber.impossible()
+        never = self._scene.impossible if options.fault_seconds and options.faults != FAULTS else []
         if never:
             raise ProofError(
                 f"{never[0]} cannot be done here: it needs {NEEDS[never[0]]}; choose other faults (--fault), or none (--fault-every 0)"

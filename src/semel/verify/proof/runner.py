@@ -54,6 +54,10 @@ class Proof:
     findings: list[Finding]
     faults: dict[str, int]
     """How often each was done."""
+    played: dict[str, int] = field(default_factory=dict, kw_only=True)
+    """The same by the names of their kinds."""
+    impossible: list[str] = field(default_factory=list, kw_only=True)
+    """The kinds of faults that cannot be played there."""
     harmed: int
     """Requests that were lost, late or repeated on the way."""
     troubles: dict[str, int]
@@ -103,6 +107,8 @@ async def prove(options: Options, progress: Progress, keep: Keep | None = None) 
                 scene.troubles,
                 0.0,
                 options.against or "a broker of its own",
+                played=scene.played,
+                impossible=scene.impossible,
             )
             watch = Watch(lambda: None if broker is None else broker.pid, now, proof.vitals)
             watching = asyncio.create_task(watch.run())
@@ -122,7 +128,7 @@ async def prove(options: Options, progress: Progress, keep: Keep | None = None) 
 
 async def _play(scene: Scene, proof: Proof, keep: Keep | None) -> None:
     options = scene.options
-    count = max(1, math.ceil(options.seconds / options.round_seconds))
+    count = 1 if options.each_once else max(1, math.ceil(options.seconds / options.round_seconds))
     for number in range(count):
         one = Round(scene, number, options.seconds / count)
         try:
