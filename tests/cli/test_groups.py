@@ -231,7 +231,7 @@ def test_offsets_go_from_one_group_to_another(
     semel: Commands, topic: str, group: str, tmp_path: Path, file_format: str, with_group: bool
 ) -> None:
     semel.done("offsets", "reset", group, "--topic", topic, "--to", "6", "--execute")
-    asked = ["offsets", "export", group, "--format", file_format]
+    asked = ["offsets", "export", group, "-o", file_format]
     text = semel.done(*asked, *(["--with-group"] if with_group else []))
     if file_format == "csv":
         prefix = f"{group}," if with_group else ""

@@ -55,7 +55,10 @@ def test_every_subcommand_has_help_with_an_example() -> None:
 
 def test_help_tells_how_to_complete_in_one_line() -> None:
     lines = CliRunner().invoke(cli, ["--help"]).output.splitlines()
-    assert '  Completion: eval "$(_SEMEL_COMPLETE=bash_source semel)" (or zsh_source)' in lines
+    assert (
+        '  Completion: eval "$(semel completion bash)" (or zsh); fish: semel completion fish | source'
+        in lines
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,8 +173,11 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1() -> None:
     ("arguments", "message"),
     [
         (["fly"], "No such command 'fly'"),
+        (["consum"], "No such command 'consum'. Did you mean 'consume'?"),
+        (["topics", "lst"], "No such command 'lst'. Did you mean 'list'?"),
+        (["topics", "list", "--outptu", "json"], "No such option '--outptu'. Did you mean '--output'?"),
         (["--fly"], "No such option"),
-        (["topics", "list", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["topics", "list", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'csv'"),
         (["bench", "client", "idea"], "there is no suite 'idea'; there are broker, client, "),
     ],
 )
@@ -184,8 +190,8 @@ def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(arguments: list[str],
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_gets_its_completion_script(shell: str) -> None:
-    result = semel(_SEMEL_COMPLETE=f"{shell}_source")
-    assert result.returncode == 0
+    result = semel("completion", shell, PATH="")  # No shell is started for it.
+    assert result.returncode == 0, result.stderr
     assert f"_SEMEL_COMPLETE={shell}_complete" in result.stdout
 
 

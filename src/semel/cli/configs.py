@@ -1,21 +1,30 @@
 """`semel configs`: the settings of a topic or broker, shown and changed."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from semel.cli.names import complete_topics
 from semel.cli.options import connected, connection_options, output_option, pairs
-from semel.cli.output import print_json, print_table
+from semel.cli.output import FOR_PEOPLE, Column, show
 
 if TYPE_CHECKING:
     from semel.client.calls.describe_configs import Resource
 
 F = TypeVar("F", bound=Callable[..., Any])
+_COLUMNS: Final = (
+    Column("SETTING", "name"),
+    Column("VALUE", lambda row: "(hidden)" if row["sensitive"] else row["value"]),
+    Column("FROM", "source"),
+    Column("READ ONLY", lambda row: "yes" if row["read_only"] else "no", wide=True),
+)
 
 
 def _target_options(command: F) -> F:
-    topic = click.option("--topic", metavar="NAME", help="The topic whose settings are meant.")
+    topic = click.option(
+        "--topic", metavar="NAME", shell_complete=complete_topics, help="The topic whose settings are meant."
+    )
     broker = click.option(
         "--broker", type=click.IntRange(0), metavar="N", help="The broker whose settings are meant."
     )
@@ -55,23 +64,18 @@ def describe(
     with connected(bootstrap, settings) as client:
         found = client.run(describe_configs, resource, name)
     shown = [one for one in found if show_all or not one.is_default]
-    if output == "json":
-        print_json(
-            [
-                {
-                    "name": one.name,
-                    "value": one.value,
-                    "source": one.source,
-                    "read_only": one.is_read_only,
-                    "sensitive": one.is_sensitive,
-                }
-                for one in shown
-            ]
-        )
-        return
-    rows = [[one.name, "(hidden)" if one.is_sensitive else one.value, one.source] for one in shown]
-    print_table(["SETTING", "VALUE", "FROM"], rows)
-    if not show_all:
+    rows = [
+        {
+            "name": one.name,
+            "value": one.value,
+            "source": one.source,
+            "read_only": one.is_read_only,
+            "sensitive": one.is_sensitive,
+        }
+        for one in shown
+    ]
+    show(output, rows, _COLUMNS)
+    if output in FOR_PEOPLE and not show_all:
         click.echo(f"{len(found) - len(shown)} more are at their default: --all shows them")
 
 

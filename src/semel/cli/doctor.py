@@ -8,9 +8,11 @@ from typing import Final
 import click
 
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import print_json
+from semel.cli.output import FOR_PEOPLE, Column, show, styled
 
 _MARKS: Final = {"ok": "  ok  ", "warning": " warn ", "problem": "WRONG "}
+_COLORS: Final = {"ok": "green", "warning": "yellow", "problem": "red"}
+_COLUMNS: Final = (Column("LEVEL", "level"), Column("TEXT", "text"))
 
 
 @click.command(name="doctor", epilog="Example: semel doctor -b localhost:9092")
@@ -32,11 +34,11 @@ def command(bootstrap: str, settings: dict[str, str], output: str, metrics: str 
     address = None if metrics is None else _address(metrics)
     with connected(bootstrap, settings) as client:
         sentences = client.run(examine, address)
-    if output == "json":
-        print_json([{"level": one.level, "text": one.text} for one in sentences])
-    else:
+    if output in FOR_PEOPLE:
         for one in sentences:
-            click.echo(f"{_MARKS[one.level]} {one.text}")
+            click.echo(f"{styled(_MARKS[one.level], color=_COLORS[one.level])} {one.text}")
+    else:
+        show(output, [{"level": one.level, "text": one.text} for one in sentences], _COLUMNS)
     if any(one.level == "problem" for one in sentences):
         raise click.exceptions.Exit(1)
 

@@ -1,12 +1,13 @@
 """`semel groups`: list, describe, delete, remove members."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from semel.cli.names import complete_groups
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import Json, print_json, print_table
+from semel.cli.output import CSV, FOR_PEOPLE, Column, Json, print_csv, show, show_document
 
 if TYPE_CHECKING:
     from semel.client.calls.describe_group import GroupView, MemberView
@@ -22,6 +23,31 @@ _STATES: Final = (
     "Empty",
     "Assigning",
     "Reconciling",
+)
+_LISTED: Final = (
+    Column("GROUP", "group_id"),
+    Column("TYPE", "type"),
+    Column("PROTOCOL", lambda row: row["protocol_type"] or None),
+    Column("STATE", "state"),
+    Column("COORDINATOR", "coordinator"),
+)
+_OFFSETS: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("COMMITTED", "committed_offset"),
+    Column("END", "end_offset"),
+    Column("LAG", "lag"),
+    Column("MEMBER", "member_id"),
+)
+_MEMBERS: Final = (
+    Column("MEMBER", "member_id"),
+    Column("INSTANCE", "group_instance_id"),
+    Column("CLIENT", "client_id"),
+    Column("HOST", "client_host"),
+    Column("SUBSCRIBED", lambda row: row["topic_regex"] or ",".join(row["topics"])),
+    Column("PARTITIONS", lambda row: len(row["assignment"])),
+    Column("ASSIGNED", lambda row: ",".join(row["assignment"]) or None, wide=True),
+    Column("EPOCH", "member_epoch", wide=True),
 )
 _TYPES: Final = ("classic", "consumer", "share", "streams")
 
@@ -56,11 +82,7 @@ def list_(
 
     with connected(bootstrap, settings) as client:
         groups = client.run(list_groups, states=states, types=types)
-    if output == "json":
-        print_json([one._asdict() for one in groups])
-        return
-    rows = [[one.group_id, one.type, one.protocol_type or None, one.state, one.coordinator] for one in groups]
-    print_table(["GROUP", "TYPE", "PROTOCOL", "STATE", "COORDINATOR"], rows)
+    show(output, [one._asdict() for one in groups], _LISTED)
 
 
 class _Description(NamedTuple):
@@ -76,7 +98,7 @@ class _Description(NamedTuple):
 
 
 @command.command(epilog="Example: semel groups describe orders-app -o json")
-@click.argument("names", nargs=-1, required=True, metavar="GROUP…")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=complete_groups)
 @connection_options
 @output_option
 def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], output: str) -> None:
@@ -86,13 +108,16 @@ def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], out
     """
     with connected(bootstrap, settings) as client:
         described = [client.run(_describe, name) for name in names]
-    if output == "json":
-        print_json([_description_json(one) for one in described])
-        return
-    for number, one in enumerate(described):
-        if number:
-            click.echo()
-        _print(one)
+    documents = [_description_json(one) for one in described]
+    if output == CSV:
+        print_csv([{"group": one["group_id"], **row} for one in documents for row in one["offsets"]])
+    elif output not in FOR_PEOPLE:
+        show_document(output, documents)
+    else:
+        for number, one in enumerate(documents):
+            if number:
+                click.echo()
+            _print(one, output)
 
 
 async def _describe(cluster: "Cluster", name: str) -> _Description:
@@ -106,44 +131,25 @@ async def _describe(cluster: "Cluster", name: str) -> _Description:
     return _Description(group, await lag(cluster, committed, owned))
 
 
-def _print(one: _Description) -> None:
-    group = one.group
-    facts = [group.group_id, f"type {group.type}", f"state {group.state}"]
-    if group.assignor:
-        facts.append(f"assignor {group.assignor}")
-    if group.group_epoch is not None:
-        facts.append(f"epoch {group.group_epoch}")
-    facts += [f"coordinator {group.coordinator}", f"lag {one.lag}"]
+def _print(group: Mapping[str, Any], output: str) -> None:
+    facts = [group["group_id"], f"type {group['type']}", f"state {group['state']}"]
+    if group["assignor"]:
+        facts.append(f"assignor {group['assignor']}")
+    if group["group_epoch"] is not None:
+        facts.append(f"epoch {group['group_epoch']}")
+    facts += [f"coordinator {group['coordinator']}", f"lag {group['lag']}"]
     click.echo("  ".join(facts))
-    if one.lags:
+    if group["offsets"]:
         click.echo()
-        rows = []
-        for lag in one.lags:
-            owner = one.owner(lag.partition)
-            offset = None if lag.committed is None else lag.committed.offset
-            rows.append(
-                [*lag.partition, offset, lag.end_offset, lag.lag, None if owner is None else owner.member_id]
-            )
-        print_table(["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"], rows)
-    if group.members:
-        click.echo()
-        members = [
-            [
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                member.topic_regex or ",".join(member.topics),
-                len(member.assignment),
-            ]
-            for member in group.members
-        ]
-        print_table(["MEMBER", "INSTANCE", "CLIENT", "HOST", "SUBSCRIBED", "PARTITIONS"], members)
+        show(output, group["offsets"], _OFFSETS)
+    click.echo()
+    if group["members"]:
+        show(output, group["members"], _MEMBERS)
     else:
-        click.echo("\nno members")
+        click.echo("no members")
 
 
-def _description_json(one: _Description) -> dict[str, Json]:
+def _description_json(one: _Description) -> dict[str, Any]:
     group = one.group
     return {
         **{name: value for name, value in group._asdict().items() if name != "members"},
@@ -177,7 +183,7 @@ def _lag_json(one: _Description, lag: "PartitionLag") -> dict[str, Json]:
 
 
 @command.command(epilog="Example: semel groups delete orders-app")
-@click.argument("names", nargs=-1, required=True, metavar="GROUP…")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=complete_groups)
 @connection_options
 def delete(names: Sequence[str], bootstrap: str, settings: dict[str, str]) -> None:
     """Delete groups without members, with their offsets."""
@@ -192,7 +198,7 @@ def delete(names: Sequence[str], bootstrap: str, settings: dict[str, str]) -> No
 @command.command(
     name="remove-members", epilog="Example: semel groups remove-members orders-app --instance worker-3"
 )
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @click.option("--member", "member_ids", multiple=True, metavar="ID", help="A member id; may be repeated.")
 @click.option(
     "--instance", "instance_ids", multiple=True, metavar="ID", help="A group.instance.id; may be repeated."

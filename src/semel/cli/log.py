@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 
 from semel.cli.options import output_option
-from semel.cli.output import print_json
+from semel.cli.output import CSV, FOR_PEOPLE, Column, print_csv, show_document
 from semel.insight.sentences import several, size_text
+
+_FINDINGS: Final = (Column("PATH", "path"), Column("TEXT", "text"))
 
 
 @click.group(name="log", epilog="Example: semel log dump --files data/orders-0/00000000000000000000.log")
@@ -84,15 +87,19 @@ def verify(directory: str, output: str) -> None:
     from semel.runtime.files import RealFiles
 
     report = verify_log(RealFiles(), directory)
-    if output == "json":
-        print_json(
+    findings = [{"path": one.path, "text": one.text} for one in report.findings]
+    if output == CSV:
+        print_csv(findings, _FINDINGS)
+    elif output not in FOR_PEOPLE:
+        show_document(
+            output,
             {
                 "partitions": report.partitions,
                 "segments": report.segments,
                 "batches": report.batches,
                 "bytes": report.bytes,
-                "findings": [{"path": one.path, "text": one.text} for one in report.findings],
-            }
+                "findings": findings,
+            },
         )
     else:
         for one in report.findings:

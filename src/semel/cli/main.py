@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "alerts": ("semel.cli.alerts", "Print alerting rules for Prometheus."),
     "bench": ("semel.cli.bench", "Measure beside Apache Kafka: ratios, CPU seconds, plots."),
     "broker": ("semel.cli.broker", "Run a broker in the foreground."),
+    "completion": ("semel.cli.completion", "Print what makes a shell complete commands and names."),
     "configs": ("semel.cli.configs", "See and change the settings of topics and brokers."),
     "consume": ("semel.cli.consume", "Print a topic's records."),
     "doctor": ("semel.cli.doctor", "Check a cluster and say what is wrong."),
@@ -40,9 +41,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "log": ("semel.cli.log", "Look at a log's files: Semel's or Apache Kafka's."),
     "offsets": ("semel.cli.offsets", "What groups have committed: show, reset, delete, export, import."),
     "produce": ("semel.cli.produce", "Write lines to a topic, each exactly once."),
+    "profile": ("semel.cli.profile", "Name clusters, and choose the one that commands reach."),
     "producers": ("semel.cli.producers", "What partitions remember of their producers."),
     "service": ("semel.cli.service", "A broker as a service of systemd."),
-    "topics": ("semel.cli.topics", "List, create, delete and describe topics."),
+    "topics": ("semel.cli.topics", "List, create, delete, describe, grow and trim topics."),
     "verify": ("semel.cli.verify", "Disturb a cluster; prove that all was kept, once and whole."),
     "zookeeper": ("semel.cli.zookeeper", "Run one Apache ZooKeeper, for a first cluster and for tests."),
     "txn": ("semel.cli.txn", "See transactions, find those that hang, and end them."),
@@ -69,6 +71,15 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, with the names in the table for a name that is nearly one of them."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -108,7 +119,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog='Completion: eval "$(_SEMEL_COMPLETE=bash_source semel)" (or zsh_source)',
+    epilog='Completion: eval "$(semel completion bash)" (or zsh); fish: semel completion fish | source',
 )
 @click.option(
     "--version",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from semel.cli.output import print_json, print_table
+from semel.cli.output import Column, show
 from semel.insight.sentences import several
 
 if TYPE_CHECKING:
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from semel.types import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
+_STEPS: Final = (
+    Column("GROUP", "group"),
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("FROM", "committed_offset"),
+    Column("TO", "new_offset"),
+    Column("REMARK", "remark", wide=True),
+)
 _WORDS: Final = "semel.cli.offset_plans.words"
 
 
@@ -129,17 +137,19 @@ def print_plan(group: str, steps: "Sequence[Step]", output: str, *, executed: bo
     elif executed:
         click.echo(f"done: {offsets} of group {group} set", err=True)
     else:
-        click.echo(f"a plan, nothing is changed; to set {offsets} of group {group}: {_execution()}", err=True)
+        click.echo(
+            f"a plan, nothing is changed; to set {offsets} of group {group}: {execution('offsets')}", err=True
+        )
 
 
-def _execution() -> str:
+def execution(group: str) -> str:
     """The command that is running, as it carries its plan out; passwords are not repeated."""
     from semel.client.security_keys import SECURITY_KEYS
     from semel.core.metadata.config_types import PASSWORD
 
     secrets = {one.name for one in SECURITY_KEYS if one.type is PASSWORD}
     context = click.get_current_context()
-    words = ["semel", "offsets", str(context.info_name)]
+    words = ["semel", group, str(context.info_name)]
     for word in context.meta[_WORDS]:
         flag = "-X" if word.startswith("-X") else ""
         key, equals, _value = word.removeprefix(flag).partition("=")
@@ -149,20 +159,15 @@ def _execution() -> str:
 
 
 def _print_steps(group: str, steps: "Sequence[Step]", output: str) -> None:
-    if output == "json":
-        print_json(
-            [
-                {
-                    "group": group,
-                    "topic": one.partition.topic,
-                    "partition": one.partition.partition,
-                    "committed_offset": one.committed,
-                    "new_offset": one.target,
-                    "remark": one.remark,
-                }
-                for one in steps
-            ]
-        )
-        return
-    rows = [[group, *one.partition, one.committed, one.target] for one in steps]
-    print_table(["GROUP", "TOPIC", "PARTITION", "FROM", "TO"], rows)
+    rows = [
+        {
+            "group": group,
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "committed_offset": one.committed,
+            "new_offset": one.target,
+            "remark": one.remark,
+        }
+        for one in steps
+    ]
+    show(output, rows, _STEPS)

@@ -5,14 +5,16 @@ Rules.  `reset` and `import` print a plan and change nothing without `--execute`
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
 from semel.cli import offset_files
+from semel.cli.names import complete_groups, complete_topics
 from semel.cli.offset_plans import PlanCommand, carry_out, execution_options, print_plan
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import print_json, print_table
+from semel.cli.output import Column
+from semel.cli.output import show as print_rows
 from semel.cli.times import OFFSET_MAX, duration_ms, timestamp_ms
 
 if TYPE_CHECKING:
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
     from semel.types import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
+_SHOWN: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("COMMITTED", "offset"),
+    Column("END", "end_offset"),
+    Column("LAG", "lag"),
+    Column("EPOCH", "leader_epoch", wide=True),
+    Column("METADATA", lambda row: row["metadata"] or None),
+)
 
 
 class Selected(NamedTuple):
@@ -60,13 +71,14 @@ def topic_option(command: F) -> F:
         "topics",
         multiple=True,
         callback=_selected,
+        shell_complete=complete_topics,
         metavar="TOPIC[:N,…]",
         help="A topic, or some partitions of it; may be repeated.",
     )(command)
 
 
 @command.command(epilog="Example: semel offsets show orders-app --topic orders -o json")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @topic_option
 @connection_options
 @output_option
@@ -74,29 +86,20 @@ def show(group: str, topics: list[Selected], bootstrap: str, settings: dict[str,
     """Print what a group has committed, with the end of each partition and the lag."""
     with connected(bootstrap, settings) as client:
         lags = client.run(_lags, group, topics)
-    if output == "json":
-        print_json(
-            [
-                {
-                    "topic": one.partition.topic,
-                    "partition": one.partition.partition,
-                    "offset": one.committed.offset,
-                    "leader_epoch": one.committed.leader_epoch,
-                    "metadata": one.committed.metadata,
-                    "end_offset": one.end_offset,
-                    "lag": one.lag,
-                }
-                for one in lags
-                if one.committed is not None
-            ]
-        )
-        return
     rows = [
-        [*one.partition, one.committed.offset, one.end_offset, one.lag, one.committed.metadata or None]
+        {
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "offset": one.committed.offset,
+            "leader_epoch": one.committed.leader_epoch,
+            "metadata": one.committed.metadata,
+            "end_offset": one.end_offset,
+            "lag": one.lag,
+        }
         for one in lags
         if one.committed is not None
     ]
-    print_table(["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "METADATA"], rows)
+    print_rows(output, rows, _SHOWN)
 
 
 async def _lags(cluster: "Cluster", group: str, topics: Sequence[Selected]) -> "list[PartitionLag]":
@@ -156,7 +159,7 @@ def _shift(_ctx: click.Context, _param: click.Parameter, value: int | None) -> "
     cls=PlanCommand,
     epilog="Example: semel offsets reset orders-app --topic orders:0,1 --to @2026-01-31T12:00:00Z --execute",
 )
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @topic_option
 @click.option("--all-topics", is_flag=True, help="Every topic the group has offsets of.")
 @click.option(
@@ -235,7 +238,7 @@ async def _partitions(cluster: "Cluster", topics: Sequence[Selected]) -> "list[T
 
 
 @command.command(epilog="Example: semel offsets delete orders-app --topic orders")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @topic_option
 @connection_options
 def delete(group: str, topics: list[Selected], bootstrap: str, settings: dict[str, str]) -> None:
@@ -268,10 +271,11 @@ async def _delete(cluster: "Cluster", group: str, topics: Sequence[Selected]) ->
 
 
 @command.command(epilog="Example: semel offsets export orders-app > orders-app.csv")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @topic_option
 @click.option(
-    "--format",
+    "-o",
+    "--output",
     "file_format",
     type=click.Choice(["csv", "json"]),
     default="csv",
@@ -303,7 +307,7 @@ def export(
     cls=PlanCommand,
     epilog="Example: semel offsets import orders-app orders-app.csv --execute",
 )
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @execution_options
 @connection_options

@@ -1,16 +1,26 @@
 """`semel producers`: what makes a retry harmless, seen from outside."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from semel.cli.names import complete_topics
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import print_json, print_table
+from semel.cli.output import Column, show
 from semel.insight.sentences import time_text
 
 if TYPE_CHECKING:
     from semel.client.calls.describe_producers import ProducerView
     from semel.client.cluster import Cluster
+
+_COLUMNS: Final = (
+    Column("PARTITION", "partition"),
+    Column("PRODUCER ID", "producer_id"),
+    Column("EPOCH", "producer_epoch"),
+    Column("LAST SEQUENCE", "last_sequence"),
+    Column("LAST TIMESTAMP", lambda row: time_text(row["last_timestamp_ms"])),
+    Column("OPEN TRANSACTION FROM", "transaction_start_offset"),
+)
 
 
 @click.group(name="producers", epilog="Example: semel producers describe orders")
@@ -19,7 +29,7 @@ def command() -> None:
 
 
 @command.command(epilog="Example: semel producers describe orders --partition 0 -o json")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="This partition only.")
 @connection_options
 @output_option
@@ -44,19 +54,4 @@ def describe(
 
     with connected(bootstrap, settings) as client:
         found = client.run(ask)
-    if output == "json":
-        print_json([one._asdict() for one in found])
-        return
-    header = ["PARTITION", "PRODUCER ID", "EPOCH", "LAST SEQUENCE", "LAST TIMESTAMP", "OPEN TRANSACTION FROM"]
-    rows = [
-        [
-            one.partition,
-            one.producer_id,
-            one.producer_epoch,
-            one.last_sequence,
-            time_text(one.last_timestamp_ms),
-            one.transaction_start_offset,
-        ]
-        for one in found
-    ]
-    print_table(header, rows)
+    show(output, [one._asdict() for one in found], _COLUMNS)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from semel.cli import producers
+from semel.cli.names import complete_topics
 from semel.cli.options import connected, connection_options, output_option
-from semel.cli.output import print_json, print_table
+from semel.cli.output import CSV, FOR_PEOPLE, Column, print_csv, print_table, show, show_document
 from semel.insight.sentences import time_text
 
 if TYPE_CHECKING:
@@ -22,6 +23,31 @@ _STATES = (
     "PrepareAbort",
     "CompleteCommit",
     "CompleteAbort",
+)
+_LISTED: Final = (
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("PRODUCER ID", "producer_id"),
+    Column("STATE", "state"),
+    Column("COORDINATOR", "coordinator"),
+)
+_DESCRIBED: Final = (
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("STATE", "state"),
+    Column("PRODUCER ID", "producer_id"),
+    Column("EPOCH", "producer_epoch"),
+    Column("TIMEOUT MS", lambda row: "none" if row["timeout_ms"] == _NO_TIMEOUT_MS else row["timeout_ms"]),
+    Column("BEGUN", lambda row: time_text(row["start_ms"])),
+    Column("COORDINATOR", "coordinator"),
+)
+_OPEN: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("FROM OFFSET", "start_offset"),
+    Column("PRODUCER ID", "producer_id"),
+    Column("EPOCH", "producer_epoch"),
+    Column("LAST TIMESTAMP", lambda row: time_text(row["last_timestamp_ms"])),
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("HANGS", lambda row: "yes" if row["is_hanging"] else "no"),
 )
 _MINUTE_MS = 60_000
 _NO_TIMEOUT_MS: Final = 2**31 - 1
@@ -69,10 +95,7 @@ def list_(
                 pattern=pattern,
             )
         )
-    if output == "json":
-        print_json([one._asdict() for one in found])
-        return
-    print_table(["TRANSACTIONAL ID", "PRODUCER ID", "STATE", "COORDINATOR"], found)
+    show(output, [one._asdict() for one in found], _LISTED)
 
 
 @command.command(epilog="Example: semel txn describe orders-1")
@@ -85,24 +108,14 @@ def describe(transactional_id: str, bootstrap: str, settings: dict[str, str], ou
 
     with connected(bootstrap, settings) as client:
         one = client.run(describe_transaction, transactional_id)
-    if output == "json":
-        print_json({**one._asdict(), "partitions": [list(partition) for partition in one.partitions]})
+    row = {**one._asdict(), "partitions": [list(partition) for partition in one.partitions]}
+    if output == CSV:
+        print_csv([row])
         return
-    header = ["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "EPOCH", "TIMEOUT MS", "BEGUN", "COORDINATOR"]
-    print_table(
-        header,
-        [
-            [
-                one.transactional_id,
-                one.state,
-                one.producer_id,
-                one.producer_epoch,
-                "none" if one.timeout_ms == _NO_TIMEOUT_MS else one.timeout_ms,
-                time_text(one.start_ms),
-                one.coordinator,
-            ]
-        ],
-    )
+    if output not in FOR_PEOPLE:
+        show_document(output, row)
+        return
+    show(output, [row], _DESCRIBED)
     if one.partitions:
         click.echo()
         print_table(["TOPIC", "PARTITION"], one.partitions)
@@ -120,7 +133,14 @@ command.add_command(
 
 
 @command.command(name="find-hanging", epilog="Example: semel txn find-hanging --topic orders --all")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only these; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="Only these; may be repeated.",
+)
 @click.option(
     "--max-transaction-timeout",
     "timeout_minutes",
@@ -160,38 +180,17 @@ def find_hanging(
 
     with connected(bootstrap, settings) as client:
         found = client.run(ask)
-    if output == "json":
-        print_json([one._asdict() for one in found])
-        return
-    header = [
-        "TOPIC",
-        "PARTITION",
-        "FROM OFFSET",
-        "PRODUCER ID",
-        "EPOCH",
-        "LAST TIMESTAMP",
-        "TRANSACTIONAL ID",
-        "HANGS",
-    ]
-    rows = [
-        [
-            one.topic,
-            one.partition,
-            one.start_offset,
-            one.producer_id,
-            one.producer_epoch,
-            time_text(one.last_timestamp_ms),
-            one.transactional_id,
-            "yes" if one.is_hanging else "no",
-        ]
-        for one in found
-    ]
-    print_table(header, rows)
+    show(output, [one._asdict() for one in found], _OPEN)
 
 
 @command.command(epilog="Example: semel txn abort --topic orders --partition 0 --start-offset 42")
 @click.option("--transactional-id", metavar="ID", help="Abort what its producer has open, and fence it.")
-@click.option("--topic", metavar="TOPIC", help="End a hanging transaction on this topic.")
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="End a hanging transaction on this topic.",
+)
 @click.option("--partition", type=click.IntRange(0), metavar="N")
 @click.option(
     "--start-offset", type=click.IntRange(0), metavar="OFFSET", help="Where it begins: see find-hanging."
