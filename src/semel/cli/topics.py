@@ -1,13 +1,15 @@
-"""`semel topics`: list, create, delete, describe."""
+"""`semel topics`: list, create, delete, describe, add partitions. Trimming: `trim`."""
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from semel.cli.options import connected, connection_options, output_option, pairs
-from semel.cli.output import Json, print_json, print_table
+from semel.cli.names import complete_topics
+from semel.cli.options import connected, connection_options, output_option, pairs, reach_of
+from semel.cli.output import CSV, FOR_PEOPLE, Column, Json, print_csv, show, show_document
+from semel.cli.trim import trim
 from semel.insight.sentences import several
 
 if TYPE_CHECKING:
@@ -16,11 +18,30 @@ if TYPE_CHECKING:
 
 _PARTITIONS_PER_CORE: Final = 2
 _DEFAULT: Final = -1
+_LISTED: Final = (
+    Column("TOPIC", "name"),
+    Column("PARTITIONS", "partitions"),
+    Column("REPLICAS", "replicas"),
+    Column("ID", "id", wide=True),
+    Column("INTERNAL", lambda row: "yes" if row["internal"] else "no", wide=True),
+)
+_PARTITIONS: Final = (
+    Column("PARTITION", "partition"),
+    Column("LEADER", "leader"),
+    Column("EPOCH", "leader_epoch", wide=True),
+    Column("REPLICAS", lambda row: _ids(row["replicas"])),
+    Column("IN SYNC", lambda row: _ids(row["isr"])),
+    Column("BEGINS AT", "start_offset"),
+    Column("ENDS AT", "end_offset"),
+)
 
 
 @click.group(name="topics", epilog="Example: semel topics list")
 def command() -> None:
-    """List, create, delete and describe topics."""
+    """List, create, delete, describe, grow and trim topics."""
+
+
+command.add_command(trim)
 
 
 @command.command(name="list", epilog="Example: semel topics list -b localhost:9092 -o json")
@@ -32,11 +53,7 @@ def list_(bootstrap: str, settings: dict[str, str], output: str) -> None:
 
     with connected(bootstrap, settings) as client:
         topics = client.run(list_topics)
-    if output == "json":
-        print_json([_topic_json(topic) for topic in topics])
-        return
-    rows = [[topic.name, len(topic.partitions), _replication(topic)] for topic in topics]
-    print_table(["TOPIC", "PARTITIONS", "REPLICAS"], rows)
+    show(output, [_topic_json(topic) for topic in topics], _LISTED)
 
 
 def _partitions(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
@@ -115,7 +132,7 @@ def create(
 
 
 @command.command(epilog="Example: semel topics delete orders")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…", shell_complete=complete_topics)
 @connection_options
 def delete(names: Sequence[str], bootstrap: str, settings: dict[str, str]) -> None:
     """Delete topics with all their records."""
@@ -127,6 +144,44 @@ def delete(names: Sequence[str], bootstrap: str, settings: dict[str, str]) -> No
             click.echo(f"deleted {name}")
 
 
+@command.command(name="add-partitions", epilog="Example: semel topics add-partitions orders --total 12")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…", shell_complete=complete_topics)
+@click.option("--total", type=click.IntRange(1, 2**31 - 1), metavar="N", help="How many there are to be.")
+@click.option("--add", "more", type=click.IntRange(1, 2**31 - 1), metavar="N", help="How many are added.")
+@connection_options
+def add_partitions(
+    names: Sequence[str], total: int | None, more: int | None, bootstrap: str, settings: dict[str, str]
+) -> None:
+    """Give topics more partitions; there is no way back.
+
+    Records stay where they are, but keys move: new records of a key go to another partition than its old ones, so readers see them in no
+    order. Kafka's own topics and topics of keyed tables are better made anew.
+    """
+    from semel.client.sync.admin import Admin
+
+    if (total is None) == (more is None):
+        raise click.UsageError("Say how many with one of --total and --add.")
+    with connected(bootstrap, settings) as client:
+        counts = {name: len(client.run(_topic, name).partitions) for name in names}
+    wanted = {name: total if total is not None else count + (more or 0) for name, count in counts.items()}
+    for name, count in counts.items():
+        if wanted[name] <= count:
+            raise click.BadParameter(
+                f"{name} has {several(count, 'partition')} already, and partitions cannot be taken away.",
+                param_hint="--total",
+            )
+    with Admin({"bootstrap.servers": bootstrap, **reach_of(settings)}) as admin:
+        for name, count in counts.items():
+            admin.create_partitions({name: wanted[name]})
+            click.echo(
+                f"{name} has {several(wanted[name], 'partition')} now, {wanted[name] - count} of them new"
+            )
+
+
+async def _topic(cluster: "Cluster", name: str) -> "TopicView":
+    return await cluster.topic(name)
+
+
 class _Description(NamedTuple):
     topic: "TopicView"
     starts: dict[int, int]
@@ -135,34 +190,24 @@ class _Description(NamedTuple):
 
 
 @command.command(epilog="Example: semel topics describe orders -o json")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…", shell_complete=complete_topics)
 @connection_options
 @output_option
 def describe(names: Sequence[str], bootstrap: str, settings: dict[str, str], output: str) -> None:
     """Print a topic's partitions, where they begin and end, and its own settings."""
     with connected(bootstrap, settings) as client:
         described = [client.run(_describe, name) for name in names]
-    if output == "json":
-        print_json([_description_json(one) for one in described])
-        return
-    for one in described:
-        click.echo(
-            f"{one.topic.name}  id {one.topic.topic_id}  {several(len(one.topic.partitions), 'partition')}"
-        )
-        for setting in one.settings:
-            click.echo(f"  {setting.name}={setting.value}")
-        rows = [
-            [
-                p.partition,
-                p.leader,
-                _ids(p.replicas),
-                _ids(p.isr),
-                one.starts[p.partition],
-                one.ends[p.partition],
-            ]
-            for p in one.topic.partitions
-        ]
-        print_table(["PARTITION", "LEADER", "REPLICAS", "IN SYNC", "BEGINS AT", "ENDS AT"], rows)
+    documents = [_description_json(one) for one in described]
+    if output == CSV:
+        print_csv([{"topic": one["name"], **row} for one in documents for row in one["partitions"]])
+    elif output not in FOR_PEOPLE:
+        show_document(output, documents)
+    else:
+        for one in documents:
+            click.echo(f"{one['name']}  id {one['id']}  {several(len(one['partitions']), 'partition')}")
+            for key, value in one["configs"].items():
+                click.echo(f"  {key}={value}")
+            show(output, one["partitions"], _PARTITIONS)
 
 
 async def _describe(cluster: "Cluster", name: str) -> _Description:
@@ -193,7 +238,7 @@ def _topic_json(topic: "TopicView") -> dict[str, Json]:
     }
 
 
-def _description_json(one: _Description) -> dict[str, Json]:
+def _description_json(one: _Description) -> dict[str, Any]:
     return {
         "name": one.topic.name,
         "id": str(one.topic.topic_id),
