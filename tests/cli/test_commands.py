@@ -106,7 +106,7 @@ def test_bytes_that_are_no_text_pass_through(semel: Commands, topic: str) -> Non
     semel.done("produce", topic, stdin=b"\xff\x00\xfe\n")
     result = semel("consume", topic)
     assert result.stdout_bytes == b"\xff\x00\xfe\n"
-    shown = json.loads(semel.done("consume", topic, "-o", "json"))
+    shown = json.loads(semel.done("consume", topic, "-o", "jsonl"))
     assert shown["value_base64"] == "/wD+"
 
 
@@ -114,7 +114,7 @@ def test_keys_choose_partitions_and_are_shown(semel: Commands, topic: str) -> No
     semel.done("topics", "create", topic, "--partitions", "4")
     lines = "".join(f"key-{number % 8}:value {number}\n" for number in range(64))
     semel.done("produce", topic, "--key-separator", ":", stdin=lines)
-    shown = [json.loads(line) for line in semel.done("consume", topic, "-o", "json").splitlines()]
+    shown = [json.loads(line) for line in semel.done("consume", topic, "-o", "jsonl").splitlines()]
     assert len(shown) == 64
     homes = {(one["key"], one["partition"]) for one in shown}
     assert len(homes) == 8  # Every key has one partition.
@@ -156,9 +156,9 @@ def test_following_ends_with_the_last_record_asked_for(semel: Commands, topic: s
 def test_a_table_shows_where_records_are(semel: Commands, topic: str) -> None:
     semel.done("produce", topic, "--key-separator", "=", stdin="k=v\n")
     header, row = semel.done("consume", topic, "-o", "table").splitlines()
-    assert header.split() == ["PARTITION", "OFFSET", "TIME", "KEY", "VALUE"]
-    partition, offset, _when, key, value = row.split()
-    assert (partition, offset, key, value) == ("0", "0", "k", "v")
+    assert header.split() == ["PARTITION", "OFFSET", "TIME", "KEY", "HEADERS", "VALUE"]
+    partition, offset, _when, key, headers, value = row.split()
+    assert (partition, offset, key, headers, value) == ("0", "0", "k", "-", "v")
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -333,7 +333,10 @@ def test_nobody_there_is_said_at_once() -> None:
         ),
         (["topics", "create", "t", "--config", "x"], "'x' is not key=value."),
         (["topics", "create"], "Missing argument 'TOPIC"),
-        (["consume", "t", "--offset", "soon"], "'soon' is neither earliest, latest, an offset nor @TIME."),
+        (
+            ["consume", "t", "--offset", "soon"],
+            "'soon' is neither earliest, latest, an offset, -N for the last N, @TIME, nor a range as 96:120.",
+        ),
         (
             ["consume", "t", "--offset", "@soon"],
             "use milliseconds since 1970 or a time like @2026-01-31T12:00:00Z.",

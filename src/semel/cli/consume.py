@@ -1,325 +1,354 @@
-"""`semel consume`: a topic's records on standard output.
+"""`semel consume`: a topic's records on standard output, or in a file.
 
-Flow.   a `_Reading` says what the public consumer reads and when that is all; what it gives is printed, and in a group what was
-        printed is committed.
+Flow.   `reading` says what the public consumer reads and when that is all. `record_printers` prints records one by one;
+        `record_files` writes columns, for which no object is made per record. In a group what was printed is committed.
+Rules.  * `-o` is the format of the output, as everywhere; `-f` is the user's own format of a record.
+        * Control records are read beside the consumer, which passes over them, and printed at their offsets.
+        * A file of Parquet or Arrow is whole only at its end, so a group, which commits on the way, cannot be written to one.
 """
 
-import base64
-import json
+import contextlib
 import sys
-from collections.abc import Iterable, Sequence
-from time import monotonic
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from semel.cli.options import PATIENCE, connection_options, partitions_of
-from semel.cli.output import Json, drop_output
-from semel.cli.times import OFFSET_MAX, timestamp_ms
-from semel.exceptions import KafkaException, OffsetOutOfRangeException
-from semel.insight.sentences import time_text
+from semel.cli.contents import AS_STORED
+from semel.cli.names import complete_groups, complete_topics
+from semel.cli.options import PATIENCE, connected, connection_options, partitions_of
+from semel.cli.output import CSV, JSON, TABLE, WIDE, drop_output
+from semel.cli.progress import Progress
+from semel.cli.ranges import BEGINNING, Kind, Point, start_and_end, until
+from semel.cli.reading import Member, Places
+from semel.cli.record_files import ARROW, PARQUET, OutputFile, Sink, format_of
+from semel.cli.record_format import compiled
+from semel.cli.record_printers import Lines, Printer, printer_for, value_lines
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from semel.client.calls.fetch_control import ControlRecord
     from semel.client.sync.consumer import Consumer
     from semel.client.values.consuming import ConsumerRecord
 
 _POLL_MS: Final = 500
-_COMMIT_MS: Final = 5_000
-"""How long what was printed is tried to be committed when partitions go, or at the end."""
+_JSONL: Final = "jsonl"
+_VALUE: Final = "value"
+_OUTPUTS: Final = (_VALUE, TABLE, WIDE, JSON, _JSONL, CSV, PARQUET, ARROW)
+_OF_COLUMNS: Final = (CSV, PARQUET, ARROW)
+_AT_THE_END: Final = (PARQUET, ARROW)
+_WITH_CONTROL: Final = (TABLE, WIDE, JSON, _JSONL)
+
+Controls = Callable[[TopicPartition, int, int], "list[ControlRecord]"]
+"""The control records of a partition from an offset up to another."""
 
 
-def _start(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, int]:
-    """earliest, latest, an offset, or @ and a time."""
-    if value in ("earliest", "latest"):
-        return value, 0
-    if value.isdecimal() and int(value) <= OFFSET_MAX:
-        return "offset", int(value)
-    if not value.startswith("@"):
-        raise click.BadParameter(f"{value!r} is neither earliest, latest, an offset nor @TIME.")
-    return "time", timestamp_ms(value[1:])
+def _range(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> tuple[Point, Point | None] | None:
+    return None if value is None else start_and_end(value)
+
+
+def _until(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Point | None:
+    return None if value is None else until(value)
 
 
 @click.command(
     name="consume",
-    epilog="Example: semel consume orders --offset @2026-01-31T12:00:00Z --max-messages 10 -o json",
+    epilog="Example: semel consume orders --offset -10 -f '%p %o %k %v\\n'",
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Read this partition only.")
 @click.option(
     "--offset",
-    "start",
-    callback=_start,
-    default="earliest",
-    show_default=True,
-    metavar="earliest|latest|N|@TIME",
-    help="Where to begin; a time is in milliseconds since 1970 or ISO 8601, without a zone UTC.",
+    "wanted",
+    callback=_range,
+    metavar="earliest|latest|N|-N|@TIME|FROM:TO",
+    help="Where to begin; -N is N offsets before the end of each partition, 96:120 ends before 120. A time is in milliseconds since "
+    "1970 or ISO 8601, without a zone UTC.  [default: earliest]",
+)
+@click.option(
+    "--until", "end", callback=_until, metavar="N|@TIME", help="Where to end: before this offset or time."
 )
 @click.option(
     "--group",
     metavar="NAME",
+    shell_complete=complete_groups,
     help="Read as a member of this group: go on where it has committed, and commit what was printed.",
 )
 @click.option("-n", "--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
-@click.option("-f", "--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option(
-    "--key-separator", metavar="TEXT", help="With -o value: print the key and this before the value."
+    "-f",
+    "--format",
+    "text",
+    metavar="FORMAT",
+    help="A record as text: %t topic, %p partition, %o offset, %k key, %v or %s value, %h headers, %T timestamp in ms, %d the same in "
+    "UTC, %e leader epoch, %K and %V sizes; \\n ends a line.",
+)
+@click.option("--key-separator", metavar="TEXT", help="With values: print the key and this before the value.")
+@click.option(
+    "--null",
+    metavar="TEXT",
+    help="With values or --format: stands for a null key or value.  [default: nothing]",
+)
+@click.option(
+    "--control", is_flag=True, help="Also show control records: commits and aborts of transactions."
 )
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["value", "table", "json"]),
-    default="value",
-    show_default=True,
-    help="Values as they are, a line per record with its place, or JSON lines.",
+    type=click.Choice(_OUTPUTS),
+    help="Values as they are, a table, JSON (one array, or a line per record), or columns as CSV, Parquet or Arrow.  [default: "
+    "what FILE ends with, or value]",
 )
 @connection_options
 def command(
     topic: str,
+    file: str | None,
     partition: int | None,
-    start: tuple[str, int],
+    wanted: tuple[Point, Point | None] | None,
+    end: Point | None,
     group: str | None,
     max_messages: int | None,
     follow: bool,
+    text: str | None,
     key_separator: str | None,
-    output: str,
+    null: str | None,
+    control: bool,
+    output: str | None,
     bootstrap: str,
     settings: dict[str, str],
 ) -> None:
-    """Print the records of TOPIC, up to where it ends now.
+    """Print the records of TOPIC, up to where it ends now, or write them to FILE.
 
     Records of open and aborted transactions are not shown: -X isolation.level=read_uncommitted shows them.
     A reader that closes the pipe, as head does, ends the command like --max-messages.
     With --group the partitions are shared with the group's other members, and --offset is where those begin that nothing is
     committed for.
     """
-    if group is not None and (partition is not None or start[0] not in ("earliest", "latest")):
+    start, last = wanted or (BEGINNING, None)
+    if last is not None and end is not None:
+        raise click.UsageError("--offset FROM:TO and --until both say where to end: keep one.")
+    end = end or last
+    form = output or format_of(file) or _VALUE
+    if text is not None and (output is not None or key_separator is not None):
         raise click.UsageError(
-            "With --group the group decides what is read: leave --partition out, and --offset is earliest or latest."
+            "--format says all of how a record looks: leave --output and --key-separator out."
         )
+    if text is not None:
+        form = _VALUE
+    _check(form, file, start, end, partition, group, follow=follow, control=control)
+    if null is not None and form != _VALUE:
+        raise click.UsageError(f"--null is for values and --format; -o {form} tells null in its own way.")
+    fill = None
+    if form == _VALUE:
+        nothing = (null or "").encode()
+        fill = (
+            value_lines(AS_STORED, key_separator, nothing)
+            if text is None
+            else compiled(text, AS_STORED, nothing)
+        )
+    elif key_separator is not None:
+        raise click.UsageError(f"--key-separator is for values; -o {form} shows keys in its own way.")
     from semel.client.sync.consumer import Consumer
 
     partitions = partitions_of(topic, bootstrap, settings, partition)
     given: dict[str, str | bool] = {"bootstrap.servers": bootstrap, **PATIENCE}
-    given |= {"auto.offset.reset": "none" if group is None else start[0], "enable.auto.commit": False}
-    given |= settings
+    reset = "none" if group is None else start.kind.value
+    given |= {"auto.offset.reset": reset, "enable.auto.commit": False, **settings}
     if group is not None:
-        given |= {
-            "group.id": group,
-            "enable.auto.commit": False,
-        }  # Only printed records are committed.
-    printer = _Printer(sys.stdout.buffer, output, key_separator)
-    with Consumer(given) as consumer:
-        reading: _Places | _Member
+        given |= {"group.id": group, "enable.auto.commit": False}  # Only printed records are committed.
+    places = [TopicPartition(topic, index) for index in partitions]
+    with contextlib.ExitStack() as stack:
+        stream = sys.stdout.buffer if file is None else stack.enter_context(OutputFile(file))
+        progress = stack.enter_context(Progress()) if file is not None else None
+        controls = stack.enter_context(_controls(bootstrap, settings)) if control else None
+        consumer = stack.enter_context(Consumer(given))
+        reading: Places | Member
         if group is None:
-            reading = _Places(
-                consumer, [TopicPartition(topic, index) for index in partitions], start, bootstrap
-            )
+            reading = Places(consumer, places, start, end, bootstrap, follow=follow)
         else:
-            reading = _Member(consumer, topic)
+            reading = Member(consumer, topic, follow=follow)
+        loop = _Loop(consumer, reading, max_messages, follow=follow, progress=progress)
         try:
-            try:
-                _print_all(consumer, reading, printer, follow=follow, max_messages=max_messages)
-            except KeyboardInterrupt:
-                if not follow:
-                    raise
-            finally:
-                printer.flush()
-                reading.end()
+            if form in _OF_COLUMNS:
+                loop.write(Sink(form, stream, is_stream=file is None), stream)
+            else:
+                printer = printer_for(form, stream, AS_STORED) if fill is None else Lines(stream, fill)
+                loop.print(printer, controls)
         except BrokenPipeError:
             drop_output()  # The reader has enough. A record that did not reach it is not committed.
 
 
-def _print_all(
-    consumer: "Consumer",
-    reading: "_Places | _Member",
-    printer: "_Printer",
+def _check(
+    form: str,
+    file: str | None,
+    start: Point,
+    end: Point | None,
+    partition: int | None,
+    group: str | None,
     *,
     follow: bool,
-    max_messages: int | None,
+    control: bool,
 ) -> None:
-    if printer.output == "table":
-        printer.line(b"PARTITION  OFFSET  TIME  KEY  VALUE")
-    left = max_messages
-    while follow or not reading.is_over():
-        records = consumer.poll(_POLL_MS, left)
-        for record in records:
-            if not follow and record.offset >= reading.ends[record.topic_partition]:
-                continue  # It came after the command.
-            printer.show(record)
-            reading.printed(record)
-            if left is not None:
-                left -= 1
-        if records and (follow or reading.commits):
-            printer.flush()  # Somebody is waiting for it, or it is about to be committed.
-        reading.all_printed(records.partitions())
-        if left == 0:
-            return
-
-
-class _Places:
-    """Partitions of a topic from some offset on."""
-
-    commits = False
-
-    def __init__(
-        self, consumer: "Consumer", places: Sequence[TopicPartition], start: tuple[str, int], bootstrap: str
-    ) -> None:
-        self._consumer = consumer
-        self.ends = consumer.end_offsets(places)
-        """Where the partitions end now."""
-        begins = consumer.beginning_offsets(places)
-        kind, value = start
-        starts = {"earliest": begins, "latest": self.ends}.get(kind) or dict.fromkeys(places, value)
-        if kind == "time":
-            found = consumer.offsets_for_times(dict.fromkeys(places, value))
-            starts = {where: self.ends[where] if at is None else at.offset for where, at in found.items()}
-        consumer.assign(places)
-        for where, offset in starts.items():
-            if not begins[where] <= offset <= self.ends[where]:
-                is_early = offset < begins[where]
-                limit = f"begins at {begins[where]}" if is_early else f"ends at {self.ends[where]}"
-                raise OffsetOutOfRangeException(
-                    f"{where} at {bootstrap} has no offset {offset}: it {limit}; ask for earliest or latest"
-                )
-            consumer.seek(where, offset)
-
-    def is_over(self) -> bool:
-        """Whether everything was handed out that there was."""
-        return all(self._consumer.position(where) >= end for where, end in self.ends.items())
-
-    def printed(self, record: "ConsumerRecord") -> None:
-        """Nothing to remember."""
-
-    def all_printed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing to remember."""
-
-    def end(self) -> None:
-        """Nothing to commit."""
-
-
-class _Member:
-    """The records a group gives; printed ones are committed."""
-
-    commits = True
-
-    def __init__(self, consumer: "Consumer", topic: str) -> None:
-        self._consumer = consumer
-        self.ends: dict[TopicPartition, int] = {}
-        """Where partitions ended when the group gave them."""
-        self._is_joined = False
-        self._done: dict[TopicPartition, int] = {}
-        self._committed: dict[TopicPartition, int] = {}
-        self._interval_s = int(consumer.config["auto.commit.interval.ms"]) / 1000
-        self._commit_at = 0.0
-        consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._forget)
-
-    def is_over(self) -> bool:
-        """Whether everything was handed out that there was when the group gave it."""
-        return self._is_joined and all(
-            where in self.ends and self._consumer.position(where) >= self.ends[where]
-            for where in self._consumer.assignment()
+    """Options that exclude each other."""
+    if group is not None:
+        if partition is not None or end is not None or start.kind not in (Kind.EARLIEST, Kind.LATEST):
+            raise click.UsageError(
+                "With --group the group decides what is read: leave --partition and --until out, and --offset is earliest or latest."
+            )
+        if control:
+            raise click.UsageError("Control records belong to no group: leave --group or --control out.")
+        if form in _AT_THE_END:
+            raise click.UsageError(
+                f"A group commits what was printed, and a file of {form} is whole only at its end: leave --group out, or use -o jsonl or csv."
+            )
+        if file is not None:
+            raise click.UsageError(
+                "A group commits what was printed, and FILE appears only at the end: leave --group out, or write '> FILE'."
+            )
+    if control and form not in _WITH_CONTROL:
+        raise click.UsageError(f"--control needs -o {', '.join(_WITH_CONTROL[:-1])} or {_WITH_CONTROL[-1]}.")
+    if follow and end is not None and end.kind is not Kind.OFFSET:
+        raise click.UsageError(
+            "With --follow the end is an offset: a time is found only in what is there already."
+        )
+    if file is None and form in _AT_THE_END and sys.stdout.isatty():
+        raise click.UsageError(
+            f"-o {form} is nothing for a terminal: name a FILE, or send it through a pipe."
         )
 
-    def printed(self, record: "ConsumerRecord") -> None:
-        """This may be committed."""
-        self._done[record.topic_partition] = record.offset + 1
 
-    def all_printed(self, partitions: Iterable[TopicPartition]) -> None:
-        """So may what is hidden behind the last record of these; from time to time it is."""
-        for where in partitions:
-            self._done[where] = self._consumer.position(where)
-        now = monotonic()
-        if now >= self._commit_at:
-            self._commit_at = now + self._interval_s
-            if news := self._news(self._done):
-                self._committed |= news
-                self._consumer.commit_async(news)
+@contextlib.contextmanager
+def _controls(bootstrap: str, settings: dict[str, str]) -> Iterator[Controls]:
+    from semel.cli.options import reach_of
+    from semel.client.calls.fetch_control import control_records
 
-    def end(self) -> None:
-        """Commit."""
-        self._commit(self._done)
+    with connected(bootstrap, reach_of(settings)) as client:
+        yield lambda where, start, end: client.run(control_records, where, start, end)
 
-    def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.ends |= self._consumer.end_offsets(partitions)
-        self._is_joined = True
 
-    def _revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self._commit(partitions)
-        self._forget(partitions)
+class _Loop:
+    """Polls until the reading is over, so many records were printed, or Ctrl-C ended a follow."""
 
-    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
-        for where in partitions:
-            for kept in (self.ends, self._done, self._committed):
-                kept.pop(where, None)
+    def __init__(
+        self,
+        consumer: "Consumer",
+        reading: Places | Member,
+        max_messages: int | None,
+        *,
+        follow: bool,
+        progress: Progress | None,
+    ) -> None:
+        self._consumer = consumer
+        self._reading = reading
+        self._left = max_messages
+        self._follow = follow
+        self._progress = progress
+        self._count = 0
 
-    def _news(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {
-            where: self._done[where]
-            for where in partitions
-            if where in self._done and self._done[where] != self._committed.get(where)
-        }
+    def print(self, printer: Printer, controls: Controls | None) -> None:
+        """Print records; `controls` finds those between them."""
+        from semel.client.calls.fetch_control import ControlRecord
 
-    def _commit(self, partitions: Iterable[TopicPartition]) -> None:
-        news = {where: self._done[where] for where in partitions if where in self._done}
-        if not news:
+        shown = dict(self._reading.starts) if controls and isinstance(self._reading, Places) else {}
+        with self._ended(printer.flush):
+            while not self._is_over():
+                records = self._consumer.poll(_POLL_MS, self._left)
+                for record in self._with_controls(records, shown, controls):
+                    if isinstance(record, ControlRecord):
+                        printer.control(record)
+                        continue
+                    printer.record(record)
+                    self._reading.printed(record)
+                    self._counted(1)
+                if records and (self._follow or self._reading.commits):
+                    printer.flush()  # Somebody is waiting for it, or it is about to be committed.
+                self._reading.all_printed(records.partitions())
+        printer.end()
+
+    def _with_controls(
+        self, records: "Iterable[ConsumerRecord]", shown: dict[TopicPartition, int], controls: Controls | None
+    ) -> "Iterator[ConsumerRecord | ControlRecord]":
+        """The records that are wanted; with control records, in the order of their offsets in each partition."""
+        wants = self._reading.wants
+        if controls is None:
+            yield from (one for one in records if wants(one.topic_partition, one.offset))
             return
+        by_partition: dict[TopicPartition, list[ConsumerRecord | ControlRecord]] = {}
+        for one in records:
+            if wants(one.topic_partition, one.offset):
+                by_partition.setdefault(one.topic_partition, []).append(one)
+        for where in self._consumer.assignment():
+            position = min(self._consumer.position(where), self._reading.ends[where])
+            if position > shown[where]:
+                found = by_partition.setdefault(where, [])
+                found += controls(where, shown[where], position)
+                found.sort(key=lambda one: one.offset)
+                shown[where] = position
+        for where in sorted(by_partition):
+            yield from by_partition[where]
+
+    def write(self, sink: Sink, stream: BinaryIO) -> None:
+        """Write columns."""
+        with self._ended(stream.flush):
+            while not self._is_over():
+                polled = self._consumer.poll_arrow(_POLL_MS, self._left)
+                if polled.num_rows == 0:
+                    continue
+                places = _places_of(polled)
+                records = self._wanted(polled, places)
+                if records.num_rows:
+                    sink.write(records)
+                self._counted(records.num_rows)
+                if self._follow or self._reading.commits:
+                    stream.flush()
+                self._reading.all_printed(places)
+        sink.end()
+
+    def _wanted(self, records: "pa.RecordBatch", places: Sequence[TopicPartition]) -> "pa.RecordBatch":
+        """The records before the ends."""
+        import pyarrow.compute as pc
+
+        if isinstance(self._reading, Member):
+            return records
+        wanted = None
+        for where in places:
+            is_here = pc.equal(records.column("partition"), where.partition)
+            is_before = pc.less(records.column("offset"), self._reading.ends[where])
+            one = pc.and_(is_here, is_before)
+            wanted = one if wanted is None else pc.or_(wanted, one)
+        return records.filter(wanted)
+
+    def _is_over(self) -> bool:
+        return self._left == 0 or self._reading.is_over()
+
+    def _counted(self, records: int) -> None:
+        self._count += records
+        if self._left is not None:
+            self._left -= records
+        if self._progress is not None:
+            self._progress.show(lambda: f"{self._count:,} records")
+
+    @contextlib.contextmanager
+    def _ended(self, flush: Callable[[], object]) -> Iterator[None]:
+        """However it ends, what was printed is seen, and then committed."""
         try:
-            self._consumer.commit(news, timeout_ms=_COMMIT_MS)
-        except KafkaException as error:
-            click.echo(f"semel: what was printed last is not committed: {error}", err=True)
+            try:
+                yield
+            except KeyboardInterrupt:
+                if not self._follow:
+                    raise
+        finally:
+            flush()
+            self._reading.end()
 
 
-class _Printer:
-    """Writes records to a stream."""
-
-    def __init__(self, stream: BinaryIO, output: str, key_separator: str | None) -> None:
-        self._stream = stream
-        self.output = output
-        self._separator = None if key_separator is None else key_separator.encode()
-
-    def show(self, record: "ConsumerRecord") -> None:
-        key, value = _bytes(record.key), _bytes(record.value)
-        if self.output == "json":
-            document: dict[str, Json] = {
-                "topic": record.topic,
-                "partition": record.partition,
-                "offset": record.offset,
-                "timestamp": record.timestamp,
-                **_text("key", key),
-                **_text("value", value),
-                "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
-            }
-            self.line(json.dumps(document, ensure_ascii=False).encode())
-        elif self.output == "table":
-            place = f"{record.partition}  {record.offset}  {time_text(record.timestamp) or '-'}  "
-            self.line(place.encode() + _shown(key) + b"  " + _shown(value))
-        elif self._separator is None:
-            self.line(value or b"")
-        else:
-            self.line((key or b"") + self._separator + (value or b""))
-
-    def line(self, data: bytes) -> None:
-        self._stream.write(data + b"\n")
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-
-def _bytes(content: object) -> bytes | None:
-    """A deserialized key or value as text; without a deserializer it is bytes already."""
-    return content if content is None or isinstance(content, bytes) else str(content).encode()
-
-
-def _shown(data: bytes | None) -> bytes:
-    return b"null" if data is None else data
-
-
-def _text(name: str, data: bytes | None) -> dict[str, Json]:
-    """The bytes as text; as base64, under another name, where they are none."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
+def _places_of(records: "pa.RecordBatch") -> list[TopicPartition]:
+    """The partitions with records there; a command reads one topic."""
+    topic = records.column("topic")[0].as_py()
+    return [TopicPartition(topic, index) for index in records.column("partition").unique().to_pylist()]
