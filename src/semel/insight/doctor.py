@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from semel.insight import rules
+from semel.insight.min_insync import min_insync_replicas
 from semel.insight.sentences import Sentence, several
 
 if TYPE_CHECKING:
@@ -76,27 +77,10 @@ async def _leaders(cluster: "Cluster") -> list[Sentence]:
 
 
 async def _replicas(cluster: "Cluster") -> list[Sentence]:
-    from semel.client.calls.describe_configs import Resource, described_configs
     from semel.client.calls.list_topics import list_topics
-    from semel.core.wire.messages.describe_configs import DescribeConfigsResource
 
-    asked = [
-        DescribeConfigsResource(
-            resource_type=Resource.TOPIC, resource_name=name, configuration_keys=[rules.MIN_INSYNC]
-        )
-        for name in rules.replicated(await list_topics(cluster))
-    ]
-    answers = await described_configs(cluster, asked, node_id=None) if asked else []
-    return rules.replicas(
-        {asked_for.resource_name: "" for asked_for in asked}
-        | {
-            result.resource_name: one.value or ""
-            for result in answers
-            if not result.error_code
-            for one in result.configs
-            if one.name == rules.MIN_INSYNC
-        }
-    )
+    names = rules.replicated(await list_topics(cluster))
+    return rules.replicas(dict.fromkeys(names, "") | await min_insync_replicas(cluster, names))
 
 
 async def _metrics(cluster: "Cluster", address: tuple[str, int] | None) -> list[Sentence]:
