@@ -36,8 +36,8 @@ def running(directory: Path, listen: str = "127.0.0.1:0") -> Iterator[tuple["sub
         assert line.startswith("zookeeper ready on 127.0.0.1:"), line + process.communicate()[1]
         yield process, line.split()[-1]
     finally:
-        process.kill()
-        process.communicate()
+        process.terminate()  # Killed, it could not end its Java process.
+        process.communicate(timeout=PATIENCE_SECONDS)
 
 
 @contextlib.contextmanager

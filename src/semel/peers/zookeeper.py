@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.errors import SemelError
+from semel.peers import children
 
 _JARS: Final = (
     "zookeeper-",
@@ -156,20 +157,13 @@ class ZooKeeperProcess:
 
     def stop(self) -> None:
         """SIGTERM; killed if it takes too long."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self.kill()
+        children.end(self.process, seconds=_STOP_SECONDS)
+        self.process = None
 
     def kill(self) -> None:
         """kill -9."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        children.kill(self.process)
+        self.process = None
 
 
 def _free_port(host: str) -> int:
