@@ -34,7 +34,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "bench": ("semel.cli.bench", "Measure beside Apache Kafka: ratios, CPU seconds, plots."),
     "broker": ("semel.cli.broker", "Run a broker in the foreground."),
     "completion": ("semel.cli.completion", "Print what makes a shell complete commands and names."),
-    "cluster": ("semel.cli.cluster", "Brokers and partitions: what is led where, and what lacks a replica."),
+    "cluster": ("semel.cli.cluster", "Brokers and partitions, and which of them lack something."),
     "configs": ("semel.cli.configs", "See and change the settings of topics and brokers."),
     "consume": ("semel.cli.consume", "Print a topic's records."),
     "doctor": ("semel.cli.doctor", "Check a cluster and say what is wrong."),
