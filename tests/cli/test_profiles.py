@@ -154,10 +154,10 @@ def test_secrets_are_found_where_the_profile_says(home: Home, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("current = ", "is no TOML"),
+        ("current = ", "is not TOML"),
         ("[profile.x]\n", "profile is not known there; there are current and [profiles.NAME]"),
         ("current = 1\n", 'write current = "NAME"'),
-        ("[profiles]\nx = 1\n", "profiles.x is no table"),
+        ("[profiles]\nx = 1\n", "profiles.x is not a table"),
         ("[profiles.x]\nacks = 'all'\n", "and acks does not: give it with -X acks="),
         ("[profiles.x]\nclient.id = [1]\n", "client.id is neither a text nor a number"),
         ("current = 'y'\n[profiles.x]\n", "has no profile 'y'; there is x"),

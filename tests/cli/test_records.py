@@ -14,14 +14,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from click.testing import CliRunner, Result
 
 from semel import Broker, Consumer, Producer
-from semel.cli.main import cli
 from semel.cli.reading import Member
-from semel.errors import SemelError
 from semel.types import TopicPartition
+from support.cli.commands import Commands
 
+_SETTINGS: Final[dict[str, Any]] = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
 _RECORDS: Final[list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]] = [
     (b"k", b"plain", []),
     (None, b'with, "quotes"\nand a line', [("h", b"1"), ("h", None)]),
@@ -34,41 +36,23 @@ _BYTES: Final = (b"\xff", b"\x00\xfe", [("b", b"\xff")])
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(**{"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}) as running:
+    with Broker(**_SETTINGS) as running:
         yield running
 
 
-class Commands:
-    """Runs commands at a broker."""
+class Bytes(Commands):
+    """Commands whose output is records."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-
-    def __call__(self, *arguments: str, stdin: bytes | None = None) -> Result:
-        return CliRunner().invoke(cli, arguments, input=stdin, env={"SEMEL_BOOTSTRAP": self.bootstrap})
-
-    def done(self, *arguments: str, stdin: bytes | None = None) -> bytes:
-        result = self(*arguments, stdin=stdin)
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result.stdout_bytes
-
-    def failed(self, *arguments: str, stdin: bytes | None = None) -> str:
-        result = self(*arguments, stdin=stdin)
-        assert isinstance(result.exception, SemelError), (result.output, result.exception)
-        return str(result.exception)
-
-    def refused(self, *arguments: str) -> str:
-        result = self(*arguments)
-        assert result.exit_code == 2, (result.output, result.exception)
-        return " ".join(result.output.split())
+    def read(self, *arguments: str, stdin: bytes | None = None) -> bytes:
+        return self.done(*arguments, stdin=stdin).stdout_bytes
 
     def records(self, topic: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.done("consume", topic, "-o", "jsonl").splitlines()]
+        return [json.loads(line) for line in self.read("consume", topic, "-o", "jsonl").splitlines()]
 
 
 @pytest.fixture
-def semel(broker: Broker) -> Commands:
-    return Commands(broker.bootstrap)
+def semel(broker: Broker) -> Bytes:
+    return Bytes(broker.bootstrap)
 
 
 @pytest.fixture
@@ -77,9 +61,9 @@ def topic() -> str:
 
 
 @pytest.fixture
-def full(broker: Broker, semel: Commands, topic: str) -> str:
+def full(broker: Broker, semel: Bytes, topic: str) -> str:
     """A topic of two partitions with records of every shape."""
-    semel.done("topics", "create", topic, "--partitions", "2")
+    semel.read("topics", "create", topic, "--partitions", "2")
     fill(broker, topic)
     return topic
 
@@ -97,36 +81,36 @@ def content(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "arrow"])
 @pytest.mark.parametrize("through", ["file", "pipe"])
 def test_what_consume_writes_produce_reads(
-    broker: Broker, semel: Commands, full: str, tmp_path: Path, form: str, through: str
+    broker: Broker, semel: Bytes, full: str, tmp_path: Path, form: str, through: str
 ) -> None:
     """A topic copied through each format is the same topic: nulls, empty texts, headers, times and partitions."""
     if form != "csv":
         fill(broker, full, _BYTES)
     copy = f"{full}-copy"
-    semel.done("topics", "create", copy, "--partitions", "2")
+    semel.read("topics", "create", copy, "--partitions", "2")
     if through == "pipe":
-        semel.done("produce", copy, "--input", form, stdin=semel.done("consume", full, "-o", form))
+        semel.read("produce", copy, "--input", form, stdin=semel.read("consume", full, "-o", form))
     else:
         file = str(tmp_path / f"records.{form}")  # Its end says the format.
-        assert semel.done("consume", full, file) == b""
+        assert semel.read("consume", full, file) == b""
         assert [one.name for one in tmp_path.iterdir()] == [f"records.{form}"]
-        semel.done("produce", copy, file)
+        semel.read("produce", copy, file)
     assert content(semel.records(copy)) == content(semel.records(full))
 
 
-def test_other_programs_read_the_columns(semel: Commands, full: str, tmp_path: Path) -> None:
+def test_other_programs_read_the_columns(semel: Bytes, full: str, tmp_path: Path) -> None:
     for form in ("parquet", "arrow"):
-        semel.done("consume", full, str(tmp_path / f"r.{form}"))
+        semel.read("consume", full, str(tmp_path / f"r.{form}"))
     table = pyarrow.parquet.read_table(tmp_path / "r.parquet")
     assert table.schema.names == ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
     assert table.column("value").to_pylist()[:2] == [b"plain", b""]
     assert pa.ipc.open_file(tmp_path / "r.arrow").read_all().equals(table)
-    rows = list(csv.DictReader(io.StringIO(semel.done("consume", full, "-o", "csv").decode())))
+    rows = list(csv.DictReader(io.StringIO(semel.read("consume", full, "-o", "csv").decode())))
     assert [row["value"] for row in rows][:2] == ["plain", ""]
     assert rows[0]["timestamp"] == "2026-01-01T00:00:00.123Z"
 
 
-def test_an_error_leaves_no_file(broker: Broker, semel: Commands, full: str, tmp_path: Path) -> None:
+def test_an_error_leaves_no_file(broker: Broker, semel: Bytes, full: str, tmp_path: Path) -> None:
     fill(broker, full, _BYTES)
     said = semel.failed("consume", full, str(tmp_path / "r.csv"))
     assert f"the key of {full}-1 at offset " in said
@@ -135,19 +119,19 @@ def test_an_error_leaves_no_file(broker: Broker, semel: Commands, full: str, tmp
     assert "cannot be written: No such file" in semel.failed("consume", full, str(tmp_path / "no" / "r.csv"))
 
 
-def test_json_is_one_document_and_jsonl_a_line_each(semel: Commands, full: str, topic: str) -> None:
-    array = json.loads(semel.done("consume", full, "-o", "json"))
+def test_json_is_one_document_and_jsonl_a_line_each(semel: Bytes, full: str, topic: str) -> None:
+    array = json.loads(semel.read("consume", full, "-o", "json"))
     assert array == semel.records(full)
     assert array[1]["headers"] == []
     assert array[0]["key"] == "k"
-    assert json.loads(semel.done("consume", full, "-o", "json", "--offset", "latest")) == []
+    assert json.loads(semel.read("consume", full, "-o", "json", "--offset", "latest")) == []
 
 
-def test_ranges_and_ends(semel: Commands, topic: str) -> None:
-    semel.done("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(200)))
+def test_ranges_and_ends(semel: Bytes, topic: str) -> None:
+    semel.read("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(200)))
 
     def read(*arguments: str) -> list[int]:
-        return [int(line) for line in semel.done("consume", topic, *arguments).split()]
+        return [int(line) for line in semel.read("consume", topic, *arguments).split()]
 
     assert read("--offset", "-3") == [197, 198, 199]
     assert read("--offset", "-1000") == list(range(200))
@@ -160,64 +144,64 @@ def test_ranges_and_ends(semel: Commands, topic: str) -> None:
     assert read("--offset", "100:100") == []
     assert read("--follow", "--until", "2") == [0, 1]
     assert read("--offset", "-5", "-n", "2") == [195, 196]
-    assert semel.done("consume", topic, "--offset", "-2", "-o", "csv").count(b"\n") == 3
+    assert semel.read("consume", topic, "--offset", "-2", "-o", "csv").count(b"\n") == 3
     assert "both say where to end" in semel.refused("consume", topic, "--offset", "1:2", "--until", "3")
     assert "With --follow the end is an offset" in semel.refused(
         "consume", topic, "--follow", "--until", "@1"
     )
 
 
-def test_headers_keys_and_tombstones_of_lines(semel: Commands, topic: str) -> None:
-    semel.done("produce", topic, "-k", "key", "-H", "a=1", "-H", "b", "-H", "c=x=y", "-Z", stdin=b"one\n\n")
+def test_headers_keys_and_tombstones_of_lines(semel: Bytes, topic: str) -> None:
+    semel.read("produce", topic, "-k", "key", "-H", "a=1", "-H", "b", "-H", "c=x=y", "-Z", stdin=b"one\n\n")
     one, gone = semel.records(topic)
     assert (one["key"], one["value"], gone["key"], gone["value"]) == ("key", "one", "key", None)
     assert gone["headers"] == [
         {"name": "a", "value": "1"}, {"name": "b", "value": None}, {"name": "c", "value": "x=y"},
     ]  # fmt: skip
-    table = semel.done("consume", topic, "-o", "table").decode().splitlines()
+    table = semel.read("consume", topic, "-o", "table").decode().splitlines()
     assert [line.split()[3:] for line in table] == [
         ["KEY", "HEADERS", "VALUE"], ["key", "a=1,b,c=x=y", "one"], ["key", "a=1,b,c=x=y", "(tombstone)"],
     ]  # fmt: skip
-    assert semel.done("consume", topic, "-f", r"%o %k %v %h\n", "--null", "NULL") == (
+    assert semel.read("consume", topic, "-f", r"%o %k %v %h\n", "--null", "NULL") == (
         b"0 key one a=1,b,c=x=y\n1 key NULL a=1,b,c=x=y\n"
     )
-    assert semel.done("consume", topic, "--null", "(none)") == b"one\n(none)\n"
-    semel.done("produce", topic, "--key-separator", ":", stdin=b"k:\n")
+    assert semel.read("consume", topic, "--null", "(none)") == b"one\n(none)\n"
+    semel.read("produce", topic, "--key-separator", ":", stdin=b"k:\n")
     assert semel.records(topic)[-1]["value"] == ""  # Without -Z an empty value is one.
-    wide = semel.done("consume", topic, "-o", "wide", "--offset", "-1").decode().splitlines()
+    wide = semel.read("consume", topic, "-o", "wide", "--offset", "-1").decode().splitlines()
     assert wide[0].split()[:4] == ["TOPIC", "PARTITION", "OFFSET", "TIME"]
 
 
-def test_control_records_stand_at_their_offsets(semel: Commands, topic: str) -> None:
-    semel.done("produce", topic, "-X", f"transactional.id={topic}", stdin=b"one\ntwo\n")
-    semel.done("produce", topic, stdin=b"three\n")
+def test_control_records_stand_at_their_offsets(semel: Bytes, topic: str) -> None:
+    semel.read("produce", topic, "-X", f"transactional.id={topic}", stdin=b"one\ntwo\n")
+    semel.read("produce", topic, stdin=b"three\n")
     lines = [
-        json.loads(line) for line in semel.done("consume", topic, "-o", "jsonl", "--control").splitlines()
+        json.loads(line) for line in semel.read("consume", topic, "-o", "jsonl", "--control").splitlines()
     ]
     assert [(one["offset"], one.get("value", one.get("control"))) for one in lines] == [
         (0, "one"), (1, "two"), (2, "commit"), (3, "three"),
     ]  # fmt: skip
-    assert "(commit of producer " in semel.done("consume", topic, "-o", "table", "--control").decode()
-    assert len(semel.done("consume", topic, "-o", "jsonl", "--control", "--until", "3").splitlines()) == 3
+    assert "(commit of producer " in semel.read("consume", topic, "-o", "table", "--control").decode()
+    assert len(semel.read("consume", topic, "-o", "jsonl", "--control", "--until", "3").splitlines()) == 3
     assert "--control needs -o table" in semel.refused("consume", topic, "--control")
     # A copy has no markers but those of its own.
-    copied = semel.done("consume", topic, "-o", "jsonl", "--control")
-    semel.done("produce", f"{topic}-copy", "--input", "jsonl", stdin=copied)
+    copied = semel.read("consume", topic, "-o", "jsonl", "--control")
+    semel.read("produce", f"{topic}-copy", "--input", "jsonl", stdin=copied)
     assert [one["value"] for one in semel.records(f"{topic}-copy")] == ["one", "two", "three"]
 
 
 def test_a_file_is_one_transaction_or_stored_up_to_the_mistake(
-    semel: Commands, topic: str, tmp_path: Path
+    semel: Bytes, topic: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "bad.jsonl"
     good = "".join(json.dumps({"value": "x" * 100}) + "\n" for _ in range(60_000))  # Several groups of lines.
     file.write_text(good + "nothing\n", encoding="utf-8")
     said = semel.failed("produce", topic, str(file), "-X", "transactional.id=files")
-    assert said.startswith(f"{file}, line 60001: 'nothing' is no JSON")
+    assert said.startswith(f"{file}, line 60001: 'nothing' is not JSON")
     assert said.endswith("; nothing of it is committed")
-    assert semel.done("consume", topic) == b""
+    assert semel.read("consume", topic) == b""
     said = semel.failed("produce", topic, str(file))
-    stored = len(semel.done("consume", topic, "-f", "%o\n").splitlines())
+    stored = len(semel.read("consume", topic, "-f", "%o\n").splitlines())
     assert stored > 0
     assert said.endswith(f"; {stored} rows before it are stored")
 
@@ -228,28 +212,28 @@ _CSV_HEAD: Final = "the first row of the file is 1, its columns' names"
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("f.jsonl", b'{"value":"a"}\n{"value":\n', "f.jsonl, line 2: '{\"value\":' is no JSON: "),
-        ("f.jsonl", b"[1]\n", "f.jsonl, line 1: '[1]' is no object with key and value"),
+        ("f.jsonl", b'{"value":"a"}\n{"value":\n', "f.jsonl, line 2: '{\"value\":' is not JSON: "),
+        ("f.jsonl", b"[1]\n", "f.jsonl, line 1: '[1]' is not an object with key and value"),
         ("f.jsonl", b'{"key":"a"}\n', "f.jsonl, line 1, column value: it is missing; a tombstone has"),
         ("f.jsonl", b'{"value":"a","id":7}\n', "f.jsonl, line 1, column id: no record has it; "),
-        ("f.jsonl", b'{"value":"a","timestamp":"soon"}\n', "f.jsonl, line 1, column timestamp: 'soon' is no time"),
-        ("f.jsonl", b'{"value":"a","partition":9}\n', "f.jsonl, line 1, column partition: 9 is no partition of"),
-        ("f.jsonl", b'{"value_base64":"?"}\n', "f.jsonl, line 1, column value: '?' is no base64"),
-        ("f.jsonl", b'{"value":"a","headers":[{"value":"x"}]}\n', "line 1, column headers: {'value': 'x'} is no header"),
+        ("f.jsonl", b'{"value":"a","timestamp":"soon"}\n', "f.jsonl, line 1, column timestamp: 'soon' is not a time"),
+        ("f.jsonl", b'{"value":"a","partition":9}\n', "f.jsonl, line 1, column partition: 9 is not a partition of"),
+        ("f.jsonl", b'{"value_base64":"?"}\n', "f.jsonl, line 1, column value: '?' is not base64"),
+        ("f.jsonl", b'{"value":"a","headers":[{"value":"x"}]}\n', "line 1, column headers: {'value': 'x'} is not a header"),
         ("f.csv", b"key,value\na,b\nc\n", "f.csv: CSV parse error: Row #3: Expected 2 columns, got 1: c"),
         ("f.csv", b"value,partition\na,0\nb,x\n", "f.csv: In CSV column #1: Row #3: CSV conversion error to int32"),
-        ("f.csv", b"value,partition\na,0\nb,9\n", "f.csv, row 3, column partition: 9 is no partition of"),
-        ("f.csv", b"value,timestamp\na,1\nb,soon\n", "f.csv, row 3, column timestamp: 'soon' is no time"),
+        ("f.csv", b"value,partition\na,0\nb,9\n", "f.csv, row 3, column partition: 9 is not a partition of"),
+        ("f.csv", b"value,timestamp\na,1\nb,soon\n", "f.csv, row 3, column timestamp: 'soon' is not a time"),
         ("f.csv", b"key\na\n", "f.csv, column value: it is missing; there are key"),
         ("f.csv", b"value,when\na,1\n", "f.csv, column when: no record has it; "),
         ("f.csv", b"value\n\xff\n", "f.csv: In CSV column #0: Row #2: CSV conversion error to string: invalid UTF8 data"),
         ("f.csv", b"", "f.csv: Empty CSV file"),
-        ("f.parquet", b"PAR1 and so on", "f.parquet is no whole file of parquet: "),
-        ("f.arrow", b"ARROW1 and so on", "f.arrow is no whole file of arrow: "),
+        ("f.parquet", b"PAR1 and so on", "f.parquet is not a whole file of parquet: "),
+        ("f.arrow", b"ARROW1 and so on", "f.arrow is not a whole file of arrow: "),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_file_is_named_with_its_place(
-    semel: Commands, topic: str, tmp_path: Path, name: str, data: bytes, said: str
+    semel: Bytes, topic: str, tmp_path: Path, name: str, data: bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
     error = semel.failed("produce", topic, str(tmp_path / name))
@@ -262,14 +246,14 @@ def test_a_mistake_in_a_file_is_named_with_its_place(
     ("columns", "said"),
     [
         ({"value": [1, 2]}, "column value has type int64: it must be bytes or text"),
-        ({"value": ["a", "b"], "partition": [0, -1]}, "row 2, column partition: -1 is no partition"),
+        ({"value": ["a", "b"], "partition": [0, -1]}, "row 2, column partition: -1 is not a partition"),
         ({"value": ["a", "b"], "timestamp": [1, -5]}, "row 2, column timestamp: -5 is before 1970"),
         ({"value": ["a"], "headers": [[{"key": None, "value": b""}]]}, "row 1, column headers: a header has no key"),
         ({"value": ["a"], "id": [1]}, "column id: no record has it; "),
     ],
 )  # fmt: skip
 def test_a_mistake_in_columns_is_named_with_its_place(
-    semel: Commands, topic: str, tmp_path: Path, columns: dict[str, Any], said: str
+    semel: Bytes, topic: str, tmp_path: Path, columns: dict[str, Any], said: str
 ) -> None:
     table = pa.table(columns)
     if "headers" in columns:
@@ -282,10 +266,10 @@ def test_a_mistake_in_columns_is_named_with_its_place(
     assert error.endswith("; nothing is stored")
 
 
-def test_values_of_json_are_stored_as_json_and_columns_may_be_ignored(semel: Commands, topic: str) -> None:
+def test_values_of_json_are_stored_as_json_and_columns_may_be_ignored(semel: Bytes, topic: str) -> None:
     lines = b'{"value":{"a":[1,"\xc3\xbc"]},"key":7,"id":1}\n\n{"value":true,"headers":{"n":"v"}}\n'
     said = json.loads(
-        semel.done("produce", topic, "--input", "jsonl", "--ignore", "id", "-o", "json", stdin=lines)
+        semel.read("produce", topic, "--input", "jsonl", "--ignore", "id", "-o", "json", stdin=lines)
     )
     assert said == {
         "topic": topic,
@@ -310,10 +294,10 @@ def test_values_of_json_are_stored_as_json_and_columns_may_be_ignored(semel: Com
         ("produce t f.csv -k x", "--input has keys, headers, nulls and partitions in its columns"),
         ("produce t --ignore x", "--ignore passes over columns of --input, and lines have none"),
         ("produce t -k x --key-separator :", "--key is the key of every line"),
-        ("produce t -H =x", "'=x' is no name=value"),
+        ("produce t -H =x", "'=x' is not NAME=VALUE"),
     ],
 )
-def test_options_that_exclude_each_other(semel: Commands, arguments: str, said: str) -> None:
+def test_options_that_exclude_each_other(semel: Bytes, arguments: str, said: str) -> None:
     assert said in semel.refused(*arguments.split())
 
 
@@ -330,9 +314,9 @@ class _Late(Member):
         Commands(bootstrap).done("produce", topic, stdin=b"late\n")
 
 
-def test_a_group_commits_nothing_that_was_not_printed(broker: Broker, semel: Commands, topic: str) -> None:
+def test_a_group_commits_nothing_that_was_not_printed(broker: Broker, semel: Bytes, topic: str) -> None:
     """Records that come while a member reads are polled with the others; they were committed, and printed by nobody."""
-    semel.done("produce", topic, stdin=b"early\n")
+    semel.read("produce", topic, stdin=b"early\n")
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     printed = []
     with Consumer(settings | {"enable.auto.commit": False}) as consumer:

@@ -10,28 +10,14 @@ import uuid
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+import yaml
 
-from semel.cli.main import cli
+from support.cli.commands import Commands
 
 
-class Commands:
-    """Runs commands at a broker."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-
-    def __call__(self, *arguments: str, stdin: str | None = None) -> Result:
-        return CliRunner().invoke(cli, arguments, input=stdin, env={"SEMEL_BOOTSTRAP": self.bootstrap})
-
-    def done(self, *arguments: str, stdin: str | None = None) -> Result:
-        result = self(*arguments, stdin=stdin)
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result
-
-    def offsets(self, topic: str) -> list[tuple[int, int]]:
-        (described,) = json.loads(self.done("topics", "describe", topic, "-o", "json").stdout)
-        return [(one["start_offset"], one["end_offset"]) for one in described["partitions"]]
+def offsets_of(semel: Commands, topic: str) -> list[tuple[int, int]]:
+    (described,) = json.loads(semel.done("topics", "describe", topic, "-o", "json").stdout)
+    return [(one["start_offset"], one["end_offset"]) for one in described["partitions"]]
 
 
 @pytest.fixture
@@ -56,14 +42,14 @@ def test_a_plan_deletes_nothing_and_names_the_command_that_does(semel: Commands,
         ["TOPIC", "PARTITION", "FROM", "TO", "OFFSETS"],
         [topic, "1", "0", "4", "4"],
     ]
-    assert semel.offsets(topic) == [(0, 10), (0, 10)]
+    assert offsets_of(semel, topic) == [(0, 10), (0, 10)]
     said = re.fullmatch(
         rf"a plan, nothing is deleted; to delete 4 offsets of {topic}: semel (.*)\n", planned.stderr
     )
     assert said is not None, planned.stderr
     executed = semel.done(*shlex.split(said[1]))
     assert executed.stderr == f"done: 4 offsets of {topic} deleted\n"
-    assert semel.offsets(topic) == [(0, 10), (4, 10)]
+    assert offsets_of(semel, topic) == [(0, 10), (4, 10)]
     assert semel.done("consume", topic, "--partition", "1", "-n", "1").stdout == "4\n"
 
 
@@ -73,11 +59,11 @@ def test_everything_and_times(semel: Commands, topic: str) -> None:
     )
     assert [(one["start_offset"], one["new_start_offset"]) for one in rows] == [(0, 0), (0, 0)]
     semel.done("topics", "trim", topic, "--before", "7", "--execute")
-    assert semel.offsets(topic) == [(7, 10), (7, 10)]
+    assert offsets_of(semel, topic) == [(7, 10), (7, 10)]
     again = semel.done("topics", "trim", topic, "--before", "5", "--execute")
     assert again.stderr == f"{topic} has nothing to delete there\n"
     semel.done("topics", "trim", topic, "--before", "latest", "--execute")
-    assert semel.offsets(topic) == [(10, 10), (10, 10)]
+    assert offsets_of(semel, topic) == [(10, 10), (10, 10)]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +80,7 @@ def test_wrong_usage_deletes_nothing(semel: Commands, topic: str, arguments: lis
     result = semel("topics", "trim", topic, *arguments)
     assert result.exit_code == 2
     assert said in result.output
-    assert semel.offsets(topic) == [(0, 10), (0, 10)]
+    assert offsets_of(semel, topic) == [(0, 10), (0, 10)]
 
 
 def test_partitions_are_added(semel: Commands, topic: str) -> None:
@@ -131,13 +117,7 @@ def test_every_listing_has_every_format(semel: Commands, topic: str) -> None:
             output: semel.done(*command, "-o", output).stdout
             for output in ("table", "wide", "csv", "json", "yaml")
         }
-        assert yaml_of(shown["yaml"]) == json.loads(shown["json"]), command
+        assert yaml.safe_load(shown["yaml"]) == json.loads(shown["json"]), command
         assert len(shown["wide"]) >= len(shown["table"]), command
         assert "\x1b" not in "".join(shown.values()), command
         assert shown["csv"].splitlines()[0].replace("_", "").replace(",", "").isalpha(), command
-
-
-def yaml_of(text: str) -> Any:
-    import yaml
-
-    return yaml.safe_load(text)

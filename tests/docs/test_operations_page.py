@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # PySpark brings it, without types.
+import yaml
 
 from semel.broker.metrics.counts import GAPS_MAX
 from semel.broker.metrics.process import process_values

@@ -120,7 +120,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog='Completion: eval "$(semel completion bash)" (or zsh); fish: semel completion fish | source',
+    epilog='Completion: eval "$(semel completion bash)"; also zsh and fish',
 )
 @click.option(
     "--version",

@@ -68,7 +68,7 @@ def _headers(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     for given in values:
         name, equals, value = given.partition("=")
         if not name:
-            raise click.BadParameter(f"{given!r} is no name=value.")
+            raise click.BadParameter(f"{given!r} is not NAME=VALUE.")
         found.append((name, value.encode() if equals else None))
     return tuple(found)
 

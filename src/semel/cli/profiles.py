@@ -79,7 +79,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"the profiles in {path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no text: byte {error.start} is not UTF-8") from error
+        raise ConfigError(f"{path} is not text: byte {error.start} is not UTF-8") from error
 
 
 def parsed(text: str, path: Path) -> Profiles:
@@ -89,7 +89,7 @@ def parsed(text: str, path: Path) -> Profiles:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not TOML: {error}") from error
     if unknown := sorted(document.keys() - {"current", "profiles"}):
         raise ConfigError(f"{path}: {unknown[0]} is not known there; there are current and [profiles.NAME]")
     tables = document.get("profiles", {})
@@ -102,7 +102,7 @@ def parsed(text: str, path: Path) -> Profiles:
 def _profile(name: str, table: object, path: Path) -> Profile:
     if not isinstance(table, dict):
         raise ConfigError(
-            f"{path}: profiles.{name} is no table: write [profiles.{name}] and settings below it"
+            f"{path}: profiles.{name} is not a table: write [profiles.{name}] and settings below it"
         )
     settings = _flat(table, f"{path}: profile {name}")
     return Profile(name, settings.pop("bootstrap", None), checked(settings, f"{path}: profile {name}"))
@@ -188,7 +188,7 @@ def chosen(given: str | None, path: Path, environment: Mapping[str, str] = os.en
 def create(path: Path, profile: Profile) -> None:
     """Add a profile and make it the current one."""
     if not _NAME.fullmatch(profile.name):
-        raise ConfigError(f"{profile.name!r} is no name of a profile: use letters, digits, _ and -")
+        raise ConfigError(f"{profile.name!r} is not a name of a profile: use letters, digits, _ and -")
     checked(profile.settings, f"profile {profile.name}")
     text, before = _text(path), read(path)
     if profile.name in before.by_name:

@@ -9,19 +9,19 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import click
 
 from semel.cli.output import cut
+from semel.runtime.closing import Closing
 from semel.runtime.terminal import is_watched
 
 _WATCHED_SECONDS: Final = 0.2
 _OVER: Final = "\r\x1b[2K"
 
 
-class Progress:
+class Progress(Closing):
     """One line about how far something is; a context that leaves the cursor on an empty line."""
 
     def __init__(
@@ -62,13 +62,6 @@ class Progress:
             self._is_open = False
             click.echo("\n" if keep else _OVER, err=True, nl=False, color=True)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Leave nothing behind."""
         self.end()

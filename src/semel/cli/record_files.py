@@ -157,7 +157,7 @@ def _no_text(records: "pa.RecordBatch", name: str) -> InvalidRecordError:
             (row[name] or b"").decode()
         except UnicodeDecodeError as error:
             return InvalidRecordError(
-                f"the {name} of {row['topic']}-{row['partition']} at offset {row['offset']} is no text (byte {error.start} is not "
+                f"the {name} of {row['topic']}-{row['partition']} at offset {row['offset']} is not text (byte {error.start} is not "
                 "UTF-8), and CSV has nothing else: use -o jsonl, which writes base64, or -o parquet or arrow"
             )
     raise AssertionError(f"every {name} is text, and Arrow said otherwise")
@@ -180,10 +180,10 @@ def source(kind: str, file: str) -> "Iterator[pa.RecordBatch]":
                 yield from _columns(kind, stream, name, open_files)
     except OSError as error:
         if isinstance(error, pa.ArrowException) or error.errno is None:
-            raise InvalidRecordError(f"{name} is no whole file of {kind}: {error}") from error
+            raise InvalidRecordError(f"{name} is not a whole file of {kind}: {error}") from error
         raise InvalidRecordError(f"{name} cannot be read: {error.strerror}") from error
     except pa.ArrowException as error:
-        raise InvalidRecordError(f"{name} is no whole file of {kind}: {error}") from error
+        raise InvalidRecordError(f"{name} is not a whole file of {kind}: {error}") from error
 
 
 def _columns(
@@ -286,7 +286,7 @@ def time_of(given: object) -> int:
             return timestamp_ms(given)
     except click.BadParameter:
         pass  # Said below for whatever it is.
-    raise ValueError(f"{given!r} is no time: use milliseconds since 1970, or as 2026-01-31T12:00:00Z")
+    raise ValueError(f"{given!r} is not a time: use milliseconds since 1970, or as 2026-01-31T12:00:00Z")
 
 
 def headers_of(given: Any) -> list[dict[str, Any]] | None:
@@ -295,11 +295,11 @@ def headers_of(given: Any) -> list[dict[str, Any]] | None:
         try:
             given = json.loads(given)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{given[:60]!r} is no JSON: {error}") from error
+            raise ValueError(f"{given[:60]!r} is not JSON: {error}") from error
     if isinstance(given, dict):
         given = [{"name": name, "value": value} for name, value in given.items()]
     if not isinstance(given, list):
-        raise ValueError(f"{given!r} are no headers: write a list of objects with name and value")
+        raise ValueError(f"{given!r} are not headers: write a list of objects with name and value")
     return [_header_of(one) for one in given] or None
 
 
@@ -310,11 +310,11 @@ def _header_of(given: Any) -> dict[str, Any]:
     name = given.get("name") if isinstance(given, dict) else None
     value = given.get("value") if isinstance(given, dict) else 0
     if not isinstance(given, dict) or not isinstance(name, str) or not isinstance(value, str | None):
-        raise ValueError(f"{given!r} is no header: write an object with name and value, both texts")
+        raise ValueError(f"{given!r} is not a header: write an object with name and value, both texts")
     encoded: Any = given.get("value_base64")
     if encoded is None:
         return {"key": name, "value": None if value is None else value.encode()}
     try:
         return {"key": name, "value": base64.b64decode(encoded, validate=True)}
     except (binascii.Error, TypeError, ValueError) as error:
-        raise ValueError(f"{encoded!r} is no base64: {error}") from error
+        raise ValueError(f"{encoded!r} is not base64: {error}") from error

@@ -71,7 +71,7 @@ def compiled(text: str, contents: Contents, null: bytes) -> Filler:
             if letter not in LETTERS or not letter:
                 known = ", ".join(f"%{name} {what}" for name, what in LETTERS.items())
                 raise click.BadParameter(
-                    f"%{letter} is no part of a record; there are {known}.", param_hint="--format"
+                    f"%{letter} is not part of a record; there are {known}.", param_hint="--format"
                 )
             parts.append(b"%" if letter == "%" else _filler(letter, contents, null))
             at += 2
@@ -97,7 +97,7 @@ def _escape(text: str, at: int) -> tuple[bytes, int]:
     except ValueError:
         pass  # Said below, with every other escape that is none.
     raise click.BadParameter(
-        f"\\{letter} is no escape; there are \\n, \\t, \\r, \\0, \\\\ and \\xFF.", param_hint="--format"
+        f"\\{letter} is not an escape; there are \\n, \\t, \\r, \\0, \\\\ and \\xFF.", param_hint="--format"
     )
 
 

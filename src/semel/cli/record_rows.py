@@ -77,9 +77,9 @@ def _object(
         given = json.loads(line)
     except ValueError as error:  # No JSON, or no UTF-8.
         shown = line[:_SHOWN_MAX].decode(errors="replace")
-        raise InvalidRecordError(f"{where}: {shown!r} is no JSON: {error}") from error
+        raise InvalidRecordError(f"{where}: {shown!r} is not JSON: {error}") from error
     if not isinstance(given, dict):
-        raise InvalidRecordError(f"{where}: {line[:_SHOWN_MAX].decode()!r} is no object with key and value")
+        raise InvalidRecordError(f"{where}: {line[:_SHOWN_MAX].decode()!r} is not an object with key and value")
     if _CONTROL in given:
         return {}
     for column in given:
@@ -111,7 +111,7 @@ def _content(given: dict[str, Any], name: str, topic: str, contents: Contents) -
         try:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, TypeError) as error:
-            raise ValueError(f"{encoded!r} is no base64: {error}") from error
+            raise ValueError(f"{encoded!r} is not base64: {error}") from error
     value = given.get(name)
     return None if value is None else contents.stored(topic, name == "key", value)
 
@@ -125,7 +125,7 @@ def _partition(given: object, topic: str, partitions: int) -> int | None:
 
 
 def _no_partition(given: object, topic: str, partitions: int) -> str:
-    return f"{given!r} is no partition of {topic}, which has {several(partitions, 'partition')}: --ignore partition lets keys decide"
+    return f"{given!r} is not a partition of {topic}, which has {several(partitions, 'partition')}: --ignore partition lets keys decide"
 
 
 def _columns(found: dict[str, list[Any]]) -> "pa.RecordBatch":

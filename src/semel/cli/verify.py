@@ -200,7 +200,7 @@ def command(
             keep = (
                 None if history is None else _keeper(files.enter_context(history.open("w", encoding="utf-8")))
             )
-            bar = files.enter_context(Progress(plain_seconds=5.0, watched_seconds=0.5))
+            bar = files.enter_context(Progress(plain_seconds=PLAIN_SECONDS, watched_seconds=WATCHED_SECONDS))
             proof = asyncio.run(prove(options, _progress(None if each_once else options.seconds, bar), keep))
             bar.end(keep=True)
     except UnfinishedError as error:
@@ -220,6 +220,9 @@ def command(
         raise click.exceptions.Exit(1)
 
 
+PLAIN_SECONDS = 5.0
+WATCHED_SECONDS = 0.5
+"""Between two lines of progress: in a pipe, and where a person watches."""
 _SECONDS = 30.0
 _EACH_ONCE_SECONDS_MAX = 180.0
 """Eleven kinds take about 45 seconds; a fault that had no effect is played again."""

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from semel.cli.verify import _progress
+from semel.cli.progress import Progress
+from semel.cli.verify import PLAIN_SECONDS, WATCHED_SECONDS, _progress
 from semel.verify.history.events import COMMITTED, Acked, Ended, Fault, Polled, Sent
 from semel.verify.proof.programs import Stage
 from semel.verify.proof.progress import Standing
@@ -73,8 +74,11 @@ def test_the_command_shows_it_now_and_then_and_news_at_once(
 ) -> None:
     screen = Terminal(is_one=is_terminal)
     monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
     clock = Clock()
-    stage, show = stage_at(clock), _progress(60)
+    bar = Progress(plain_seconds=PLAIN_SECONDS, watched_seconds=WATCHED_SECONDS, now=lambda: clock.now)
+    stage, show = stage_at(clock), _progress(60, bar)
 
     def shown(what: str) -> str:
         screen.seek(0)

@@ -493,7 +493,7 @@ def disturbing(broker: HarmedBroker, proxy: FaultProxy) -> disturber.Disturber:
 def test_a_fault_on_the_way_that_nobody_met_is_told_as_such() -> None:
     with FaultProxy("127.0.0.1:1") as proxy:
         one = disturbing(HarmedBroker(Path("unused")), proxy)
-        asyncio.run(one._harm(["network"]))
+        asyncio.run(one._harm("network"))
     assert [what.rpartition(": ")[2] for what in one.kinds] == ["nobody met it"]
 
 
@@ -510,7 +510,7 @@ def test_a_broker_that_ended_by_itself_is_not_started_again(kind: str) -> None:
     with FaultProxy("127.0.0.1:1") as proxy:
         one = disturbing(Crashed(Path("unused")), proxy)
         with pytest.raises(disturber.BrokerEndedError, match="the broker ended by itself, with 70"):
-            asyncio.run(one._harm([kind]))
+            asyncio.run(one._harm(kind))
     assert one.kinds == {}
 
 
