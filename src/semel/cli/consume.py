@@ -123,7 +123,7 @@ def command(
     bootstrap: str,
     settings: dict[str, str],
 ) -> None:
-    """Print the records of TOPIC, up to where it ends now, or write them to FILE.
+    """Print the records of TOPIC, up to where it ends now. With FILE they are written there.
 
     Records of open and aborted transactions are not shown: -X isolation.level=read_uncommitted shows them.
     A reader that closes the pipe, as head does, ends the command like --max-messages.

@@ -79,7 +79,9 @@ def _object(
         shown = line[:_SHOWN_MAX].decode(errors="replace")
         raise InvalidRecordError(f"{where}: {shown!r} is not JSON: {error}") from error
     if not isinstance(given, dict):
-        raise InvalidRecordError(f"{where}: {line[:_SHOWN_MAX].decode()!r} is not an object with key and value")
+        raise InvalidRecordError(
+            f"{where}: {line[:_SHOWN_MAX].decode()!r} is not an object with key and value"
+        )
     if _CONTROL in given:
         return {}
     for column in given:
