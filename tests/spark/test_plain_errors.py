@@ -159,7 +159,7 @@ _GONE = f"no broker of {NOBODY} can be reached (nobody listens at {NOBODY})"
 FAILURES: dict[str, tuple[Fails, str]] = {
     "batch source, option": (
         lambda spark, server, topic, _: _read(spark, server, subscribe=topic, minPartitions="many"),
-        "minPartitions='many' is no whole number",
+        "minPartitions='many' is not a whole number",
     ),
     "batch source, topic": (
         lambda spark, server, topic, _: _read(spark, server, subscribe=topic[:-1]).count(),
@@ -211,7 +211,7 @@ FAILURES: dict[str, tuple[Fails, str]] = {
     ),
     "batch source, unknown option": (
         lambda spark, server, topic, _: _read(spark, server, subscribe=topic, maxOffsetPerTriger="3"),
-        'is no option for reading format("semel")',
+        'is not an option for reading format("semel")',
     ),
     "drop-in sink, broker": (
         lambda spark, server, topic, directory: _stream_sink(
@@ -227,7 +227,7 @@ FAILURES: dict[str, tuple[Fails, str]] = {
         lambda spark, server, topic, _: _batch_sink(
             _read(spark, server, subscribe=topic), server, topic="a b"
         ),
-        "topic='a b' is no name of a topic",
+        "batch write, topic a b: topic='a b'",
     ),
 }
 

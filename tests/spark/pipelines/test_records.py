@@ -247,6 +247,6 @@ def test_an_option_is_refused_in_the_users_own_spelling(
 ) -> None:
     """Before Spark sees it: Spark passes names on in lower case."""
     with pytest.raises(
-        IllegalArgumentException, match=r"^maxOffsetPerTriger is no option .*maxOffsetsPerTrigger"
+        IllegalArgumentException, match=r"^maxOffsetPerTriger is not an option .*maxOffsetsPerTrigger"
     ):
         reads(spark, "orders", bootstrap="localhost:1", maxOffsetPerTriger=3)
