@@ -4,11 +4,15 @@ ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
 WORKDIR /source
+# A compiler for the kernels that the wheel brings; without it, they would be compiled in the running broker.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 COPY locks/runtime.txt locks/runtime.txt
 RUN python -m venv /opt/semel \
     && /opt/semel/bin/pip install --no-cache-dir --require-hashes --requirement locks/runtime.txt
-COPY pyproject.toml README.md LICENSE ./
-COPY tools/build_hook.py tools/build_hook.py
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
+COPY tools/native_kernels.py tools/native_kernels.py
 COPY src src
 ARG COMMIT=unknown
 RUN SEMEL_COMMIT=${COMMIT} /opt/semel/bin/pip install --no-cache-dir --no-deps . \
