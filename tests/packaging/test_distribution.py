@@ -29,7 +29,7 @@ from semel.runtime.environment import commit
 EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
 BLOCK = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
 LIBRARY = Path("src", "semel", "core", "records", "semel_kernels.so")
-PATIENCE_SECONDS = 280
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,6 @@ def test_the_archive_has_what_its_own_tests_and_builds_need(built: Built) -> Non
     assert {"hatch_build.py", "tests/conftest.py", "docs/operations.md"} <= names
 
 
-@pytest.mark.timeout(900)
 def test_the_dozen_lines_and_the_commands_run_in_a_clean_environment(clean: Path, tmp_path: Path) -> None:
     semel = str(clean.parent / "semel")
     version = said(clean, tmp_path, semel, "--version")
@@ -179,7 +178,7 @@ def test_the_bill_of_materials_is_cyclonedx_and_names_what_is_installed(built: B
     )
     found = {one["name"]: one["version"] for one in bill["components"]}
     assert found.keys() <= locked.keys()
-    assert {"click", "numba", "numpy", "pyarrow"} <= found.keys()
+    assert {"click", "cramjam", "numpy", "pyarrow"} <= found.keys()
     assert all(one["licenses"] for one in bill["components"])
     bill["components"][0]["type"] = "no such type"
     assert flaws(bill) is not None, "a flaw is found"
@@ -188,7 +187,7 @@ def test_the_bill_of_materials_is_cyclonedx_and_names_what_is_installed(built: B
 def test_the_runtime_lock_is_part_of_the_development_lock() -> None:
     """So `make install` fills uv's cache with it, and tests run on the versions that a release names."""
     pinned = [
-        set(re.findall(r"^[a-z0-9-]+==.*?(?= \\)", (ROOT / "locks" / name).read_text(), re.MULTILINE))
+        set(re.findall(r"^[a-z0-9-]+==\S+", (ROOT / "locks" / name).read_text(), re.MULTILINE))
         for name in ("runtime.txt", "dev.txt")
     ]
     assert pinned[0] <= pinned[1]
