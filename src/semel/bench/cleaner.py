@@ -44,7 +44,7 @@ from semel.errors import SemelError
 from semel.peers import kafka as kafka_peer
 from semel.peers.processes import BrokerProcess, SemelProcess, cpu_seconds, pid_of
 from semel.runtime.environment import environment
-from semel.runtime.kernel_cache import use_kernel_cache, warm
+from semel.runtime.kernel_cache import warm
 
 SEMEL: Final = "semel"
 KAFKA: Final = "kafka"
@@ -74,7 +74,6 @@ def main(arguments: Sequence[str]) -> int:
     """`python -m semel.bench cleaner`."""
     options = _options(arguments)
     root = Path(tempfile.mkdtemp(prefix="semel-bench-cleaner-", dir=options.directory))
-    use_kernel_cache()
     warm()
     try:
         figures = run_all(options.pairs, options.megabytes * 1_000_000, root)

@@ -7,7 +7,6 @@ import click
 from semel.cli.progress import Progress
 from semel.errors import SemelError
 from semel.insight.sentences import several
-from semel.runtime.kernel_cache import use_kernel_cache
 from semel.verify.demo.records.story import Outcome, play
 from semel.verify.fault_proxy import Fate
 
@@ -18,7 +17,6 @@ def show_records(records: int, seed: int) -> None:
     """Produce through a connection that loses, delays and repeats acknowledgements, kill -9 the broker twice, read
     everything back and count.
     """
-    use_kernel_cache()
     with Progress(plain_seconds=0.0) as bar:
 
         def progress(stored: int, what: str) -> None:

@@ -12,7 +12,6 @@ from typing import Final
 import click
 
 from semel.errors import SemelError
-from semel.runtime.kernel_cache import use_kernel_cache
 from semel.spark.java import find_java
 from semel.verify.demo.shop.display import display_for
 from semel.verify.demo.shop.judgement import Line, Verdict
@@ -41,7 +40,6 @@ def show_shop(orders: int, seed: int, picture: Path) -> None:
             "or semel demo --story records"
         )
     find_java()  # A missing requirement is reported before anything is started.
-    use_kernel_cache()
     transactions = -(-orders // _ORDERS_PER_TRANSACTION)
     script = Script(Shop(seed, transactions, _ORDERS_PER_TRANSACTION))
     with (

@@ -168,14 +168,12 @@ def command(
     if sim:
         simulate(0 if seed is None else seed, seeds, story, write)
         return
-    from semel.runtime.kernel_cache import use_kernel_cache
     from semel.verify.faults.disturber import FAULTS
     from semel.verify.proof.options import ALL_WORKLOADS, WORKLOADS, Options, ProofError
     from semel.verify.proof.page import html
     from semel.verify.proof.report import as_document, as_text
     from semel.verify.proof.runner import UnfinishedError, prove
 
-    use_kernel_cache()
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     each_once = seconds is None and not faults and fault_every > 0
     options = Options(

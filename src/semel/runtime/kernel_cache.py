@@ -61,7 +61,9 @@ def kernels_of(modules: Sequence[str] = KERNEL_MODULES) -> list[Kernel]:
 
 def warm() -> None:
     """Compile every kernel that is not compiled, or in the cache, yet."""
-    load(*kernels_of())
+    if missing := [one for one in kernels_of() if not one.is_compiled]:
+        use_kernel_cache()
+        load(*missing)
 
 
 def is_filled(directory: Path) -> bool:
@@ -73,7 +75,7 @@ def fill(directory: Path) -> None:
     """Compile into the folder, or wait for the process that does."""
     with (directory / "filling").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        warm()
+        load(*kernels_of())
         with suppress(FileNotFoundError):  # Nothing is kept where numba cannot name the sources.
             _mark(directory).touch()
 
@@ -133,7 +135,7 @@ def main() -> None:
     if all(one.is_compiled for one in kernels_of()):
         where = "part of the package"
     elif (kept := use_kernel_cache()) is None:
-        warm()
+        load(*kernels_of())
         where = "kept nowhere"
     else:
         fill(kept)

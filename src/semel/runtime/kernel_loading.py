@@ -88,6 +88,8 @@ def _compile(compile_them: Callable[[], None]) -> bool:
 
 def _filled_by_child(directory: Path) -> bool:
     """Have a process of low priority fill the cache; False if this process ends before."""
+    if not threading.main_thread().is_alive():
+        return False
     if not sys.executable:
         return True
     _say_once(

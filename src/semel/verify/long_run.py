@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from semel.runtime.environment import Environment, environment
-from semel.runtime.kernel_cache import use_kernel_cache
 from semel.verify.proof.options import Options
 from semel.verify.proof.page import svg
 from semel.verify.proof.programs import Stage
@@ -88,7 +87,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="decides which faults (default %(default)s)")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write page and picture here")
     given = parser.parse_args(arguments)
-    use_kernel_cache()
     where = environment(
         f"python -m semel.verify.long_run --seconds {given.seconds:.0f} --seed {given.seed}"
     )  # Now: the checkout may go on while this runs.

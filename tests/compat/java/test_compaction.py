@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from semel.peers.kafka import KafkaHome
-from semel.runtime.kernel_cache import use_kernel_cache, warm
+from semel.runtime.kernel_cache import warm
 from support.broker.broker_process import running_broker
 
 SETTINGS = {
@@ -27,7 +27,6 @@ SLEEPS_SECONDS = (4, 20, 80)
 def test_kafkas_log_compaction_tester_finds_every_key_as_it_must_be(
     kafka_home: KafkaHome, tmp_path: Path
 ) -> None:
-    use_kernel_cache()
     warm()  # So that the broker need not compile while the tool waits for it.
     options = [part for name, value in SETTINGS.items() for part in ("-X", f"{name}={value}")]
     with running_broker(tmp_path, *options) as broker:

@@ -27,7 +27,7 @@ from semel.once import (
     exactly_once_sink,
     process,
 )
-from semel.runtime.kernel_cache import use_kernel_cache, warm
+from semel.runtime.kernel_cache import warm
 from semel.types import TopicPartition
 
 _LOADED = (_consumer, _producer, *map(sa.create_engine, ("sqlite://", "postgresql+psycopg://")))
@@ -277,7 +277,6 @@ def live(life: Mapping[str, Any], answer: int) -> NoReturn:
 
 
 def main() -> None:
-    use_kernel_cache()
     warm()  # Before the first fork, so that no life has to compile.
     answers: dict[int, int] = {}
     for line in sys.stdin:

@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # As a program it finds its 
 import sqlalchemy as sa
 
 from semel import Consumer, Producer
-from semel.runtime.kernel_cache import use_kernel_cache
 from semel.types import TopicPartition
 from support.compat.compat_kit import BrokerProcess
 from support.once.once_lives import metadata, results, totals
@@ -212,7 +211,6 @@ class Rounds:
 @contextmanager
 def world(directory: Path) -> Iterator[tuple[BrokerProcess, list[int], Zygote]]:
     """A broker in its own process, with the topic, and who starts lives."""
-    use_kernel_cache()
     with BrokerProcess(directory / "broker", num_partitions=str(PARTITIONS), **_QUICK) as broker:
         zygote = Zygote(directory / "lives.log")
         try:

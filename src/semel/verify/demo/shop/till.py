@@ -20,7 +20,6 @@ from typing import Final
 
 from semel import Consumer, Producer
 from semel.exceptions import KafkaException
-from semel.runtime.kernel_cache import use_kernel_cache
 from semel.types import TopicPartition
 from semel.verify.demo.shop import topics
 from semel.verify.demo.shop.model import Shop, encode
@@ -87,7 +86,6 @@ def main() -> None:
     parser.add_argument("--per-second", type=float, required=True, help="transactions, at most")
     given = parser.parse_args()
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
-    use_kernel_cache()
     shop = Shop(given.seed, given.transactions, given.orders, given.minutes)
     run(given.bootstrap, shop, given.per_second)
 
