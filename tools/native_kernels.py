@@ -49,15 +49,15 @@ class NotHereError(Exception):
     """Why this machine cannot make the library."""
 
 
-def build(out: Path) -> None:
-    """Make the library at `out`, or copy the one beside the sources if it is made of them."""
+def build(out: Path) -> bool:
+    """Make the library at `out`, or copy the one beside the sources if it is made of them; whether anything was compiled."""
     sys.path.insert(0, str(SRC))
     from semel.core.records import native
 
     if (made := native.library()) is not None:
         if Path(made) != out:
             shutil.copy(made, out)
-        return
+        return False
     compiler = obstacle_or_compiler()
     os.environ["NUMBA_CPU_NAME"] = PROCESSORS[platform.machine()]
     os.environ["NUMBA_CPU_FEATURES"] = ""
@@ -75,6 +75,7 @@ def build(out: Path) -> None:
             raise NotHereError(f"{compiler} cannot link a shared library: {done.stderr.strip()}")
         linked.chmod(0o755)
         linked.replace(out)
+    return True
 
 
 def obstacle_or_compiler() -> str:
@@ -177,11 +178,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=SRC / "semel" / "core" / "records" / "semel_kernels.so")
     out: Path = parser.parse_args().out
     try:
-        build(out)
+        is_new = build(out)
     except NotHereError as error:
         print(f"no library of kernels: {error}; numba compiles them when they are first needed")
         sys.exit(2)
-    print(f"kernels for {PROCESSORS[platform.machine()]} in {out}")
+    if is_new:
+        print(f"kernels for {PROCESSORS[platform.machine()]} in {out}")
 
 
 if __name__ == "__main__":
