@@ -49,7 +49,9 @@ def is_sent(path: str) -> bool:
 def test_every_copied_file_exists_and_is_sent_to_the_builder() -> None:
     copied = [rest.split()[:-1] for rest in of("COPY") if not rest.startswith("--from")]
     sources = [source for some in copied for source in some]
-    assert {"src", "pyproject.toml", "locks/runtime.txt", "hatch_build.py"} <= set(sources)
+    assert {"src", "pyproject.toml", "locks/runtime.txt", "hatch_build.py", "tools/native_kernels.py"} <= set(
+        sources
+    )
     for source in sources:
         assert (ROOT / source).exists(), source
         assert is_sent(source), source
