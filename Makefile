@@ -12,7 +12,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
 # Tests and benchmarks start hundreds of processes: none of them should compile the libraries anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install peers demo test wheels sbom release lint format bench campaign mission lock clean
+.PHONY: help install peers demo test wheels sbom release lint format bench pictures campaign mission lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -33,10 +33,11 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/java.txt locks/uv.txt src
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement locks/java.txt
 	@touch $@
 
-peers: install ## Apache Kafka and Spark's connector through Maven, franz-go through Go, for the tests beside them (skipped where these are missing)
+peers: install ## Apache Kafka and Spark's connector through Maven, franz-go through Go, Chromium through apt, for the tests beside them (skipped where these are missing)
 	$(BIN)/python -m semel.peers.kafka install --if-possible $(KAFKA_VERSIONS)
 	$(BIN)/python -m semel.peers.spark install --if-possible
 	$(BIN)/python tests/support/peers/franz_go.py --if-possible
+	@$(BIN)/python tests/support/peers/chromium.py --if-possible
 
 demo: install ## a shop's orders through Spark, everything killed on the way, each order counted once
 	@$(BIN)/semel demo
@@ -70,6 +71,9 @@ bench: install peers ## measurements beside the peers, written to docs/: hours; 
 	$(BIN)/python -m semel.bench codec kernels runtime log --write docs/benchmarks.md
 	$(BIN)/semel bench --write docs
 	$(BIN)/python -m semel.bench profile --write docs/benchmarks-profile.md
+
+pictures: install ## every picture of docs drawn anew from the data beside it; nothing is measured
+	$(BIN)/python tools/pictures.py
 
 campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md

@@ -42,6 +42,7 @@ from semel.bench.measure import BenchError
 from semel.bench.plot import ratio_plot
 from semel.core.records import batch
 from semel.core.wire.messages.produce import ProduceRequest
+from semel.drawing.ratios import times_said
 from semel.errors import WireError
 from semel.peers.kafka import PeerFailedError
 from semel.peers.processes import SemelProcess, clone, cpu_seconds, pid_of, resident_bytes
@@ -129,15 +130,31 @@ def test_the_figures_are_kept_as_json() -> None:
     assert document["environment"]["commit"] == "abc"
 
 
-def test_the_plot_is_an_svg_with_a_dot_for_every_ratio() -> None:
+def test_the_plot_has_a_mark_for_every_ratio_and_one_better_direction() -> None:
     root = ET.fromstring(ratio_plot(_figures(), "A & B"))
     space = "{http://www.w3.org/2000/svg}"
-    dots = root.findall(f".//{space}circle")
-    assert len(dots) == 3
-    assert {dot.get("fill") for dot in dots} == {"#1a7f37", "#cf222e", "#6e7781"}
-    faster, _slower, smaller = (float(dot.get("cx") or 0) for dot in dots)
-    assert smaller < faster
-    assert root.findall(f".//{space}text")[0].text == "A & B"
+    assert root.findtext(f"{space}title") == "A & B"
+    texts = [element.text for element in root.findall(f".//{space}text")]
+    assert texts[0] == "A & B"
+    for one in _figures()[:3]:
+        assert one.ratio is not None
+        better = one.ratio.median if one.more_is_better else 1 / one.ratio.median
+        assert times_said(better) in texts, "a cost is inverted"
+    legend = {"median, target reached", "median, target missed", "median, no target"}
+    assert legend <= set(texts), "what a mark means is said in words"
+    hollow = [one for one in root.iter(f"{space}polygon") if "f-surface" in one.attrib["class"]]
+    assert len(hollow) == 2, "the missed one, and its sample in the legend"
+
+
+def test_which_direction_is_better() -> None:
+    def of(quantity: str, *targets: Target) -> Figure:
+        return figure("g", "w", quantity, [1.0], [1.0], targets=targets)
+
+    assert of("GB/s").more_is_better
+    assert of("requests/s, all at once").more_is_better
+    assert not of("broker CPU s per GB").more_is_better
+    assert not of("s to start after kill -9").more_is_better
+    assert of("with ÷ without", Target(1, at_least=True)).more_is_better
 
 
 def test_a_workload_becomes_speed_cpu_and_latency() -> None:

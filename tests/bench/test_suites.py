@@ -188,9 +188,10 @@ def test_growth_is_drawn_for_both_over_the_sizes() -> None:
     ]
     picture = growth_plot([*figures, figure("Log", "1 GB", "MB resident", [40.0])])
     ET.fromstring(picture)
-    assert "Partitions: MB resident" in picture
-    assert "10,000" in picture
-    assert "Log" not in picture  # One point is no growth.
+    assert ">Partitions<" in picture
+    assert ">Resident memory, MB<" in picture
+    assert "10k partitions" in picture
+    assert ">Log<" not in picture  # One point is no growth.
     assert picture.count("<polyline") == 2
 
 

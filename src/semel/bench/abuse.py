@@ -230,5 +230,6 @@ def main(arguments: Sequence[str]) -> int:
         f"python -m semel.bench abuse --pairs {pairs}{peer_words(options)}",
         _NOTES,
         header=_HEADER,
+        suite="abuse",
         also=lambda _figures: answers_table(answers),
     )

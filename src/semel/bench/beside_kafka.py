@@ -11,19 +11,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from semel.bench.broker_figures import HEADER, Figure, as_json, page, summary
 from semel.bench.measure import PAIRS_DEFAULT, PAIRS_MAX
 from semel.bench.peer import add_peer_options, beside_kafka
-from semel.bench.plot import ratio_plot
+from semel.bench.pictures import picture as suite_picture
 from semel.bench.report import aligned
 from semel.errors import SemelError
 from semel.peers import kafka as kafka_peer
 from semel.runtime.environment import environment
-
-Plot: TypeAlias = Callable[[Sequence[Figure]], str]
-
 
 _WITH_ITS_OWN_PEERS: Final = ("spark",)
 _OF_PROCESSES: Final = ("abuse", "recovery", "scale")
@@ -78,13 +75,13 @@ def carry_out(
     command: str,
     notes: Sequence[str],
     *,
+    suite: str,
     header: str = HEADER,
-    plot: Plot | None = None,
     also: Callable[[Sequence[Figure]], str] | None = None,
 ) -> int:
     """Measure in a temporary folder, show the results, write the page; returns the exit code.
 
-    `plot` draws the page's picture, by default every ratio; `also` is more of the page, after what was reached.
+    `suite` decides which picture the page has; `also` is more of the page, after what was reached.
     """
     # A kill must end the brokers too, and remove what they wrote.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -107,7 +104,7 @@ def carry_out(
     if options.json is not None:
         options.json.write_text(as_json(figures, environment(command), notes), encoding="utf-8")
     if options.write is not None:
-        write_page(options.write, figures, command, notes, header=header, plot=plot, also=also)
+        write_page(options.write, figures, command, notes, header=header, suite=suite, also=also)
     return 0
 
 
@@ -122,14 +119,14 @@ def write_page(
     command: str,
     notes: Sequence[str],
     *,
+    suite: str,
     header: str = HEADER,
-    plot: Plot | None = None,
     also: Callable[[Sequence[Figure]], str] | None = None,
 ) -> None:
     """The page, its plot and its figures beside it. `command` repeats the run."""
     where = environment(command)
     picture = path.with_suffix(".svg")
-    drawn = ratio_plot(figures, "Semel ÷ Apache Kafka") if plot is None else plot(figures)
+    drawn = suite_picture(suite, figures)
     picture.write_text(drawn, encoding="utf-8")
     path.with_suffix(".json").write_text(as_json(figures, where, notes), encoding="utf-8")
     text = page(

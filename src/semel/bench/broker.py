@@ -178,5 +178,9 @@ def main(arguments: Sequence[str]) -> int:
     scale = QUICK if options.quick else Scale(lives=pairs)
     command = f"python -m semel.bench broker --pairs {pairs}{peer_words(options)}"
     return carry_out(
-        options, lambda root: run_all(scale, pairs, root, show, peer_of(options)), command, _NOTES
+        options,
+        lambda root: run_all(scale, pairs, root, show, peer_of(options)),
+        command,
+        _NOTES,
+        suite="broker",
     )

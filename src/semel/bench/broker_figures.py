@@ -7,6 +7,7 @@ Rules.  * A ratio is Semel's over Kafka's, taken inside each round, then summari
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -15,6 +16,7 @@ from semel.bench.measure import BenchError, Estimate, coverage, estimate
 from semel.bench.report import number_text
 from semel.runtime.environment import Environment
 
+_SPEED: Final = re.compile(r"/s\b")
 HEADER: Final = """\
 # The broker beside Apache Kafka
 
@@ -57,6 +59,13 @@ class Figure:
     ratio: Estimate | None
     rounds: int
     targets: tuple[Target, ...] = ()
+
+    @property
+    def more_is_better(self) -> bool:
+        """By its target; without one, of speeds: whatever is counted per second."""
+        if self.targets:
+            return self.targets[0].at_least
+        return _SPEED.search(self.quantity) is not None
 
     def verdicts(self) -> list[str]:
         """ "≤ 0.5: reached" for each target."""

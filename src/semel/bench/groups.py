@@ -261,4 +261,5 @@ def main(arguments: Sequence[str]) -> int:
         command,
         _NOTES,
         header=_HEADER,
+        suite="groups",
     )

@@ -1,59 +1,65 @@
-"""Growth as a picture: for each thing that grows, start-up, memory and latency over its number, written as SVG by hand.
+"""Growth as a picture: start-up, memory and latency over the number of each thing that grows.
 
 Role.   `growth_plot` draws the figures of `scale`: a row per axis, a small plot per quantity, Semel's line and Kafka's.
 Rules.  * Both axes are logarithmic: a straight line that rises by one square is growth in proportion, a flat one is none.
         * The number that leads a figure's work ("10,000 partitions") is its place.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Final
-from xml.sax.saxutils import escape
 
 from semel.bench.broker_figures import Figure
 from semel.bench.measure import Estimate
 from semel.bench.report import number_text
+from semel.drawing import legend, palette
+from semel.drawing.canvas import Canvas
+from semel.drawing.frame import Frame
+from semel.drawing.scales import Logarithmic
+from semel.drawing.text import number, width
 
 _SHOWN: Final = ("s to start after kill -9", "s to start after that", "MB resident", "ack p50, µs")
 _TITLES: Final = {
-    "s to start after kill -9": "start after kill -9, s",
-    "s to start after that": "start after a clean stop, s",
+    "s to start after kill -9": "Start after kill -9, s",
+    "s to start after that": "Start after a clean stop, s",
+    "MB resident": "Resident memory, MB",
+    "ack p50, µs": "Median ack, µs",
 }
-_SEMEL, _KAFKA = "#1a7f37", "#57606a"
-_CELL_WIDTH: Final = 240
-_CELL_HEIGHT: Final = 170
-_TOP: Final = 50
-_LEFT: Final = 20
-_INNER: Final = (46, 30, 16, 34)
-"""Left, top, right, bottom margins inside a cell."""
+_MARGIN: Final = 16
+_CELL_WIDTH: Final = 246
+_PLOT_LEFT: Final = 58
+_PLOT_RIGHT: Final = 22
+_PLOT_HEIGHT: Final = 96
+_HEAD: Final = 30
+_FOOT: Final = 34
 _POINTS_MIN: Final = 2
-_LEGEND: Final = (
-    f'<text x="12" y="38"><tspan fill="{_SEMEL}" font-weight="bold">Semel</tspan>'
-    f'<tspan dx="12" fill="{_KAFKA}" font-weight="bold">Apache Kafka</tspan>'
-    '<tspan dx="12" fill="#57606a">both axes logarithmic</tspan></text>'
-)
 
 
 def growth_plot(figures: Sequence[Figure]) -> str:
     """The picture, as the text of an SVG file."""
     rows = [
-        cells
+        (group, cells)
         for group in dict.fromkeys(one.group for one in figures)
         if (cells := _cells([one for one in figures if one.group == group]))
     ]
-    width = 2 * _LEFT + _CELL_WIDTH * max([1, *map(len, rows)])
-    height = _TOP + _CELL_HEIGHT * len(rows)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        '<g font-family="sans-serif" font-size="11">',
-        '<text x="12" y="20" font-size="15" font-weight="bold">How cost grows</text>',
-        _LEGEND,
-    ]
-    for index, cells in enumerate(rows):
-        for number, (title, members) in enumerate(cells):
-            parts += _cell(_LEFT + number * _CELL_WIDTH, _TOP + index * _CELL_HEIGHT, title, members)
-    return "\n".join([*parts, "</g>", "</svg>\n"])
+    across = _CELL_WIDTH * max([2, *(len(cells) for _, cells in rows)])
+    grown = ", ".join(group for group, _ in rows)
+    canvas = Canvas(
+        "semel-growth",
+        across + 2 * _MARGIN,
+        "How cost grows",
+        f"Time to start, memory and latency of Semel and Apache Kafka over a growing number of: {grown}. Both axes are logarithmic.",
+    )
+    canvas.text(_MARGIN, 30, "How cost grows", size=17, bold=True)
+    canvas.text(_MARGIN, 48, "Less is better. Both axes are logarithmic.", color=palette.MUTED)
+    entries = (legend.line("Semel", palette.BLUE), legend.line("Apache Kafka", palette.ORANGE, "6 3"))
+    top = 58 + legend.legend(canvas, _MARGIN, 58, across, entries) + 6
+    for group, cells in rows:
+        canvas.text(_MARGIN, top + 16, group, size=13, bold=True)
+        for place, (title, members) in enumerate(cells):
+            _cell(canvas, _MARGIN + place * _CELL_WIDTH, top + 20, title, members)
+        top += 20 + _HEAD + _PLOT_HEIGHT + _FOOT
+    canvas.height = round(top + 8)
+    return canvas.svg()
 
 
 def _cells(figures: Sequence[Figure]) -> list[tuple[str, list[Figure]]]:
@@ -62,7 +68,7 @@ def _cells(figures: Sequence[Figure]) -> list[tuple[str, list[Figure]]]:
     for quantity in _SHOWN:
         members = [one for one in figures if one.quantity == quantity]
         if len(members) >= _POINTS_MIN:
-            made.append((f"{members[0].group}: {_TITLES.get(quantity, quantity)}", members))
+            made.append((_TITLES[quantity], members))
     return made
 
 
@@ -71,45 +77,37 @@ def place(one: Figure) -> float:
     return float(one.work.split()[0].replace(",", ""))
 
 
-def _cell(left: float, top: float, title: str, figures: Sequence[Figure]) -> list[str]:
-    margin_left, margin_top, margin_right, margin_bottom = _INNER
-    x0, x1 = left + margin_left, left + _CELL_WIDTH - margin_right
-    y0, y1 = top + margin_top, top + _CELL_HEIGHT - margin_bottom
-    lines = {
-        _KAFKA: [(place(one), one.kafka) for one in figures if one.kafka is not None],
-        _SEMEL: [(place(one), one.semel) for one in figures],
-    }
-    values = [value.median for points in lines.values() for _at, value in points if value.median > 0]
-    low, high = min(values, default=1.0) / 1.3, max(values, default=1.0) * 1.3
+def _cell(canvas: Canvas, left: float, top: float, title: str, figures: Sequence[Figure]) -> None:
+    lines = (
+        (palette.ORANGE, "6 3", [(place(one), one.kafka) for one in figures if one.kafka is not None]),
+        (palette.BLUE, "", [(place(one), one.semel) for one in figures]),
+    )
+    values = [value.median for _, _, points in lines for _, value in points if value.median > 0]
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    x0, x1 = left + _PLOT_LEFT, left + _CELL_WIDTH - _PLOT_RIGHT
+    y0 = top + _HEAD
+    y1 = y0 + _PLOT_HEIGHT
     first, last = place(figures[0]), place(figures[-1])
-
-    def x(at: float) -> float:
-        return x0 + (x1 - x0) * math.log(at / first) / math.log(last / first)
-
-    def y(value: float) -> float:
-        return y1 - (y1 - y0) * math.log(value / low) / math.log(high / low)
-
-    parts = [
-        f'<text x="{x0:.0f}" y="{top + 18:.0f}" font-weight="bold">{escape(title)}</text>',
-        f'<rect x="{x0:.1f}" y="{y0:.1f}" width="{x1 - x0:.1f}" height="{y1 - y0:.1f}" fill="none" stroke="#d0d7de"/>',
-    ]
-    parts += [
-        f'<text x="{x(at):.1f}" y="{y1 + 16:.1f}" text-anchor="middle">{at:,g}</text>' for at in (first, last)
-    ]
-    parts += [
-        f'<text x="{x0 - 5:.1f}" y="{y(value) + 4:.1f}" text-anchor="end">{number_text(value)}</text>'
-        for value in (low * 1.3, high / 1.3)
-    ]
-    for color, points in lines.items():
-        parts += _line([(x(at), y(value.median)) for at, value in _positive(points)], color)
-    return parts
+    along = Logarithmic(first, last, x0 + 6, x1 - 6)
+    upright = Logarithmic(low / 1.3, high * 1.3, y1, y0)
+    frame = Frame(canvas, x0, y0, x1 - x0, _PLOT_HEIGHT, along, upright)
+    canvas.text(x0, top + 18, title)
+    canvas.rect(x0, y0, x1 - x0, _PLOT_HEIGHT, edge=palette.GRID)
+    shown = [low, high] if upright.at(low) - upright.at(high) > 16 else [high]
+    frame.rules(number_text, shown)
+    unit = figures[0].work.split(" ", 1)[-1]
+    said = (number(first), f"{number(last)} {unit}")
+    canvas.text(x0, y1 + 16, said[0], color=palette.MUTED, size=11)
+    if width(said[1], 11) < x1 - x0 - width(said[0], 11) - 10:
+        canvas.text(x1, y1 + 16, said[1], color=palette.MUTED, size=11, anchor="end")
+    else:
+        canvas.text(x1, y1 + 16, number(last), color=palette.MUTED, size=11, anchor="end")
+    for color, dash, points in lines:
+        seen = _positive(points)
+        frame.line(seen, color, dash)
+        for at, value in seen:
+            canvas.dot(along.at(at), upright.at(value), color, 3)
 
 
-def _positive(points: Sequence[tuple[float, Estimate]]) -> list[tuple[float, Estimate]]:
-    return [(at, value) for at, value in points if value.median > 0]
-
-
-def _line(points: Sequence[tuple[float, float]], color: str) -> list[str]:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in points]
-    return [f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>', *dots]
+def _positive(points: Sequence[tuple[float, Estimate]]) -> list[tuple[float, float]]:
+    return [(at, value.median) for at, value in points if value.median > 0]

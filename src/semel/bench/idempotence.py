@@ -318,5 +318,6 @@ def main(arguments: Sequence[str]) -> int:
         f"python -m semel.bench idempotence --pairs {pairs}{peer_words(options)}",
         _NOTES,
         header=_HEADER,
+        suite="idempotence",
         also=seeds_table,
     )

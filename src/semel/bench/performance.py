@@ -1,6 +1,6 @@
 """The performance page: the last run of every suite, ratios first, with its date and machine.
 
-Role.   `write` makes `performance.md` and its picture from the figures that the suites keep as JSON beside their own pages.
+Role.   `write` makes `performance.md`, its pictures and those of the suites from the figures that the suites keep as JSON.
 Flow.   `semel bench --write DIR` calls it after each suite; `semel bench --page DIR` calls it alone.
 Rules.  * Nothing is measured and nothing is rounded up here: a figure that is not in the JSON is not on the page. Suites that never
           ran are named as such.
@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from semel.bench import suites
+from semel.bench import pictures, suites
 from semel.bench.broker_figures import Figure, Target, summary
 from semel.bench.idempotence import seeds_table
 from semel.bench.measure import BenchError, Estimate
-from semel.bench.plot import ratio_plot
 from semel.bench.report import Section, number_text, read, verdict, with_interval
 from semel.bench.suites import Suite
 from semel.runtime.environment import Environment
@@ -30,7 +29,7 @@ _HEADER: Final = """\
 Made by `semel bench` from the last run of every suite; do not edit. *Semel ÷ Kafka* comes first: both ran on the same machine in turn,
 and a ratio was taken inside each round, so it holds where absolute figures depend on the machine. For speeds more is better, for
 seconds, CPU and memory less. A figure is the median of the rounds, the brackets hold the true median (the suite's own page says with
-which probability). Missed targets are marked.
+which probability). Missed targets are marked. In the pictures one direction is better everywhere: costs and times are inverted there.
 
     semel bench                      # everything, beside the Apache Kafka installed here: hours
     semel bench broker --quick       # a first look: minutes
@@ -43,11 +42,8 @@ which probability). Missed targets are marked.
 def write(directory: Path) -> Path:
     """Make the page of a directory with figures; where it is."""
     target = directory / PAGE
+    pictures.redraw(directory, _drawn(directory))  # First: the page shows the pictures that are there.
     target.write_text(page(directory), encoding="utf-8")
-    drawn = [one for _suite, _where, figures in _measured(directory) for one in figures if _is_headline(one)]
-    target.with_suffix(".svg").write_text(
-        ratio_plot(drawn, "Semel ÷ Apache Kafka, all targets"), encoding="utf-8"
-    )
     return target
 
 
@@ -67,7 +63,7 @@ def page(directory: Path) -> str:
             parts.append(_part(one, section.environment, _section_text(section)))
         else:
             lines.append(f"| {one.name} | not yet | | | |")
-    picture = "\n![Semel ÷ Apache Kafka](performance.svg)\n"
+    picture = f"\n![Semel beside Apache Kafka: every figure with a target]({pictures.PICTURE})\n"
     return _HEADER + "\n".join(lines) + "\n" + picture + "".join(parts)
 
 
@@ -96,6 +92,15 @@ def _measured(directory: Path) -> list[tuple[Suite, Environment, list[Figure]]]:
         if not one.compares_programs and path.exists():
             made.append((one, *figures_of(path)))
     return made
+
+
+def _drawn(directory: Path) -> dict[str, list[Figure]]:
+    """What has a picture, by suite; a suite may keep a second part beside its first."""
+    found = dict[str, list[Figure]]()
+    for one, _where, figures in _measured(directory):
+        parts = sorted(directory.glob(f"benchmarks-{one.name}-*.json"))
+        found[one.name] = [*figures, *(more for part in parts for more in figures_of(part)[1])]
+    return {name: figures for name, figures in found.items() if any(more.ratio for more in figures)}
 
 
 def _section(one: Suite, directory: Path) -> Section | None:
@@ -183,7 +188,3 @@ def _counted(figures: Sequence[Figure]) -> str:
 def _counted_section(section: Section) -> str:
     said = [words for one in section.results if one.target_ratio is not None and (words := verdict(one))]
     return f"{sum('**' not in words for words in said)} of {len(said)}" if said else "none set"
-
-
-def _is_headline(one: Figure) -> bool:
-    return one.ratio is not None and any(not target.absolute for target in one.targets)

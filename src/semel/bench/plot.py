@@ -1,81 +1,79 @@
-"""Ratios as a picture: a dot and its interval per figure on a logarithmic axis, written as SVG by hand.
+"""Ratios as a picture: how many times better Semel is than Kafka, figure by figure.
 
-Role.   `ratio_plot` draws `broker_figures.Figure`s that have a ratio. No library, so that the page can be made anywhere.
-Rules.  * The line at 1 is Kafka. A target is a tick; green dots meet theirs, red ones miss it, grey ones have none.
+Role.   `ratio_plot` draws `broker_figures.Figure`s that have a ratio; `short_plot` ten of them, for README.
+Rules.  * One direction is better everywhere: a cost, a time or a size is drawn as Kafka ÷ Semel, a speed as Semel ÷ Kafka. The
+          pages' tables keep Semel ÷ Kafka.
+        * The short picture takes figures by name, the missed ones too. A name that no suite has is an error, not a gap.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
-from xml.sax.saxutils import escape
 
 from semel.bench.broker_figures import Figure
-from semel.bench.report import number_text
+from semel.bench.measure import BenchError
+from semel.drawing.ratios import Row, ratios
 
-_WIDTH: Final = 1020
-_LEFT: Final = 460
-_RIGHT: Final = 90
-_ROW: Final = 22
-_TOP: Final = 58
-_BOTTOM: Final = 30
-_REACHED, _MISSED, _PLAIN = "#1a7f37", "#cf222e", "#6e7781"
-_TICKS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+_HOW: Final = (
+    "Speeds are Semel ÷ {peer}, costs, times and sizes are {peer} ÷ Semel: to the right is better everywhere. "
+    "Both ran on the same machine in turn."
+)
+_SHORT: Final = (
+    ("broker", "a new process", "s to the first acknowledged produce", "Start until the first acknowledged produce, time"),
+    ("recovery", "after kill -9, 2 GB in 2 partitions", "s to the first fetch of each partition", "Restart after kill -9 with 2 GB, time"),
+    ("broker", "produce 1 MB batches of 100 B", "GB/s", "Produce, 1 MB batches, speed"),
+    ("broker", "produce 1 MB batches of 100 B", "broker CPU s per GB", "Produce, 1 MB batches, broker CPU"),
+    ("broker", "tiny requests, 1 in flight", "ack p50, µs", "One record at a time, median ack, time"),
+    ("broker", "confluent-kafka, produce 1 KiB", "GB/s", "Produce with confluent-kafka, 1 KiB, speed"),
+    ("transactions", "10 producers, the loader, v2", "commit p50, µs", "Commit with 10 producers, median, time"),
+    ("transactions", "confluent-kafka, 500 records per transaction", "records/s", "Consume, transform, produce, speed"),
+    ("groups", "the driver", "ms, median", "From joining a group to the first record, time"),
+    ("spark", "Stream, available now, 100 B rows", "rows/s", "Spark: read a stream, speed"),
+)  # fmt: skip
+"""Suite, work, quantity; and how README calls it."""
 
 
-def ratio_plot(figures: Sequence[Figure], title: str) -> str:
+def ratio_plot(figures: Sequence[Figure], title: str, peer: str = "Kafka", name: str = "semel-ratios") -> str:
     """The picture, as the text of an SVG file."""
-    drawn = [one for one in figures if one.ratio is not None and one.ratio.low > 0]
-    low = min([0.1, *(one.ratio.low for one in drawn if one.ratio)])
-    high = max([2.0, *(one.ratio.high for one in drawn if one.ratio)])
-    scale = _Scale(low / 1.15, high * 1.15)
-    height = _TOP + _ROW * len(drawn) + _BOTTOM
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}">',
-        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
-        '<g font-family="sans-serif" font-size="12">',
-        f'<text x="12" y="20" font-size="15" font-weight="bold">{escape(title)}</text>',
-        '<text x="12" y="38" fill="#57606a">dot: median, bar: interval, black tick: target, line at 1: Kafka</text>',
+    rows = [
+        row for one in figures if (row := _row(one, one.group, f"{one.work}: {one.quantity}")) is not None
     ]
-    for value in _TICKS:
-        if scale.low <= value <= scale.high:
-            x = scale.x(value)
-            color, width = ("#24292f", 1.5) if value == 1 else ("#d0d7de", 1)
-            parts.append(_line(x, _TOP - 8, x, height - _BOTTOM + 4, color, width))
-            parts.append(f'<text x="{x:.1f}" y="{height - 10}" text-anchor="middle">{value:g}</text>')
-    for index, one in enumerate(drawn):
-        parts += _row(one, scale, _TOP + _ROW * index + _ROW / 2)
-    return "\n".join([*parts, "</g>", "</svg>\n"])
+    groups = list(dict.fromkeys(row.group for row in rows))
+    rows.sort(key=lambda row: groups.index(row.group))
+    return ratios(name, title, _HOW.format(peer=peer), rows, peer)
 
 
-class _Scale:
-    """Ratios to places, logarithmically."""
+def short_plot(figures: Mapping[str, Sequence[Figure]]) -> str:
+    """Ten figures of many, by the suites they are from."""
+    rows: list[Row] = []
+    for suite, work, quantity, label in _SHORT:
+        found = [one for one in figures.get(suite, ()) if (one.work, one.quantity) == (work, quantity)]
+        row = _row(found[0], "", label) if found else None
+        if row is None:
+            raise BenchError(f"{suite} has no ratio of {work}: {quantity}; README's picture names it")
+        rows.append(row)
+    return ratios("semel-ratios-short", "Semel beside Apache Kafka", _HOW.format(peer="Kafka"), rows, "Kafka")
 
-    def __init__(self, low: float, high: float) -> None:
-        self.low, self.high = low, high
-        self._pixels = (_WIDTH - _LEFT - _RIGHT) / math.log(high / low)
 
-    def x(self, value: float) -> float:
-        return _LEFT + math.log(value / self.low) * self._pixels
+def has_all(figures: Mapping[str, Sequence[Figure]]) -> bool:
+    """Whether every suite of the short picture has run."""
+    return all(suite in figures for suite, *_ in _SHORT)
 
 
-def _row(one: Figure, scale: _Scale, y: float) -> list[str]:
-    assert one.ratio is not None
+def _row(one: Figure, group: str, label: str) -> Row | None:
+    ratio = one.ratio
+    if ratio is None or ratio.low <= 0:
+        return None
     targets = [target for target in one.targets if not target.absolute]
-    color = _PLAIN
-    if targets:
-        color = _REACHED if all(target.meets(one.ratio.median) for target in targets) else _MISSED
-    parts = [
-        f'<text x="{_LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(f"{one.work}: {one.quantity}")}</text>',
-        _line(scale.x(one.ratio.low), y, scale.x(one.ratio.high), y, color, 3),
-        f'<circle cx="{scale.x(one.ratio.median):.1f}" cy="{y:.1f}" r="5" fill="{color}"/>',
-        f'<text x="{_WIDTH - _RIGHT + 12}" y="{y + 4:.1f}">{number_text(one.ratio.median)}</text>',
-    ]
-    for target in targets:
-        if scale.low <= target.limit <= scale.high:
-            x = scale.x(target.limit)
-            parts.append(_line(x, y - 8, x, y + 8, "#000000", 2))
-    return parts
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, color: str, width: float) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}" stroke-width="{width}"/>'
+    target = targets[0].limit if targets else None
+    kept = all(target.meets(ratio.median) for target in targets) if targets else None
+    if one.more_is_better:
+        return Row(group, label, ratio.low, ratio.median, ratio.high, target, kept)
+    return Row(
+        group,
+        label,
+        1 / ratio.high,
+        1 / ratio.median,
+        1 / ratio.low,
+        None if target is None else 1 / target,
+        kept,
+    )

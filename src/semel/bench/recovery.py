@@ -28,7 +28,7 @@ from semel.bench.broker_workloads import KAFKA, SEMEL
 from semel.bench.measure import PAIRS_DEFAULT, BenchError
 from semel.bench.peer import Maker, own_makers, peer_of, peer_words
 from semel.bench.performance import figures_of
-from semel.bench.plot import ratio_plot
+from semel.bench.pictures import picture as suite_picture
 from semel.core.records.build import load_kernels
 from semel.peers import kafka as kafka_peer
 from semel.peers.processes import clone
@@ -186,7 +186,7 @@ def compose(path: Path) -> None:
     path.write_text(
         text.rstrip() + "\n\n## Notes\n\n" + "".join(f"- {note}\n" for note in notes), encoding="utf-8"
     )
-    picture.write_text(ratio_plot(figures, "Semel ÷ Apache Kafka"), encoding="utf-8")
+    picture.write_text(suite_picture("recovery", figures), encoding="utf-8")
 
 
 def _kept(path: Path, part: str) -> Path:
@@ -232,7 +232,9 @@ def main(arguments: Sequence[str]) -> int:
             made.extend(transactions.run_all(wanted, pairs, root, lambda fresh: show(table(fresh)), makers))
         return made
 
-    code = carry_out(options, measure, command, (*_NOTES, *_TRANSACTIONS_NOTES), header=_HEADER)
+    code = carry_out(
+        options, measure, command, (*_NOTES, *_TRANSACTIONS_NOTES), header=_HEADER, suite="recovery"
+    )
     if code == 0 and target is not None:
         write(target, made, environment(command))
     return code

@@ -18,7 +18,6 @@ from semel.bench import scale_looks as looks
 from semel.bench.beside_kafka import carry_out, options_of, parser_of, show
 from semel.bench.broker_figures import Figure, Target, figure, table
 from semel.bench.broker_workloads import KAFKA, SEMEL
-from semel.bench.growth_plot import growth_plot
 from semel.bench.peer import Maker, own_makers, peer_of, peer_words
 from semel.bench.recovery import gigabytes
 from semel.bench.scale_looks import P50, Look
@@ -202,5 +201,5 @@ def main(arguments: Sequence[str]) -> int:
         command,
         notes,
         header=_HEADER,
-        plot=growth_plot,
+        suite="scale",
     )

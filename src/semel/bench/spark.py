@@ -118,4 +118,5 @@ def main(arguments: Sequence[str]) -> int:
         command,
         _NOTES,
         header=_HEADER,
+        suite="spark",
     )

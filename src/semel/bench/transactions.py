@@ -371,4 +371,5 @@ def main(arguments: Sequence[str]) -> int:
         command,
         _NOTES,
         header=_HEADER,
+        suite="transactions",
     )

@@ -32,7 +32,7 @@ import click
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     default=Path("semel-demo.html"),
     show_default=True,
-    help="Where the shop's picture goes: .html or .svg.",
+    help="Where the shop's picture goes: .html, .svg, or .json for its data.",
 )
 @click.option(
     "--records",

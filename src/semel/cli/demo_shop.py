@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import json
 import signal
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from semel.spark.java import find_java
 from semel.verify.demo.shop.display import display_for
 from semel.verify.demo.shop.judgement import Line, Verdict
 from semel.verify.demo.shop.model import Shop
-from semel.verify.demo.shop.picture import html, svg
+from semel.verify.demo.shop.picture import as_data, html, svg
 from semel.verify.demo.shop.story import Outcome, Script, Story
 from semel.verify.demo.shop.timeline import BROKER, DRIVER, TILL
 
@@ -30,6 +31,17 @@ class NotOnceError(SemelError):
 
 class SparkMissingError(SemelError):
     """The story needs PySpark."""
+
+
+def drawn(outcome: Outcome, suffix: str, command: str) -> str:
+    """The picture as the file of that name wants it."""
+    match suffix:
+        case ".svg":
+            return svg(outcome.timeline, outcome.verdict)
+        case ".json":
+            return json.dumps(as_data(outcome.timeline, outcome.verdict)) + "\n"
+        case _:
+            return html(outcome.timeline, outcome.verdict, command)
 
 
 def show_shop(orders: int, seed: int, picture: Path) -> None:
@@ -49,12 +61,7 @@ def show_shop(orders: int, seed: int, picture: Path) -> None:
     ):
         outcome = Story(script, Path(folder), display.show).play()
     command = f"semel demo --orders {orders} --seed {seed}"
-    drawn = (
-        svg(outcome.timeline, outcome.verdict)
-        if picture.suffix == ".svg"
-        else html(outcome.timeline, outcome.verdict, command)
-    )
-    picture.write_text(drawn, encoding="utf-8")
+    picture.write_text(drawn(outcome, picture.suffix, command), encoding="utf-8")
     click.echo()
     for line in table_lines(outcome.verdict):
         click.echo(line)

@@ -9,6 +9,7 @@ Rules.  * The broker is killed seldom, so that what it holds can grow: everythin
 
 import argparse
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Final
 
 from semel.runtime.environment import Environment, environment
 from semel.verify.proof.options import Options
-from semel.verify.proof.page import svg
+from semel.verify.proof.page import as_data, drawn, portrait
 from semel.verify.proof.programs import Stage
 from semel.verify.proof.progress import Standing
 from semel.verify.proof.report import as_text, trends
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=_HOUR_SECONDS, help="how long (default %(default).0f)"
     )
     parser.add_argument("--seed", type=int, default=1, help="decides which faults (default %(default)s)")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="write page and picture here")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write page, picture and its data here")
     given = parser.parse_args(arguments)
     where = environment(
         f"python -m semel.verify.long_run --seconds {given.seconds:.0f} --seed {given.seed}"
@@ -110,7 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(as_text(proof, where.command)))
     if given.write is not None:
         picture = given.write.with_suffix(".svg")
-        picture.write_text(svg(proof) + "\n", encoding="utf-8")
+        seen = portrait(proof)
+        picture.write_text(drawn(seen), encoding="utf-8")
+        given.write.with_suffix(".json").write_text(json.dumps(as_data(seen)) + "\n", encoding="utf-8")
         given.write.write_text(page(proof, where, picture.name), encoding="utf-8")
     for what in grown(proof):
         print(f"The broker's {what} grew by more than {_GROWTH_MAX - 1:.0%}.")

@@ -5,6 +5,7 @@ must be in it.
 """
 
 import io
+import json
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
@@ -143,34 +144,22 @@ def test_the_picture_has_both_curves_and_a_band_for_every_fault() -> None:
     timeline = a_performance()
     root = ET.fromstring(svg(timeline, KEPT))
     titles = [title.text or "" for title in root.iter(f"{_SVG}title")]
-    assert sum("kill -9 driver" in title for title in titles) == 2 * timeline.kills(DRIVER)
+    kills = timeline.kills(DRIVER)
+    assert sum("kill -9 driver" in title for title in titles) == 3 * kills, (
+        "in its lane and across both plots"
+    )
     assert "kill -9 broker, at work again after 0.8 s" in titles
     assert "till ended, at work again after 1.0 s" in titles
     texts = [text.text or "" for text in root.iter(f"{_SVG}text")]
     assert any("0 lost, 0 duplicated, 0 torn" in text for text in texts)
-    assert len(list(root.iter(f"{_SVG}polyline"))) == 3
-    right_edge = 1000
-    assert all(
-        float(part.get("x", 0)) + float(part.get("width", 0)) <= right_edge
-        for part in root.iter(f"{_SVG}rect")
-    )
+    assert {"kill -9 driver", "kill -9 broker", "till ended", "connections cut"} <= set(texts), "the lanes"
+    assert len(list(root.iter(f"{_SVG}polyline"))) == 4
 
 
-def test_labels_do_not_stand_on_each_other() -> None:
+def test_a_picture_is_drawn_again_from_its_data() -> None:
     timeline = a_performance()
-    root = ET.fromstring(svg(timeline, KEPT))
-    labels = [
-        text for text in root.iter(f"{_SVG}text") if (text.text or "").startswith(("kill -9 ", "till ended"))
-    ]
-    assert len(labels) == len(timeline.faults)
-    assert len({(label.get("x"), label.get("y")) for label in labels}) == len(labels)
-
-
-def test_a_level_stretch_is_two_points() -> None:
-    level = [(0.0, 5.0), (1.0, 5.0), (2.0, 5.0), (3.0, 7.0), (4.0, 7.0), (5.0, 7.0)]
-    assert picture._bends(level) == [(0.0, 5.0), (2.0, 5.0), (3.0, 7.0), (5.0, 7.0)]
-    assert picture._bends(level[:1]) == level[:1]
-    assert picture._bends(level[:2]) == level[:2]
+    kept = json.loads(json.dumps(picture.as_data(timeline, KEPT)))
+    assert picture.of_data(kept) == (timeline, KEPT)
 
 
 def test_a_performance_of_no_length_can_be_drawn() -> None:
@@ -179,8 +168,8 @@ def test_a_performance_of_no_length_can_be_drawn() -> None:
 
 def test_the_page_says_whether_the_promise_was_kept_and_needs_nothing_else() -> None:
     kept, broken = (html(a_performance(), verdict, "semel demo --seed 1") for verdict in (KEPT, BROKEN))
-    assert "Every order was counted once." in kept
-    assert "The promise was not kept." in broken
+    assert "Every order was counted once" in kept
+    assert "The promise was not kept" in broken
     assert "class=bad" in broken
     assert "class=bad" not in kept
     assert "&lt;again &amp; again&gt;" in kept

@@ -3,6 +3,7 @@
 Method: a history written by hand, processes of our own, and the picture parsed as the XML it is.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,46 +11,18 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from semel.drawing.timeline import LEFT, RIGHT, WIDTH
 from semel.verify.faults.disturber import FAULTS
-from semel.verify.history.events import Acked, ClientEvent, Ended, Failed, Fault, Polled, Sent, Stable, Took
+from semel.verify.history.events import ClientEvent, Fault, Sent, Took
 from semel.verify.proof.anomalies import Anomaly, Finding
-from semel.verify.proof.options import Options
-from semel.verify.proof.page import html, svg
+from semel.verify.proof.page import as_data, drawn, html, of_data, portrait, svg
 from semel.verify.proof.report import as_document, as_text, most_telling
-from semel.verify.proof.runner import Proof
-from semel.verify.proof.timeline import Summary, Timeline, summary
+from semel.verify.proof.timeline import Summary, summary
 from semel.verify.proof.vitals import Trend, Vitals, look, trend
+from support.verify.proof_kit import history, proof
 
 SVG = "{http://www.w3.org/2000/svg}"
 MIB = 1 << 20
-
-
-def history() -> list[ClientEvent]:
-    return [
-        Sent(0.1, "p", "t", 0, "a"),
-        Acked(0.2, "p", "a", 0),
-        Sent(0.3, "p", "t", 0, "b", 1),
-        Acked(0.9, "p", "b", 1),
-        Stable(1.0, "t", 0, 1, 2),
-        Stable(1.0, "t", 1, 5, 5),
-        Fault(1.1, 2.5, "the broker <killed>", blocks=True),
-        Fault(3.0, 3.2, "the disk slow"),
-        Ended(3.3, "p", 1, "committed"),
-        Stable(3.4, "t", 0, 3, 3),
-        Polled(3.9, "r", "read_committed", "t", 0, ((0, "a"), (1, "b"))),
-        Sent(3.95, "p", "t", 0, "c"),
-        Failed(4.0, "p", "c", True, "no"),
-    ]
-
-
-def proof(vitals: list[Vitals]) -> Proof:
-    events = history()
-    timeline = Timeline()
-    timeline.add(events)
-    faults = {"the broker <killed>": 1, "the disk slow": 1}
-    return Proof(
-        Options(seconds=4), events, [], faults, 3, {}, 4.0, "here", summary(events), timeline, vitals
-    )
 
 
 def test_slices_of_time_hold_what_was_seen_in_them() -> None:
@@ -77,24 +50,46 @@ def test_summaries_of_rounds_add_up() -> None:
 def test_the_picture_shows_operations_faults_and_the_last_stable_offset() -> None:
     vitals = [Vitals(float(at), 7, (50 + at) * MIB, 100 + at) for at in range(5)]
     picture = ET.fromstring(svg(proof(vitals)))
-    texts = [element.text or "" for element in picture.iter(f"{SVG}text")]
+    texts = ["".join(element.itertext()) for element in picture.iter(f"{SVG}text")]
     lines = [element.attrib["points"].split() for element in picture.iter(f"{SVG}polyline")]
     assert len(lines) == 8
-    assert any("last stable offset (brown)" in text for text in texts)
-    assert {"7", "8"} & set(texts), "the most of the ends is written at its panel"
-    assert "54" in texts, "MiB at most"
-    assert "104" in texts, "handles at most"
+    assert {"Acknowledged", "Committed", "Read", "Log", "Memory", "Handles"} <= set(texts)
+    assert {"end of the log", "last stable offset"} <= set(texts), "lines are named in the legend"
+    assert {"the broker <killed>", "the disk slow"} <= set(texts), "every kind of fault has its lane"
+    assert {"fault: nobody could be served", "fault: something was harmed"} <= set(texts)
+    assert {"1", "2"} <= set(texts), "few faults are numbered as in the table"
     bands = [element for element in picture.iter(f"{SVG}rect") if element.find(f"{SVG}title") is not None]
-    titles = [band.findtext(f"{SVG}title") for band in bands]
-    assert titles == ["the broker <killed>, 1.1 to 2.5 s", "the disk slow, 3.0 to 3.2 s"]
-    assert bands[0].attrib["fill"] != bands[1].attrib["fill"]
-    width = 1000 - 80 - 20
-    assert float(bands[0].attrib["x"]) == pytest.approx(80 + width * 1.1 / 4, abs=0.1)
+    titles = {band.findtext(f"{SVG}title") for band in bands}
+    assert titles == {"the broker <killed>, 1.1 to 2.5 s", "the disk slow, 3.0 to 3.2 s"}
+    assert len({band.attrib["fill"] for band in bands}) == 2, "a kind has its pattern"
+    width = WIDTH - LEFT - RIGHT
+    assert float(bands[0].attrib["x"]) == pytest.approx(LEFT + width * 1.1 / 4, abs=0.1)
     assert float(bands[0].attrib["width"]) == pytest.approx(width * 1.4 / 4, abs=0.1)
     for points in lines:
         places = [tuple(map(float, point.split(","))) for point in points]
-        assert all(80 <= x <= 980 for x, _ in places)
+        assert all(LEFT <= x <= WIDTH - RIGHT for x, _ in places)
         assert places == sorted(places, key=lambda place: place[0])
+
+
+def test_a_picture_is_drawn_again_from_its_data() -> None:
+    shown = portrait(proof([Vitals(float(at), 7, (50 + at) * MIB, 100 + at) for at in range(5)]))
+    kept = json.loads(json.dumps(as_data(shown)))
+    assert of_data(kept).faults == shown.faults
+    assert drawn(of_data(kept)) == drawn(shown)
+
+
+def test_of_many_faults_only_those_that_stopped_all_go_across_the_plots() -> None:
+    shown = proof([])
+    shown.timeline.end = 100.0
+    shown.timeline.faults = [
+        Fault(float(number), number + 0.5, "much", blocks=number % 2 == 0) for number in range(100)
+    ]
+    picture = ET.fromstring(svg(shown))
+    tips = [element.findtext(f"{SVG}title") for element in picture.iter(f"{SVG}rect")]
+    drawn_times = {tip: tips.count(tip) for tip in tips if tip is not None}
+    assert sorted(set(drawn_times.values())) == [1, 6], "in its lane alone, or in five plots as well"
+    shown.faults = {"much": 100}
+    assert html(shown, "again").count("<td>much</td>") == 1, "the table has a line for a kind"
 
 
 def test_a_long_run_is_drawn_with_few_points() -> None:

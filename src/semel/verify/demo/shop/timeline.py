@@ -3,8 +3,9 @@
 Pure: the story writes it, the display and the picture read it. Times are seconds since the beginning.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 BROKER: Final = "broker"
 DRIVER: Final = "driver"
@@ -88,3 +89,17 @@ class Timeline:
             return value
         share = (seconds - before.seconds) / (after.seconds - before.seconds)
         return earlier + (value - earlier) * max(0.0, share)
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of_data(cls, document: Mapping[str, Any]) -> "Timeline":
+        """What `as_data` made."""
+        return cls(
+            total=document["total"],
+            samples=[Sample(**one) for one in document["samples"]],
+            faults=[Fault(**one) for one in document["faults"]],
+            happenings=[(seconds, what) for seconds, what in document["happenings"]],
+        )
