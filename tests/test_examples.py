@@ -222,7 +222,7 @@ def test_a_pool_of_producers(said: list[str]) -> None:
 def test_an_idempotent_message(said: list[str]) -> None:
     assert said == [
         "stored at offset 0",
-        "IllegalStateException: Transactional method invoked on a non-transactional producer.",
+        "IllegalStateException: Transactional method invoked on a non-transactional producer: set transactional.id.",
     ]
 
 

@@ -151,7 +151,15 @@ def __getattr__(name: str) -> object:
         exceptions = importlib.import_module("semel.exceptions")
         if name in exceptions.EXCEPTIONS:
             return exceptions.EXCEPTIONS[name]
-    raise AttributeError(f"module 'semel' has no attribute {name!r}")
+    raise AttributeError(f"module 'semel' has no attribute {name!r}{_meant(name)}")
+
+
+def _meant(name: str) -> str:
+    """The public name next to one that is not there."""
+    import difflib
+
+    nearest = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, 1)
+    return f": did you mean {nearest[0]}?" if nearest else ""
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,10 @@ Rules.  * Settings are `semel broker`'s and Kafka's, with one exception: an empt
           is refused.
 """
 
+import errno
 import os
 import shutil
+import socket
 import tempfile
 import threading
 from types import TracebackType
@@ -33,12 +35,17 @@ from semel.runtime.bundle import real_runtime
 from semel.runtime.kernel_loading import load_kernels_beside
 from semel.runtime.loop_thread import LoopThread
 
+_ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 _KERNELS_AFTER_SECONDS: Final = 2.0  # A broker that lives for one test never pays for them.
 _REBALANCE_DELAY: Final = "group.initial.rebalance.delay.ms"
 
 
 class EmbeddedError(SemelError):
     """A broker that was started twice, is not running, or belongs to another process."""
+
+
+class EmbeddedStartError(EmbeddedError, OSError):
+    """The system refuses the port or the directory of a broker."""
 
 
 class Broker:
@@ -165,6 +172,21 @@ class _Running:
             self._loop.run(self._app.start())
         except ConfigError as error:  # The directory is this class's keyword.
             raise ConfigError(str(error).replace("another log.dirs", "another data_dir")) from error
+        except OSError as error:
+            raise EmbeddedStartError(self._why_not(error)) from error
+
+    def _why_not(self, error: OSError) -> str:
+        """What the system refused, as a sentence with a way out."""
+        config = self._app.config
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        if isinstance(error, socket.gaierror):
+            return f"host={config.host!r} is not known ({error.strerror}): use a name or an address of this machine"
+        if error.errno in _ADDRESS_ERRORS or error.filename is None:
+            return (
+                f"a broker cannot listen on {config.host}:{config.port}: {reason}; stop what uses it, or choose another "
+                "host or port (port=0 picks a free one)"
+            )
+        return f"data_dir={self.data_dir!r} cannot be used: {reason} ({error.filename}); name a directory that can be written"
 
     def check_process(self, what: str) -> None:
         if self._pid != os.getpid():

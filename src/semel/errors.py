@@ -354,6 +354,14 @@ class InvariantError(SemelError):
     """A broken invariant. It stops the shard and is never caught."""
 
 
+_REASONS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it does not exist there; 'semel topics list' shows what does",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset; 'semel topics describe' shows where partitions begin and end",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 letters, digits, '.', '_' and '-' of ASCII",
+}
+"""What a code means for its reader where the broker gives no reason, as Kafka's seldom do for these."""
+
+
 def error_code(number: int) -> ErrorCode:
     """The code of a number; an undefined number becomes UNKNOWN_SERVER_ERROR."""
     try:
@@ -365,5 +373,7 @@ def error_code(number: int) -> ErrorCode:
 def refused(number: int, what: str, *, by: str, reason: str | None = None) -> RefusedError:
     """The exception for a response with an error code."""
     code = error_code(number)
-    why = (reason or "no reason given").rstrip(".")
+    why = (reason or _REASONS.get(code, "no reason given")).rstrip(".")
+    if reason and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        why += "; 'semel topics list' shows what is there"
     return RefusedError(code, f"{by} refuses {what}: {why} ({code.name}, {number})")

@@ -665,7 +665,10 @@ def test_texts_of_settings_have_their_articles() -> None:
 
 
 def test_waits_are_whole_milliseconds_and_never_too_long() -> None:
-    assert [arguments.wait_ms(one) for one in (5, 0.2, np.float64(1.5), -3)] == [5, 1, 2, -3]
+    assert [arguments.wait_ms(one) for one in (5, 0.2, np.float64(1.5), 0)] == [5, 1, 2, 0]
+    for negative in (-3, -0.5, float("-inf")):
+        with pytest.raises(semel.IllegalArgumentException, match="from 0 on"):
+            arguments.wait_ms(negative)
     assert arguments.wait_ms(float("inf")) > 10**12
     assert arguments.seconds(float("inf")) is None
     assert arguments.seconds(None) is None

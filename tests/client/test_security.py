@@ -109,8 +109,8 @@ def test_no_secret_is_shown() -> None:
             "use https, or nothing to accept any name",
         ),
         ({"ssl_truststore_password": "x"}, "certificates in PEM have none"),
-        ({"sasl_kerberos_service_name": "kafka"}, "of these there are sasl.jaas.config, sasl.mechanism"),
-        ({"ssl_provider": "x"}, "of these there are ssl.enabled.protocols"),
+        ({"sasl_kerberos_service_name": "kafka"}, "begin with sasl. are sasl.jaas.config, sasl.mechanism"),
+        ({"ssl_provider": "x"}, "begin with ssl. are ssl.enabled.protocols"),
     ],
 )  # fmt: skip
 def test_what_is_refused(settings: dict[str, str], said: str) -> None:

@@ -140,7 +140,7 @@ def test_settings_together_give_what_java_gives(kafka_home: KafkaHome) -> None:
     for (kind, settings), answer in zip(PROBES, answers, strict=True):
         ours, refused = outcome(kind, settings)
         if refused is not None:
-            assert answer == f"refused\t{refused}", settings
+            assert f"refused\t{refused}".startswith(answer), settings  # Ours may go on, with a way out.
             continue
         assert not answer.startswith("refused"), (settings, answer)
         theirs = json.loads(answer)
@@ -252,7 +252,10 @@ def test_four_combinations_of_idempotence_and_transactional_id() -> None:
         for call in (made.init_transactions, made.begin_transaction, made.commit_transaction):
             with pytest.raises(IllegalStateException) as refused:
                 call()
-            assert str(refused.value) == "Transactional method invoked on a non-transactional producer."
+            assert (
+                str(refused.value)
+                == "Transactional method invoked on a non-transactional producer: set transactional.id."
+            )
 
 
 @pytest.mark.mission("CFG-30")
@@ -397,8 +400,8 @@ def test_a_setting_given_twice() -> None:
     [
         ({"group.id": "g"}, "group.id is a setting of a consumer, not of a producer: leave it out"),
         ({"zzz": 1}, "zzz is not a setting of a producer; help(semel.ProducerConfig) lists them all"),
-        ({"ssl.provider": "x"}, "ssl.provider: not there; of these there are"),
-        ({"sasl_login_class": "x"}, "sasl_login_class: not there; of these there are"),
+        ({"ssl.provider": "x"}, "ssl.provider is not a setting: those that begin with ssl. are"),
+        ({"sasl_login_class": "x"}, "sasl_login_class is not a setting: those that begin with sasl. are"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: not there; use PLAIN"),
         ({"interceptor.classes": "x"}, "interceptor.classes=x: not there; wrap send or poll instead"),
         ({"linger.ms": print}, "a callable cannot be the value of this setting"),

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from semel.cli.output_file import OutputFile
+
 
 @click.command(name="demo", epilog="Example: semel demo --story records --records 200000")
 @click.option(
@@ -29,7 +31,7 @@ import click
 )
 @click.option(
     "--picture",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=OutputFile(),
     default=Path("semel-demo.html"),
     show_default=True,
     help="Where the shop's picture goes: .html, .svg, or .json for its data.",

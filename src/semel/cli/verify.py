@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from semel.cli.options import settings_option
+from semel.cli.output_file import OutputFile
 from semel.cli.progress import Progress
 from semel.cli.verify_simulated import simulate, test_itself
 
@@ -84,18 +85,16 @@ _FAULTS = [
     is_flag=True,
     help="Let the writers without transactions send as producers did before idempotence: the proof finds what that costs.",
 )
-@click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here."
-)
+@click.option("--json", "json_file", type=OutputFile(), help="Write the result here.")
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     help="Write a page with a picture.",
 )
 @click.option(
     "--history",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     help="Keep what was seen in every round, a JSON line per event.",
 )
 @click.option(
@@ -118,7 +117,7 @@ _FAULTS = [
 @click.option("--story", metavar="NAME", help="Only this story of --sim; without it, a mix of all.")
 @click.option(
     "--write",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     help="Add what --sim played to this Markdown page.",
 )
 @click.option(

@@ -246,11 +246,13 @@ def seconds(given: object, name: str = "timeout") -> float | None:
 
 def wait_ms(given: object, name: str = "timeout_ms") -> int:
     """How long to wait, in milliseconds; a part of one counts as one."""
-    if type(given) is int and -INT32_MAX <= given <= INT32_MAX:
+    if type(given) is int and 0 <= given <= INT32_MAX:
         return given
-    return math.ceil(
-        max(-INT32_MAX, min(_number(name, given, "a number of milliseconds"), INT64_MAX // 1000))
-    )
+    accepted = "a number of milliseconds from 0 on"
+    found = _number(name, given, accepted)
+    if found < 0:
+        raise IllegalArgumentException(f"{name}={shown(given)}: it must be {accepted}")
+    return math.ceil(min(found, INT64_MAX // 1000))
 
 
 def _number(name: str, given: Any, accepted: str) -> float:
@@ -267,7 +269,7 @@ def _number(name: str, given: Any, accepted: str) -> float:
 
 def count_or_none(given: object, name: str) -> int | None:
     """How many at most; None for what the settings say."""
-    return None if given is None else whole(name, given, "a whole number, or None")
+    return None if given is None else whole(name, given, "a whole number from 1 on, or None", least=1)
 
 
 def function_or_none(given: object, name: str, takes: str) -> Callable[..., Any] | None:

@@ -63,4 +63,4 @@ def why_refused(name: str, dotted: str) -> str:
         return f"{name}: not there; {instead}"
     part = "sasl." if dotted.startswith("sasl.") else "ssl."
     there = ", ".join(key.name for key in SECURITY_KEYS if key.name.startswith(part))
-    return f"{name}: not there; of these there are {there}"
+    return f"{name} is not a setting: those that begin with {part} are {there}"

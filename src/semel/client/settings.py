@@ -113,7 +113,8 @@ class Settings(ABC):
         given = read(cls.KEYS, _together(settings or {}, keywords), of_a=cls.KIND)
         if not given.get("bootstrap.servers"):
             raise ConfigException(
-                'Missing required configuration "bootstrap.servers" which has no default value.'
+                'Missing required configuration "bootstrap.servers" which has no default value: '
+                "set it to a broker's HOST:PORT, as localhost:9092"
             )
         values = {**defaults(cls.KEYS), **given}
         _settle_backoff(values, given)
@@ -217,7 +218,8 @@ class ProducerConfig(Settings):
         if values["delivery.timeout.ms"] < least:
             if "delivery.timeout.ms" in given:
                 raise ConfigException(
-                    "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+                    "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms: "
+                    f"raise {values['delivery.timeout.ms']} to {least} at least, or lower request.timeout.ms"
                 )
             logger.warning("delivery.timeout.ms is set to linger.ms + request.timeout.ms = %d", least)
             values["delivery.timeout.ms"] = least

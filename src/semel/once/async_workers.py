@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from semel.exceptions import CommitFailedException, RebalanceInProgressException, WakeupException
 from semel.once.rules.pool import NO_RETRY, DeadLetter, End, Order, Outcome, PoolOptions, PoolState, Task
 from semel.once.rules.retries import RetryPolicy
-from semel.once.workers import POLL_MS, Work, check_commits
+from semel.once.workers import POLL_MS, Work, check_commits, check_work
 from semel.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -218,6 +218,7 @@ async def process(
         retries=retries or NO_RETRY,
         dead_letter=dead_letter,
     )
+    check_work(work)
     check_commits(consumer)
     pool = AsyncWorkerPool(consumer, work, options)
     if topics is not None:

@@ -9,6 +9,7 @@ import heapq
 import threading
 from typing import Final
 
+from semel.errors import ConfigError
 from semel.once.errors import OnceError
 from semel.once.rules.claims import ClaimState, Entry, Taken, Verdict, judge
 
@@ -19,6 +20,8 @@ class MemoryClaims:
     """A dictionary with a lock."""
 
     def __init__(self, *, entries_max: int = _ENTRIES_MAX) -> None:
+        if entries_max < 1:
+            raise ConfigError(f"entries_max is {entries_max}: at least one id must be remembered")
         self._entries_max: Final = entries_max
         self._entries: Final[dict[str, Entry]] = {}
         self._expiries: Final[

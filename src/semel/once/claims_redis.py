@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from semel.errors import ConfigError
 from semel.once.rules.claims import AlreadyDone, Busy, Taken, Verdict
+from semel.words import kind, shown
 
 _DONE: Final = b"d"
 _CLAIM: Final = b"c:"
@@ -44,6 +45,10 @@ class RedisClaims:
     def __init__(self, client: RedisClient, *, prefix: str = "semel:claims:") -> None:
         if not prefix:
             raise ConfigError("prefix is empty: ids need a name space of their own")
+        if not hasattr(client, "pttl"):
+            raise ConfigError(
+                f"client={shown(client)} is {kind(client)}, and no client of Redis: use redis.Redis.from_url('redis://HOST:6379')"
+            )
         self._client: Final = client
         self._prefix: Final = prefix
 

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.errors import ConfigError
-from semel.words import a
+from semel.once.errors import OnceError
+from semel.words import a, kind
 
 DIALECTS: Final = ("sqlite", "postgresql")
 _SQLITE_TIMEOUT_SECONDS: Final = 30
@@ -99,18 +100,42 @@ def open_database(database: str | sa.URL | sa.Engine, *tables: sa.Table, pooled:
     if isinstance(database, sa.Engine):
         engine = database
     else:
-        url = sa.make_url(database)
+        url = _url(database)
         sqlite_only = {"timeout": _SQLITE_TIMEOUT_SECONDS} if url.get_backend_name() == "sqlite" else {}
         pool = {} if pooled else {"poolclass": sa.NullPool}
-        engine = sa.create_engine(url, connect_args=sqlite_only, **pool)
+        try:
+            engine = sa.create_engine(url, connect_args=sqlite_only, **pool)
+        except (sa.exc.NoSuchModuleError, ImportError) as error:
+            raise ConfigError(
+                f"no driver for the database {url.render_as_string()} is installed ({error}): exactly-once processing supports "
+                f"{' and '.join(DIALECTS)}; pip install 'semel[postgresql]' brings PostgreSQL's"
+            ) from error
     if engine.dialect.name not in DIALECTS:
         raise ConfigError(
             f"the database is {engine.dialect.name}: exactly-once processing supports {' and '.join(DIALECTS)} only"
         )
-    _refuse_autocommit(engine)
-    for table in tables:
-        _create(engine, table)
+    try:
+        _refuse_autocommit(engine)
+        for table in tables:
+            _create(engine, table)
+    except sa.exc.OperationalError as error:
+        raise OnceError(
+            f"the database {engine.url.render_as_string()} cannot be used: {str(error.orig).strip()}: "
+            "see that it is there, and that this user may create tables in it"
+        ) from error
     return engine
+
+
+def _url(database: object) -> sa.URL:
+    if isinstance(database, str | sa.URL):
+        try:
+            return sa.make_url(database)
+        except sa.exc.ArgumentError:
+            pass  # Told below, with an example; the text may hold a password, so it is not repeated.
+    raise ConfigError(
+        f"database is {kind(database)} that is neither a URL, as sqlite:///file.db or postgresql+psycopg://user@host/name, "
+        "nor an engine of SQLAlchemy"
+    )
 
 
 def checked_name(name: str) -> str:

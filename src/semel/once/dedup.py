@@ -25,8 +25,9 @@ from typing import Final, Protocol
 
 from semel.errors import ConfigError
 from semel.once.clients import Clock, wall_clock_ms
-from semel.once.errors import ClaimBusyError, ClaimLostError
+from semel.once.errors import ClaimBusyError, ClaimLostError, OnceError
 from semel.once.rules.claims import AlreadyDone, Busy, Taken, Verdict
+from semel.words import kind, shown
 
 WEEK_MS: Final = 7 * 24 * 3600 * 1000
 WAIT_MS: Final = 60_000
@@ -83,6 +84,12 @@ class Deduplicator:
         clock: Clock = wall_clock_ms,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        lacking = [name for name in ("claim", "renew", "done", "release") if not hasattr(store, name)]
+        if lacking:
+            raise ConfigError(
+                f"store={shown(store)} is {kind(store)}, which has no {lacking[0]}(): "
+                "use MemoryClaims(), SqlClaims(url, name=...) or RedisClaims(client)"
+            )
         for key, value in (("ttl_ms", ttl_ms), ("lease_ms", lease_ms)):
             if value < 1:
                 raise ConfigError(f"{key} is {value}: an id needs an expiry of at least 1 ms")
@@ -101,6 +108,11 @@ class Deduplicator:
 
         While another worker holds it, wait for at most `wait_ms`.
         """
+        if not isinstance(message_id, str) or not message_id:
+            raise OnceError(
+                f"message_id={shown(message_id)} is {kind(message_id)}: it must be a text that is not empty, "
+                "as record.headers['id'].decode()"
+            )
         claim = self._take(message_id)
         if claim.token is None:
             yield claim

@@ -17,6 +17,8 @@ from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 
+from semel.core.metadata.topic_names import flaw
+from semel.errors import ConfigError
 from semel.once.clients import Headers
 from semel.once.database import as_bytes, checked_name, open_database, relays
 from semel.once.database import outbox as table
@@ -36,6 +38,8 @@ class Outbox:
     def __init__(self, database: str | sa.URL | sa.Engine, *, name: str, topic: str) -> None:
         self.engine: Final = open_database(database, table, relays)
         self.name: Final = checked_name(name)
+        if (wrong := flaw(topic)) is not None:
+            raise ConfigError(f"topic={topic!r} is no name of a topic: {wrong}")
         self.topic: Final = topic  # The topic of rows without one; its partition 0 identifies the ledger.
 
     def put(

@@ -37,6 +37,7 @@ from semel.exceptions import CommitFailedException, RebalanceInProgressException
 from semel.once.rules.pool import NO_RETRY, DeadLetter, End, Order, Outcome, PoolOptions, PoolState, Task
 from semel.once.rules.retries import RetryPolicy
 from semel.types import TopicPartition
+from semel.words import kind, shown
 
 Work = Callable[[Any], object]
 POLL_MS: Final = 100
@@ -261,11 +262,18 @@ def process(
         retries=retries or NO_RETRY,
         dead_letter=dead_letter,
     )
+    check_work(work)
     check_commits(consumer)
     pool = WorkerPool(consumer, work, options)
     if topics is not None:
         consumer.subscribe(list(topics), listener=pool)
     return pool.run(until)
+
+
+def check_work(work: object) -> None:
+    """Refuse what cannot be called: every record would fail by it."""
+    if not callable(work):
+        raise ConfigError(f"work={shown(work)} is {kind(work)}: it must be a callable of a record")
 
 
 def check_commits(consumer: object) -> None:

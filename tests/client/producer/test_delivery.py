@@ -539,7 +539,10 @@ def test_transactions_need_a_transactional_id() -> None:
         ):
             with pytest.raises(semel.IllegalStateException) as refused:
                 await call()
-            assert str(refused.value) == "Transactional method invoked on a non-transactional producer."
+            assert (
+                str(refused.value)
+                == "Transactional method invoked on a non-transactional producer: set transactional.id."
+            )
 
     tell(Script(), story)
 

@@ -24,7 +24,7 @@ from semel.exceptions import IllegalStateException, KafkaException, as_exception
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
-CLOSED: Final = "Cannot perform operation after the admin client has been closed"
+CLOSED: Final = "Cannot perform operation after the admin client has been closed: make a new one"
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,16 +8,42 @@ from semel.client.cluster import Cluster
 from semel.client.values.administration import GroupListing
 from semel.core.wire.messages.list_groups import ListGroupsRequest
 from semel.errors import UnsupportedVersionError, refused
+from semel.exceptions import IllegalArgumentException
 
 _STATES_VERSION: Final = 4
 _TYPES_VERSION: Final = 5
 _LIST_GROUPS: Final = ListGroupsRequest.schema.api_key
 
 
+_STATES: Final = (
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Empty",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+)
+_TYPES: Final = ("classic", "consumer", "share", "streams")
+
+
+def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """A broker answers a word it does not know with an empty list: a wrong one is refused here."""
+    if isinstance(given, str):
+        raise IllegalArgumentException(f"{name}={given!r} is a str: it must be a list of {', '.join(known)}")
+    for one in given:
+        if str(one).lower() not in {word.lower() for word in known}:
+            raise IllegalArgumentException(f"{name}: {one!r} is none of {', '.join(known)}")
+
+
 async def list_groups(
     cluster: Cluster, *, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
     """The groups of all brokers, by name; only those in one of these states and of one of these types, if any are named."""
+
+    _check("states", states, _STATES)
+    _check("types", types, _TYPES)
 
     async def ask_one(node_id: int) -> list[GroupListing]:
         last = (await cluster.served(node_id)).get(_LIST_GROUPS, (0, 0))[1]

@@ -437,7 +437,9 @@ class Engine:
         try:
             return self.subscription.state(where)
         except NotAssignedError:
-            raise IllegalStateException(f"No current assignment for partition {where}") from None
+            raise IllegalStateException(
+                f"No current assignment for partition {where}: assign() it first; a group assigns its partitions during poll()"
+            ) from None
 
     def give_back(self, pieces: Iterable[Piece]) -> None:
         """The user did not look at these after all."""
@@ -534,7 +536,7 @@ class Engine:
 
     def _check(self) -> None:
         if self._is_closed:
-            raise IllegalStateException("This consumer has already been closed.")
+            raise IllegalStateException("This consumer has already been closed: make a new one.")
         if not self._is_started:
             self._is_started = True
             tasks = self.runtime.tasks

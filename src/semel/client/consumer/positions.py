@@ -120,7 +120,8 @@ class Positions:
                 still = [where for where in nowhere if self._is_missing(where, missing[where][0])]
                 if still:
                     raise NoOffsetForPartitionException(
-                        f"Undefined offset with no reset policy for partitions: [{', '.join(map(str, still))}]"
+                        f"Undefined offset with no reset policy for partitions: [{', '.join(map(str, still))}]: "
+                        "seek() first, or set auto.offset.reset to earliest or latest"
                     )
         now_ms = self._cluster.runtime.clock.now_ms()
         asked = {where: reset.timestamp(now_ms) for where, reset in resets.items()}

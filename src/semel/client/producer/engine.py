@@ -48,7 +48,7 @@ Offsets: TypeAlias = (
 )
 """By partition: a number, or what has `offset`, `metadata` and `leader_epoch`. A mapping's keys are of one type or another."""
 
-CLOSED: Final = "Cannot perform operation after producer has been closed"
+CLOSED: Final = "Cannot perform operation after producer has been closed: make a new one"
 
 
 class Rewinding(Protocol):

@@ -126,7 +126,7 @@ class Topics:
         if known is not None:
             return TimeoutException(
                 f"Partition {partition} of topic {name} with partition count {known.count} is not present in metadata "
-                f"after {timeout_ms} ms."
+                f"after {timeout_ms} ms: its partitions are 0 to {known.count - 1}; Admin.create_partitions adds some"
             )
         reason = why or f"{self._problems.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).name}"
         return TimeoutException(f"Topic {name} not present in metadata after {timeout_ms} ms. ({reason})")

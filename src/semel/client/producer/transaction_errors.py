@@ -34,7 +34,9 @@ _GROUP_ERRORS: Final = (
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.STALE_MEMBER_EPOCH,
 )
-NOT_TRANSACTIONAL: Final = "Transactional method invoked on a non-transactional producer."
+NOT_TRANSACTIONAL: Final = (
+    "Transactional method invoked on a non-transactional producer: set transactional.id."
+)
 
 
 def illegal(transactional_id: str, call: str, state: ProducerState) -> IllegalStateException:

@@ -71,7 +71,7 @@ class Consumer(Shell):
     """A consumer. Settings are Kafka's, as a mapping of dotted keys or as keywords."""
 
     KIND: ClassVar[str] = "consumer"
-    CLOSED: ClassVar[str] = "This consumer has already been closed."
+    CLOSED: ClassVar[str] = "This consumer has already been closed: make a new one."
 
     def __init__(
         self, settings: Mapping[str, Any] | ConsumerConfig | None = None, /, **keywords: Any

@@ -49,7 +49,7 @@ class Shell(Closing):
 
     KIND: ClassVar[str] = "client"
     """The client in an error's words."""
-    CLOSED: ClassVar[str] = "This client has already been closed."
+    CLOSED: ClassVar[str] = "This client has already been closed: make a new one."
     """The message for a caller who comes too late."""
 
     def __init__(self) -> None:

@@ -1,0 +1,19 @@
+"""The broker that every row meets."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from semel import Broker
+from support.client.mistakes_kit import World, a_broker
+
+
+@pytest.fixture(scope="session")
+def patient_broker() -> Iterator[Broker]:
+    with a_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def world(patient_broker: Broker) -> World:
+    return World(patient_broker.bootstrap)
