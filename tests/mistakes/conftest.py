@@ -1,5 +1,6 @@
 """The broker that every row meets."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -15,5 +16,6 @@ def patient_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def world(patient_broker: Broker) -> World:
-    return World(patient_broker.bootstrap)
+def world(patient_broker: Broker) -> Iterator[World]:
+    yield World(patient_broker.bootstrap)
+    gc.collect()  # What a row left open is told at this row.

@@ -38,11 +38,11 @@ def with_client(kind: Any, w: World, use: Callable[[Any], Any], **settings: Any)
     return asyncio.run(run())
 
 
-def after_the_end(w: World) -> object:
+def after_the_end(w: World, topic: str = TOPIC) -> object:
     async def run() -> object:
         async with aio.Producer(bootstrap_servers=w.bootstrap) as producer:
             pass
-        return await producer.send(TOPIC, b"v")
+        return await producer.send(topic, b"v")
 
     return asyncio.run(run())
 
@@ -68,6 +68,7 @@ def nobody_listens(w: World) -> object:
     Mistake("poll for a negative time", lambda w: with_client(aio.Consumer, w, lambda c: (c.assign([(TOPIC, 0)]), c.poll(-1))[1]), IllegalArgumentException, ("timeout_ms=-1",), "from 0 on"),
     Mistake("assign a name", lambda w: with_client(aio.Consumer, w, lambda c: c.assign(TOPIC)), IllegalArgumentException, ("partitions='orders'",), "a list of partitions"),
     Mistake("a topic that exists", lambda w: with_client(aio.Admin, w, lambda a: a.create_topics(TOPIC)), SemelError, ("'orders'",), "already exists"),
+    Mistake("sent after the end to a topic that is not there", lambda w: after_the_end(w, "absent"), IllegalStateException, ("closed",), "make a new one"),
     Mistake("sent after the end", after_the_end, IllegalStateException, ("closed",), "make a new one"),
     Mistake("nobody listens", nobody_listens, TimeoutException, (DEAD, "1000 ms"), "start one with 'semel broker'", seconds=3),
     Mistake("a pool without a prefix", lambda w: TransactionalProducerPool(size=2), TypeError, ("__init__()",), "'prefix'"),  # type: ignore[call-arg]

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
-from semel import Admin, Broker, Consumer, NewTopic, Producer
+from semel import Admin, Broker, Consumer, NewTopic, Producer, once
 from semel.broker.dispatch import import_handlers
+from semel.core.records.build import load_kernels
+from semel.runtime.kernel_cache import use_kernel_cache
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 2
@@ -109,10 +112,24 @@ def judge(mistake: Mistake, world: World) -> None:
     assert took < _GENEROUS * mistake.seconds, f"refused after {took:.1f} s, not {mistake.seconds:g}"
 
 
+def _import_all() -> None:
+    """All that a row may import, and the kernels: pytest parses every source of ours, and CPython 3.11 cannot always do so on two
+    threads, of which the broker has one. Compiling is no part of a mistake either.
+    """
+    import_handlers()
+    use_kernel_cache()
+    load_kernels()
+    for name in once.__all__:
+        getattr(once, name)
+    table = pa.table({"value": [b"a"]})
+    with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send_arrow("warm", table).result()
+
+
 @contextlib.contextmanager
 def a_broker() -> Iterator[Broker]:
     """The broker of all rows of a process."""
-    import_handlers()  # As the plugin's broker: CPython 3.11 cannot always read sources on two threads.
+    _import_all()
     with Broker(auto_create_topics_enable=False) as broker:
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             admin.create_topics(NewTopic(TOPIC, PARTITIONS))

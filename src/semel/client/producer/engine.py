@@ -296,8 +296,9 @@ class Engine:
     # Life
 
     def start(self) -> None:
-        """Begin to send, on the running loop. Starting twice is harmless."""
-        if self._task is None and self._closing is None:
+        """Begin to send, on the running loop. Starting twice is harmless; after the end it is refused, before anything is asked."""
+        self._check_open()
+        if self._task is None:
             name = self.config.client_id
             spawn = self.runtime.tasks.spawn
             self._task = spawn(self.sender.run(), name=f"{name} sender", on_failure=self._on_crash)
