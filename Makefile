@@ -12,7 +12,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
 # Tests and benchmarks start hundreds of processes: none of them should compile the libraries anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install peers demo test wheels sbom release lint format bench pictures campaign mission lock clean
+.PHONY: help install peers demo test wheels sbom release lint format bench pictures notebooks campaign mission lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ bench: install peers ## measurements beside the peers, written to docs/: hours; 
 
 pictures: install ## every picture of docs drawn anew from the data beside it; nothing is measured
 	$(BIN)/python tools/pictures.py
+
+notebooks: install ## the notebooks of examples run, and written with their outputs
+	$(BIN)/python tools/notebooks.py
 
 campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python -m semel.verify.campaign --write docs/campaign.md
