@@ -4,7 +4,9 @@ Method: a table; every row is a command line of the real command, in this proces
 """
 
 import io
+import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -100,7 +102,7 @@ LINES: Final = (
     Line("verify --seconds 0", USAGE, ("'--seconds'", "0"), "1<=x"),
     Line("verify --fault flood", USAGE, ("'flood'",), "'network'"),
     Line("verify --judge DIR/none", USAGE, ("none",), "does not exist"),
-    Line("verify --judge DIR/text.json", FAILED, ("line 1", "{not json"), "no event of a history"),
+    Line("verify --judge DIR/text.json", FAILED, ("line 1", "{not json"), "event of a history"),
     Line("verify --html DIR/none/x.html", USAGE, ("'--html'", "there is no directory"), "make it, or write elsewhere"),
     Line("verify --json DIR/none/x.json", USAGE, ("'--json'", "there is no directory"), "make it, or write elsewhere"),
     Line("verify --history DIR/none/x", USAGE, ("'--history'", "there is no directory"), "make it, or write elsewhere"),
@@ -118,6 +120,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (directory / name).write_text(text, encoding="utf-8")
     (directory / "empty" / "keep").unlink()
     return directory
+
+
+@pytest.fixture(autouse=True)
+def no_log_of_an_earlier_command() -> Iterator[None]:
+    """A command logs to the standard error of its process, which here is a row's."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda one: one.words.replace(" -b HERE", ""))

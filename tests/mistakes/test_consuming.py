@@ -55,7 +55,7 @@ def absent_position(w: World) -> int:
     Mistake("poll after the end", lambda w: w.closed(w.consumer()).poll(0), STATE, ("closed",), "make a new one"),
     Mistake("subscribe after the end", lambda w: w.closed(w.consumer(group_id="g")).subscribe([TOPIC]), STATE, ("closed",), "make a new one"),
     Mistake("subscribe to nothing", lambda w: w.consumer(group_id="g").subscribe(None), WRONG, ("topics",), "exactly one of the two"),
-    Mistake("subscribe to numbers", lambda w: w.consumer(group_id="g").subscribe([1]), WRONG, ("1 is no name",), "Topic collection"),  # type: ignore[list-item]
+    Mistake("subscribe to numbers", lambda w: w.consumer(group_id="g").subscribe([1]), WRONG, (": 1 is",), "Topic collection"),  # type: ignore[list-item]
     Mistake("subscribe without a group", lambda w: w.consumer().subscribe([TOPIC]), GROUPLESS, ("group.id",), "provide a valid group.id"),
     Mistake("a pattern that is none", lambda w: w.consumer(group_id="g").subscribe(pattern="["), WRONG, ("pattern='['",), "regular expression"),
     Mistake("topics and a pattern", lambda w: w.consumer(group_id="g").subscribe([TOPIC], pattern="o.*"), WRONG, ("topics", "pattern"), "exactly one of the two"),
@@ -63,7 +63,7 @@ def absent_position(w: World) -> int:
     Mistake("assign after subscribe", lambda w: w.member().assign([(TOPIC, 0)]), STATE, ("has topics",), "call unsubscribe() first"),
     Mistake("subscribe after assign", lambda w: assigned(w.consumer(group_id="g"), 0).subscribe([TOPIC]), STATE, ("has partitions",), "call unsubscribe() first"),
     Mistake("assign a name", lambda w: w.consumer().assign(TOPIC), WRONG, ("partitions='orders'", "is a str"), "a list of partitions"),  # type: ignore[arg-type]
-    Mistake("assign names", lambda w: w.consumer().assign([TOPIC]), WRONG, ("'orders' is no partition",), "use TopicPartition(topic, partition)"),  # type: ignore[list-item]
+    Mistake("assign names", lambda w: w.consumer().assign([TOPIC]), WRONG, ("='orders' is",), "use TopicPartition(topic, partition)"),  # type: ignore[list-item]
     Mistake("assign a negative partition", lambda w: w.consumer().assign([(TOPIC, -1)]), WRONG, ("partition=-1",), "from 0 on"),
     Mistake("assign a partition in text", lambda w: w.consumer().assign([(TOPIC, "0")]), WRONG, ("partition='0'",), "from 0 on"),  # type: ignore[list-item]
     Mistake("seek what is not assigned", lambda w: w.consumer().seek((TOPIC, 0), 1), STATE, ("orders-0",), "assign() it first"),
@@ -78,7 +78,7 @@ def absent_position(w: World) -> int:
     Mistake("commit below zero", lambda w: w.consumer(group_id="g").commit({(TOPIC, 0): -1}), WRONG, ("offsets[orders-0]", "-1"), "the first one is 0"),
     Mistake("commit in text", lambda w: w.consumer(group_id="g").commit({(TOPIC, 0): "1"}), WRONG, ("offsets[orders-0]='1'",), "an offset or an OffsetAndMetadata"),  # type: ignore[dict-item]
     Mistake("commit a list", lambda w: w.consumer(group_id="g").commit([1]), WRONG, ("offsets=[1]",), "a mapping of partitions to offsets"),  # type: ignore[arg-type]
-    Mistake("commit a topic", lambda w: w.consumer(group_id="g").commit({TOPIC: 1}), WRONG, ("'orders' is no partition",), "use TopicPartition(topic, partition)"),
+    Mistake("commit a topic", lambda w: w.consumer(group_id="g").commit({TOPIC: 1}), WRONG, ("='orders' is",), "use TopicPartition(topic, partition)"),
     Mistake("poll in words", lambda w: w.reader().poll("1s"), WRONG, ("timeout_ms='1s'",), "a number of milliseconds"),  # type: ignore[arg-type]
     Mistake("poll for a negative time", lambda w: w.reader().poll(-1), WRONG, ("timeout_ms=-1",), "from 0 on"),
     Mistake("poll for no records", lambda w: w.reader().poll(0, max_records=0), WRONG, ("max_records=0",), "from 1 on"),

@@ -51,11 +51,11 @@ def fenced(w: World) -> None:
 @rows(
     Mistake("no topic", send, TypeError, ("send()",), "'topic'"),
     Mistake("a misspelled argument", lambda w: send(w, TOPIC, valu=b"v"), TypeError, ("send()",), "'valu'"),
-    Mistake("no topic at all", lambda w: send(w, None, b"v"), WRONG, ("topic=None",), "give a text"),
-    Mistake("a topic in bytes", lambda w: send(w, b"orders", b"v"), WRONG, ("topic=b'orders'", "is bytes"), "give a text"),
-    Mistake("a topic with a space", lambda w: send(w, "my topic!", b"v"), InvalidTopicException, ("'my topic!'",), "1 to 249 letters, digits"),
-    Mistake("an empty topic", lambda w: send(w, "", b"v"), WRONG, ("topic=''",), "give a text"),
-    Mistake("a topic too long", lambda w: send(w, "x" * 300, b"v"), InvalidTopicException, ("xxx…",), "1 to 249 letters, digits"),
+    Mistake("no topic at all", lambda w: send(w, None, b"v"), WRONG, ("topic=None",), "a non-empty str"),
+    Mistake("a topic in bytes", lambda w: send(w, b"orders", b"v"), WRONG, ("topic=b'orders'", "got bytes"), "a non-empty str"),
+    Mistake("a topic with a space", lambda w: send(w, "my topic!", b"v"), InvalidTopicException, ("'my topic!'",), "use 1 to 249 ASCII letters"),
+    Mistake("an empty topic", lambda w: send(w, "", b"v"), WRONG, ("topic=''",), "a non-empty str"),
+    Mistake("a topic too long", lambda w: send(w, "x" * 300, b"v"), InvalidTopicException, ("xxx…",), "use 1 to 249 ASCII letters"),
     Mistake("a number for a value", lambda w: send(w, TOPIC, 42), SerializationException, ("value=42", "an int"), "set value.serializer"),
     Mistake("a dict for a value", lambda w: send(w, TOPIC, {"a": 1}), SerializationException, ("value={'a': 1}", "a dict"), "set value.serializer"),
     Mistake("a list for a value", lambda w: send(w, TOPIC, [1]), SerializationException, ("value=[1]", "a list"), "set value.serializer"),
@@ -112,7 +112,7 @@ def test_a_mistake_in_transactions(mistake: Mistake, world: World) -> None:
 @rows(
     Mistake("a dict for a table", lambda w: w.producer().send_arrow(TOPIC, {"value": [b"a"]}), WRONG, ("a dict",), "takes a pyarrow Table"),
     Mistake("nothing for a table", lambda w: w.producer().send_arrow(TOPIC, None), WRONG, ("None",), "takes a pyarrow Table"),
-    Mistake("a topic that is a number", lambda w: w.producer().send_arrow(5, pa.table({"value": [b"a"]})), WRONG, ("topic=5", "an int"), "give a text"),  # type: ignore[arg-type]
+    Mistake("a topic that is a number", lambda w: w.producer().send_arrow(5, pa.table({"value": [b"a"]})), WRONG, ("topic=5", "an int"), "a non-empty str"),  # type: ignore[arg-type]
     Mistake("no column of a record", lambda w: table(w, x=[1]), WRONG, ("column x",), "Drop or rename it"),
     Mistake("a column too many", lambda w: table(w, value=[b"a"], extra=[1]), WRONG, ("column extra",), "ignore_columns=['extra']"),
     Mistake("numbers for values", lambda w: table(w, value=[1]), WRONG, ("column value has type int64",), "Convert it first"),

@@ -110,6 +110,9 @@ def test_how_the_broker_did_is_told() -> None:
     assert document["summary"]["acknowledged"] == 2
     assert "MiB" not in "\n".join(as_text(proof([]), "again"))
     assert "the broker &lt;killed&gt;" in html(shown, "again")
+    assert "Not played" not in html(shown, "again")
+    shown.impossible = ["cut-off"]
+    assert "Not played here: cut-off (needs " in html(shown, "again")
 
 
 def test_every_kind_of_fault_is_named_with_how_often_it_was_played() -> None:

@@ -16,6 +16,7 @@ from semel.drawing import page as pages
 from semel.drawing import palette
 from semel.drawing.page import Cells, Tile
 from semel.drawing.timeline import Band, Kind, Panel, Series, Story, timeline
+from semel.verify.faults.disturber import NEEDS
 from semel.verify.history.events import Fault
 from semel.verify.proof.anomalies import Anomaly, story_of
 from semel.verify.proof.judge import counts
@@ -68,7 +69,7 @@ def html(proof: Proof, again: str) -> str:
         lead += f" The run did not come to its end: {proof.error}"
     body = [pages.tiles(_tiles(proof, number_of)), pages.figure(svg(proof))]
     if proof.faults:
-        body.append(pages.section("What was done", _fault_table(proof)))
+        body.append(pages.section("What was done", _fault_table(proof), *_not_played(proof)))
     body.append(pages.section("What happened", _work_table(proof)))
     if not proof.error:
         rows = [Cells((one.value, f"{number:,}"), bad=number > 0) for one, number in number_of.items()]
@@ -125,6 +126,12 @@ def _fault_table(proof: Proof) -> str:
     ]
     told = f"{proof.harmed:,} requests were harmed on the way."
     return pages.table(told, ("fault", "times", "longest", "meanwhile"), rows, (1, 2))
+
+
+def _not_played(proof: Proof) -> list[str]:
+    """The kinds of faults that were chosen and could not be played there, with what they need."""
+    needed = [f"{kind} (needs {NEEDS[kind]})" for kind in proof.impossible]
+    return [f"<p>Not played here: {escape(', '.join(needed))}.</p>"] if needed else []
 
 
 def _meaning(blocks: bool) -> str:
