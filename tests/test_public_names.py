@@ -21,7 +21,7 @@ def test_every_name_loads() -> None:
     assert set(semel.aio.__all__) == set(semel.aio._HOMES)
 
 
-PUBLIC = {"aio", "embedded", "exceptions", "once", "pytest_plugin", "spark", "telemetry"}
+PUBLIC = {"aio", "embedded", "exceptions", "once", "pytest_plugin", "schema", "spark", "telemetry"}
 """Modules of `semel` that programs or pytest import, or that hold a public class under its own name."""
 
 

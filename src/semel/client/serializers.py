@@ -6,11 +6,13 @@ Rules.  * The bytes are Java's: numbers big-endian, a UUID as text, text in UTF-
         * None is no key, or a tombstone: it stays None and no callable sees it.
         * Without a setting bytes pass as they are, in both directions; text is taken as UTF-8 on the way out.
         * The built-in ones raise `SerializationException` with the value's type and the way out.
+        * A callable that also has `serialize_for` or `deserialize_for` is given the record's topic and which part it is for, as
+          Java's classes are: a schema registry's need both.
 """
 
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from semel.exceptions import ConfigException, SerializationException
@@ -19,6 +21,22 @@ from semel.words import a, kind, shown
 
 Serializer: TypeAlias = Callable[[Any], bytes | None]
 Deserializer: TypeAlias = Callable[[bytes], Any]
+
+
+TopicSerialize: TypeAlias = Callable[[str, str, Any], bytes | None]
+"""(topic, key or value, what) -> bytes: a serializer's method `serialize_for`, where it has one."""
+TopicDeserialize: TypeAlias = Callable[[str, str, bytes, Sequence[tuple[str, bytes | None]]], Any]
+"""(topic, key or value, bytes, headers) -> what: a deserializer's method `deserialize_for`, where it has one."""
+
+
+def of_topic(given: Serializer) -> TopicSerialize | None:
+    """The method that takes the topic."""
+    return getattr(given, "serialize_for", None)
+
+
+def from_topic(given: Deserializer) -> TopicDeserialize | None:
+    """The method that takes topic and headers."""
+    return getattr(given, "deserialize_for", None)
 
 
 def plain(value: object, argument: str = "value") -> bytes:

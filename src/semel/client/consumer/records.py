@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.client.serializers import Deserializer, unchanged
+from semel.client.serializers import Deserializer, from_topic, unchanged
 from semel.client.values.consuming import ConsumerRecord, OffsetAndMetadata
+from semel.core.client.accumulator import Headers
 from semel.core.client.fetched import Piece
 from semel.exceptions import RecordDeserializationException
 from semel.types import TopicPartition
@@ -202,9 +203,9 @@ def _records(
     keys: Sequence[Any] = lists.keys
     values: Sequence[Any] = lists.values
     if key_of is not None:
-        keys = _deserialized(piece, keys, key_of, "key")
+        keys = _deserialized(piece, keys, key_of, "key", lists.headers)
     if value_of is not None:
-        values = _deserialized(piece, values, value_of, "value")
+        values = _deserialized(piece, values, value_of, "value", lists.headers)
     types, epochs = piece.shared()
     return list(
         map(
@@ -228,10 +229,19 @@ def _records(
 
 
 def _deserialized(
-    piece: Piece, contents: Sequence[bytes | None], deserialize: Deserializer, what: str
+    piece: Piece,
+    contents: Sequence[bytes | None],
+    deserialize: Deserializer,
+    what: str,
+    headers: Sequence[Headers],
 ) -> list[Any]:
     found: list[Any] = []
     try:
+        read, topic = from_topic(deserialize), piece.where.topic
+        if read is not None:
+            for content, beside in zip(contents, headers, strict=True):
+                found.append(None if content is None else read(topic, what, content, beside))
+            return found
         for content in contents:
             found.append(None if content is None else deserialize(content))  # noqa: PERF401 - how far it got matters.
     except Exception as error:  # Any exception of the user's callable.

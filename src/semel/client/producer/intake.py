@@ -17,7 +17,7 @@ from semel.client.partitioner import murmur2
 from semel.client.producer.future import Callback, SendFuture
 from semel.client.producer.outbox import Outbox
 from semel.client.producer.topics import KnownTopic, Topics
-from semel.client.serializers import Serializer, plain, raw
+from semel.client.serializers import Serializer, of_topic, plain, raw
 from semel.client.settings import ProducerConfig
 from semel.core.client.accumulator import Headers, record_size
 from semel.core.records.batch import HEADER_SIZE
@@ -106,8 +106,8 @@ class Intake:
         opening = self._outbox.openings
         if type(topic) is not str:
             topic = arguments.topic(topic)
-        key_bytes = None if key is None else self._key_bytes(key)
-        value_bytes = None if value is None else self._value_bytes(value)
+        key_bytes = None if key is None else self._key_bytes(key, topic)
+        value_bytes = None if value is None else self._value_bytes(value, topic)
         if timestamp is not None:
             timestamp = arguments.milliseconds(timestamp)
         pairs: Headers = () if headers is None else _pairs(headers)
@@ -203,18 +203,20 @@ class Intake:
         )
 
 
-def _checked(key: str, serializer: Serializer) -> Serializer:
-    """A serializer of the application's, whose bytes are bytes."""
+def _checked(key: str, serializer: Serializer) -> Callable[[Any, str], bytes | None]:
+    """A serializer of the application's, of a value and its topic, whose bytes are bytes."""
+    argument = key.partition(".")[0]
     if serializer is plain:
-        argument = key.partition(".")[0]
 
-        def as_it_is(value: Any) -> bytes:
+        def as_it_is(value: Any, _topic: str) -> bytes:
             return value if type(value) is bytes else plain(value, argument)
 
         return as_it_is
 
-    def serialized(value: Any) -> bytes | None:
-        content: object = serializer(value)
+    with_topic = of_topic(serializer)
+
+    def serialized(value: Any, topic: str) -> bytes | None:
+        content: object = serializer(value) if with_topic is None else with_topic(topic, argument, value)
         if content is None or type(content) is bytes:
             return content
         if isinstance(content, bytes | bytearray | memoryview):
