@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         total,
     )
     from semel.spark.registration import register
+    from semel.spark.schemas import from_registry, to_registry
     from semel.spark.sink.atomic.topic_sink import TopicSink
     from semel.spark.sink.common.errors import SinkRefusedError
     from semel.spark.source.progress import Lag, lag
@@ -55,6 +56,7 @@ _HOMES: Final = {
     "count": "semel.spark.pipelines.table",
     "create_changelog": "semel.spark.pipelines.table",
     "deduplicated": "semel.spark.pipelines.stateful",
+    "from_registry": "semel.spark.schemas",
     "good_rows": "semel.spark.pipelines.dead_letters",
     "join_within": "semel.spark.pipelines.joins",
     "lag": "semel.spark.source.progress",
@@ -68,6 +70,7 @@ _HOMES: Final = {
     "table": "semel.spark.pipelines.table",
     "to_changelog": "semel.spark.pipelines.table",
     "to_records": "semel.spark.pipelines.records",
+    "to_registry": "semel.spark.schemas",
     "to_table": "semel.spark.pipelines.table",
     "total": "semel.spark.pipelines.table",
     "use_state_store": "semel.spark.pipelines.stateful",
@@ -91,6 +94,7 @@ __all__ = [
     "count",
     "create_changelog",
     "deduplicated",
+    "from_registry",
     "good_rows",
     "join_within",
     "lag",
@@ -104,6 +108,7 @@ __all__ = [
     "table",
     "to_changelog",
     "to_records",
+    "to_registry",
     "to_table",
     "total",
     "use_state_store",
