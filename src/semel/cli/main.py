@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "produce": ("semel.cli.produce", "Write lines to a topic, each exactly once."),
     "profile": ("semel.cli.profile", "Name clusters, and choose the one that commands reach."),
     "producers": ("semel.cli.producers", "What partitions remember of their producers."),
+    "schema": ("semel.cli.schema", "Schemas of a registry: list, get, register, check, delete."),
     "service": ("semel.cli.service", "A broker as a service of systemd."),
     "topics": ("semel.cli.topics", "List, create, delete, describe, grow and trim topics."),
     "verify": ("semel.cli.verify", "Disturb a cluster; prove that all was kept, once and whole."),
