@@ -8,9 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from semel.cli.main import cli
-from semel.exceptions import RecordDeserializationException, SerializationException
+from semel.errors import SemelError
+from semel.exceptions import SerializationException
 from support.schemas.examples import BASKET_PROTO, ORDER_1, ORDER_2, ORDER_BROKEN, ORDER_PROTO
 from support.schemas.fixtures import registry_url as registry_url  # noqa: PLC0414 - a fixture.
+
+IGNORED = [part for name in ("topic", "offset") for part in ("--ignore", name)]
 
 
 def semel(*arguments: str, registry: str, text: str | None = None) -> Result:
@@ -106,9 +109,11 @@ def test_lines_are_written_and_printed_with_their_schema(
     made = semel("register", "cli-lines", str(files / "two.avsc"), "-o", "json", registry=registry_url)
     schema_id = str(json.loads(made.output)["id"])
     reach = ["-b", semel_broker.bootstrap, "-r", registry_url]
-    lines = '1:{"id": 7, "note": "ü"}\n2:{"id": 8}\n3:null\n'
+    lines = '1:{"id": 7, "note": "ü"}\n2:{"id": 8}\n3:\n'
     written = runner.invoke(
-        cli, ["produce", semel_topic, *reach, "--schema", schema_id, "--key-separator", ":"], input=lines
+        cli,
+        ["produce", semel_topic, *reach, "--schema", schema_id, "--key-separator", ":", "-Z"],
+        input=lines,
     )
     assert written.exit_code == 0, written.output
     plain = runner.invoke(cli, ["produce", semel_topic, *reach[:2]], input="plain\n")
@@ -120,10 +125,27 @@ def test_lines_are_written_and_printed_with_their_schema(
     shown = '1 {"id":7,"note":"ü"}\n2 {"id":8,"note":null}\n3 \n plain\n'
     assert consumed() == shown
     assert consumed("--decode", "auto") == shown
+    objects = [
+        json.loads(line)
+        for line in runner.invoke(cli, ["consume", semel_topic, *reach, "-o", "jsonl"]).output.splitlines()
+    ]
+    assert [one["value"] for one in objects] == [
+        {"id": 7, "note": "ü"},
+        {"id": 8, "note": None},
+        None,
+        "plain",
+    ]
+    again = runner.invoke(
+        cli,
+        ["produce", semel_topic, *reach, "--schema", schema_id, "--input", "jsonl", *IGNORED],
+        input=json.dumps(objects[0]) + "\n",
+    )
+    assert again.exit_code == 0, again.output
+    assert consumed("--offset", "4") == '1 {"id":7,"note":"ü"}\n'
     assert consumed("--decode", "none").startswith(f"1 \0\0\0\0{chr(int(schema_id))}")
     failed = runner.invoke(cli, ["consume", semel_topic, *reach, "--decode", "avro"])
-    assert isinstance(failed.exception, RecordDeserializationException)
-    assert "offset 3 cannot be deserialized: the bytes begin with b'plain'" in str(failed.exception)
+    assert isinstance(failed.exception, SerializationException)
+    assert "-0 at offset 3 cannot be decoded: the bytes begin with b'plain'" in str(failed.exception)
     other = runner.invoke(cli, ["consume", semel_topic, *reach, "--decode", "protobuf"])
     assert "is a schema of Avro, not of Protobuf" in str(other.exception)
 
@@ -134,9 +156,9 @@ def test_a_line_that_does_not_fit_its_schema_is_not_written(
     made = semel("register", "cli-wrong", str(files / "one.avsc"), "-o", "json", registry=registry_url)
     schema = ["--schema", str(json.loads(made.output)["id"])]
     reach = ["-b", semel_broker.bootstrap, "-r", registry_url]
-    for line, said in (('{"id": "x"}', "is no value of the Avro schema"), ("{", "is no JSON")):
+    for line, said in (('{"id": "x"}', "is no value of the Avro schema"), ("{", "is not JSON")):
         result = CliRunner().invoke(cli, ["produce", semel_topic, *reach, *schema], input=line + "\n")
-        assert isinstance(result.exception, SerializationException)
+        assert isinstance(result.exception, SemelError)
         assert said in str(result.exception)
 
 
@@ -144,6 +166,7 @@ def test_a_line_that_does_not_fit_its_schema_is_not_written(
     ("arguments", "said"),
     [
         (["--schema", "nothing"], "give a file (.avsc, .proto, .json), an id, or latest"),
+        (["--schema", "a.txt"], "give a file"),
         (["--message", "Order"], "--message names a message of --schema, which is missing"),
     ],
 )

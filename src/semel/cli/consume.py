@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from semel.cli.contents import AS_STORED
 from semel.cli.names import complete_groups, complete_topics
 from semel.cli.options import PATIENCE, connected, connection_options, partitions_of
 from semel.cli.output import CSV, JSON, TABLE, WIDE, drop_output
@@ -24,6 +23,7 @@ from semel.cli.reading import Member, Places
 from semel.cli.record_files import ARROW, PARQUET, OutputFile, Sink, format_of
 from semel.cli.record_format import compiled
 from semel.cli.record_printers import Lines, Printer, printer_for, value_lines
+from semel.cli.schema_options import decode_options, decoding
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def _until(_ctx: click.Context, _param: click.Parameter, value: str | None) -> P
     help="Values as they are, a table, JSON (one array, or a line per record), or columns as CSV, Parquet or Arrow.  [default: "
     "what FILE ends with, or value]",
 )
+@decode_options
 @connection_options
 def command(
     topic: str,
@@ -120,6 +121,8 @@ def command(
     null: str | None,
     control: bool,
     output: str | None,
+    decode: str | None,
+    registry: str | None,
     bootstrap: str,
     settings: dict[str, str],
 ) -> None:
@@ -144,13 +147,14 @@ def command(
     _check(form, file, start, end, partition, group, follow=follow, control=control)
     if null is not None and form != _VALUE:
         raise click.UsageError(f"--null is for values and --format; -o {form} tells null in its own way.")
+    contents = decoding(decode, registry, form)
     fill = None
     if form == _VALUE:
         nothing = (null or "").encode()
         fill = (
-            value_lines(AS_STORED, key_separator, nothing)
+            value_lines(contents, key_separator, nothing)
             if text is None
-            else compiled(text, AS_STORED, nothing)
+            else compiled(text, contents, nothing)
         )
     elif key_separator is not None:
         raise click.UsageError(f"--key-separator is for values; -o {form} shows keys in its own way.")
@@ -178,7 +182,7 @@ def command(
             if form in _OF_COLUMNS:
                 loop.write(Sink(form, stream, is_stream=file is None), stream)
             else:
-                printer = printer_for(form, stream, AS_STORED) if fill is None else Lines(stream, fill)
+                printer = printer_for(form, stream, contents) if fill is None else Lines(stream, fill)
                 loop.print(printer, controls)
         except BrokenPipeError:
             drop_output()  # The reader has enough. A record that did not reach it is not committed.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 import click
 
-from semel.cli.contents import AS_STORED
+from semel.cli.contents import Contents
 from semel.cli.lines import line_groups
 from semel.cli.names import complete_topics
 from semel.cli.options import connection_options, output_option, partitions_of
@@ -21,6 +21,7 @@ from semel.cli.output import CSV as CSV_OUTPUT
 from semel.cli.output import FOR_PEOPLE, Column, show, show_document
 from semel.cli.progress import Progress
 from semel.cli.record_files import ARROW, CSV, PARQUET, format_of
+from semel.cli.schema_options import encoding, schema_options
 from semel.errors import InvalidRecordError, SemelError
 from semel.insight.sentences import several
 
@@ -119,6 +120,7 @@ def _headers(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     show_default=True,
     help="Only all promises anything: each record stored, once, in order.",
 )
+@schema_options
 @connection_options
 @output_option
 def command(
@@ -132,6 +134,9 @@ def command(
     tombstones: bool,
     partition: int | None,
     acks: str,
+    schema: str | None,
+    message: str | None,
+    registry: str | None,
     bootstrap: str,
     settings: dict[str, str],
     output: str,
@@ -161,6 +166,7 @@ def command(
         )
     if kind is None and ignored:
         raise click.UsageError("--ignore passes over columns of --input, and lines have none.")
+    contents = encoding(schema, message, registry, topic)
     partitions = partitions_of(topic, bootstrap, settings, partition, create=True)
     given = {"bootstrap.servers": bootstrap, **_PATIENCE, **settings, "acks": acks}
     stored: list[Stored] = []
@@ -171,10 +177,14 @@ def command(
             with click.open_file(file or "-", "rb") as stream:
                 for group in line_groups(cast("BinaryIO", stream)):
                     _send_lines(
-                        producer, topic, list(_records(topic, group, lines, settings)), partition, stored
+                        producer,
+                        topic,
+                        list(_records(topic, group, lines, settings, contents)),
+                        partition,
+                        stored,
                     )
         else:
-            found = rows(kind, file or "-", ignored, topic, len(partitions), AS_STORED)
+            found = rows(kind, file or "-", ignored, topic, len(partitions), contents)
             _send_rows(producer, topic, file or "-", found, stored)
     _report(topic, stored, acks, output)
 
@@ -253,7 +263,7 @@ def _given(
 
 
 def _records(
-    topic: str, lines: Iterable[bytes], how: Lines, settings: Mapping[str, str]
+    topic: str, lines: Iterable[bytes], how: Lines, settings: Mapping[str, str], contents: Contents
 ) -> "Iterator[tuple[bytes | str | None, bytes | str | None, tuple[Header, ...]]]":
     """Keys, values and headers: bytes, or text where a serializer asks for it."""
     key_as, value_as = (
@@ -261,7 +271,7 @@ def _records(
         for one in ("key", "value")
     )
     separator = None if how.key_separator is None else how.key_separator.encode()
-    fixed = None if how.key is None else key_as(AS_STORED.stored(topic, True, how.key))
+    fixed = None if how.key is None else key_as(contents.stored(topic, True, how.key))
     for line in lines:
         key, value = fixed, line
         if separator is not None:
@@ -272,9 +282,9 @@ def _records(
                     f"the line {shown!r} has no {how.key_separator!r} between key and value (--key-separator); "
                     "the lines before it are stored as far as they were sent"
                 )
-            key = key_as(AS_STORED.stored(topic, True, begin))
+            key = key_as(contents.stored(topic, True, begin))
         is_tombstone = how.tombstones and not value
-        yield key, None if is_tombstone else value_as(AS_STORED.stored(topic, False, value)), how.headers
+        yield key, None if is_tombstone else value_as(contents.stored(topic, False, value)), how.headers
 
 
 def _add(stored: list[Stored], partition: int, offset: int, count: int) -> None:

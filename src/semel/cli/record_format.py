@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from semel.cli.contents import Contents, as_bytes
+from semel.cli.output import Json
+from semel.exceptions import SerializationException
 from semel.insight.sentences import time_text
 
 if TYPE_CHECKING:
@@ -46,8 +48,19 @@ def content(record: "ConsumerRecord", contents: Contents, *, is_key: bool) -> by
     if found is None:
         return None
     if isinstance(found, bytes):
-        return as_bytes(contents.shown(record.topic, is_key, found))
+        return as_bytes(shown(record, contents, found, is_key=is_key))
     return str(found).encode()  # A deserializer of -X made it.
+
+
+def shown(record: "ConsumerRecord", contents: Contents, data: bytes, *, is_key: bool) -> Json | bytes:
+    """A key or value as its contents show it; an error names the record."""
+    try:
+        return contents.shown(record.topic, is_key, data)
+    except SerializationException as error:
+        raise SerializationException(
+            f"the {'key' if is_key else 'value'} of {record.topic}-{record.partition} at offset {record.offset} cannot be "
+            f"decoded: {error}; --decode none shows it as it is stored, --offset goes on behind it"
+        ) from error
 
 
 def headers_text(record: "ConsumerRecord") -> bytes:

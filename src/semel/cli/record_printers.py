@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from semel.cli.contents import Contents, as_bytes, fields
 from semel.cli.output import JSON, TABLE, WIDE, cut, one_line, padded, styled, width
-from semel.cli.record_format import Filler, content, headers_text
+from semel.cli.record_format import Filler, content, headers_text, shown
 from semel.insight.sentences import time_text
 from semel.runtime.terminal import is_watched
 
@@ -120,7 +120,7 @@ class _Objects:
     def _fields(self, name: str, record: "ConsumerRecord", *, is_key: bool) -> dict[str, Any]:
         found = record.key if is_key else record.value
         if isinstance(found, bytes):
-            return fields(name, self._contents.shown(record.topic, is_key, found))
+            return fields(name, shown(record, self._contents, found, is_key=is_key))
         if isinstance(found, bool | int | float | str | None):
             return {name: found}
         return {name: str(found)}

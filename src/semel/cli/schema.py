@@ -9,12 +9,12 @@ Rules.  * `-r` says where the registry is, `-X` its other settings: basic.auth.u
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from semel.cli.options import output_option, settings_option
-from semel.cli.output import Json, print_json, print_table
+from semel.cli.output import CSV, FOR_PEOPLE, Column, Json, show, show_document
 from semel.cli.schema_options import DEFAULT_REGISTRY, registry_option, schema_in
 
 if TYPE_CHECKING:
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from semel.schema.rules.values import RegisteredSchema, Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_LISTED: Final = (
+    Column("SUBJECT", "subject"),
+    Column("VERSION", "version"),
+    Column("ID", "id"),
+    Column("TYPE", "type"),
+    Column("DELETED", lambda row: "yes" if row["deleted"] else "no", wide=True),
+)
+_NOTHING: Final[dict[str, Json]] = {"version": None, "id": None, "type": None}
 
 
 @click.group(name="schema", epilog="Example: semel schema list -r http://localhost:8081")
@@ -62,19 +72,11 @@ def list_(deleted: bool, registry: str | None, settings: dict[str, str], output:
     subjects = client.get_subjects(deleted)
     there = set(client.get_subjects()) if deleted else set(subjects)
     found = [client.get_latest_version(one) if one in there else None for one in subjects]
-    if output == "json":
-        print_json(
-            [
-                {"subject": subject, "deleted": one is None, **({} if one is None else _short(one))}
-                for subject, one in zip(subjects, found, strict=True)
-            ]
-        )
-        return
     rows = [
-        [subject, *((None,) * 3 if one is None else (one.version, one.schema_id, one.schema.schema_type))]
+        {"subject": subject, "deleted": one is None, **(_NOTHING if one is None else _short(one))}
         for subject, one in zip(subjects, found, strict=True)
     ]
-    print_table(["SUBJECT", "VERSION", "ID", "TYPE"], rows)
+    show(output, rows, _LISTED)
 
 
 @command.command(epilog="Example: semel schema get orders-value --version 2")
@@ -97,8 +99,8 @@ def get(
         found = client.get_schema(int(name))
     else:
         found = client.get_version(name, _version(version))
-    if output == "json":
-        print_json(_document(found))
+    if output not in FOR_PEOPLE:
+        _show_one(output, _document(found))
         return
     click.echo(_pretty(found.schema))
     for one in found.schema.references:
@@ -127,8 +129,8 @@ def register(
     client = client_of(registry, settings)
     schema_id = client.register_schema(subject, schema, normalize)
     found = client.lookup_schema(subject, schema, normalize)
-    if output == "json":
-        print_json(_document(found))
+    if output not in FOR_PEOPLE:
+        _show_one(output, _document(found))
     else:
         click.echo(f"{subject} version {found.version} has schema id {schema_id}")
 
@@ -161,15 +163,9 @@ def check(
         else client.test_compatibility(subject, schema, _version(version))
     )
     level = client.get_compatibility(subject)
-    if output == "json":
-        print_json(
-            {
-                "subject": subject,
-                "compatible": verdict.is_compatible,
-                "level": level,
-                "messages": verdict.messages,
-            }
-        )
+    if output not in FOR_PEOPLE:
+        found: dict[str, Json] = {"subject": subject, "compatible": verdict.is_compatible, "level": level}
+        _show_one(output, {**found, "messages": verdict.messages})
     else:
         word = "compatible" if verdict else "not compatible"
         click.echo(f"{word} with {subject}, whose level is {level}")
@@ -228,7 +224,14 @@ def _short(found: "RegisteredSchema") -> dict[str, Json]:
     return {"version": found.version, "id": found.schema_id, "type": found.schema.schema_type}
 
 
-def _document(found: "RegisteredSchema") -> Json:
+def _show_one(output: str, document: dict[str, Json]) -> None:
+    if output == CSV:
+        show(output, [document], ())
+    else:
+        show_document(output, document)
+
+
+def _document(found: "RegisteredSchema") -> dict[str, Json]:
     return {
         "subject": found.subject,
         **_short(found),

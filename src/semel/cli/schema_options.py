@@ -1,7 +1,7 @@
 """Options of commands about schemas, and those with which `consume` and `produce` read and write records with one.
 
-Role.   `decode_options` and `schema_options` decorate a command; `deserializers` and `value_serializer` turn what was given into
-        settings of its client, `schema_in` a file into a schema.
+Role.   `decode_options` and `schema_options` decorate a command; `decoding` and `encoding` make its `Contents` of what was given;
+        `schema_in` makes a schema of a file.
 Rules.  Without a registry and without these options nothing changes, and nothing of `semel.schema` is imported.
 """
 
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
+from semel.cli.contents import AS_STORED, Contents
+
 if TYPE_CHECKING:
     from semel.schema.rules.values import Schema, SchemaReference
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_REGISTRY: Final = "http://localhost:8081"
+_OF_COLUMNS: Final = ("csv", "parquet", "arrow")
 _FILE_BYTES_MAX: Final = 16 << 20
 _TYPES: Final = {"avsc": "AVRO", "json": "JSON", "proto": "PROTOBUF"}
 
@@ -56,25 +59,28 @@ def schema_options(command: F) -> F:
     return schema(message(registry_option(command)))
 
 
-def deserializers(decode: str | None, registry: str | None) -> dict[str, Any]:
-    """The settings of a consumer that prints what schemas say."""
+def decoding(decode: str | None, registry: str | None, form: str) -> Contents:
+    """How a command shows keys and values; `form` is the format of its output."""
     if decode == "none" or (decode is None and registry is None):
-        return {}
-    from semel.schema.text import TextDeserializer
+        return AS_STORED
+    if form in _OF_COLUMNS:
+        if decode is not None:
+            raise click.UsageError(
+                f"--decode is for records that are printed: -o {form} holds bytes as they are stored."
+            )
+        return AS_STORED
+    from semel.cli.schema_contents import Decoded
 
-    found = TextDeserializer(registry or DEFAULT_REGISTRY, decode or "auto")
-    return {"key.deserializer": found, "value.deserializer": found}
+    return Decoded(registry or DEFAULT_REGISTRY, decode or "auto")
 
 
-def value_serializer(
-    schema: str | None, message: str | None, registry: str | None, topic: str
-) -> dict[str, Any]:
-    """The settings of a producer that takes JSON; the registry is asked now."""
+def encoding(schema: str | None, message: str | None, registry: str | None, topic: str) -> Contents:
+    """How a command stores values; the registry is asked now."""
     if schema is None:
         if message is not None:
             raise click.UsageError("--message names a message of --schema, which is missing.")
-        return {}
-    from semel.schema.text import TextSerializer
+        return AS_STORED
+    from semel.cli.schema_contents import Encoded
     from semel.schema.writing import Writing
 
     url = registry or DEFAULT_REGISTRY
@@ -85,7 +91,7 @@ def value_serializer(
     else:
         writing = Writing(url, _of_file(schema), None, message=message)
     writing.of(topic, "value")
-    return {"value.serializer": TextSerializer(writing)}
+    return Encoded(writing)
 
 
 def _of_file(name: str) -> "Schema":

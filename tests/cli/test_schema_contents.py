@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from semel.cli.schema_contents import Decoded, Encoded, as_json
+from semel.exceptions import SerializationException
 from semel.schema import (
     RegisteredSchema,
     Schema,
@@ -17,7 +19,7 @@ from semel.schema import (
 )
 from semel.schema.errors import RegistryUnreachableError
 from semel.schema.protobuf import ProtobufCodec
-from semel.schema.text import TextDeserializer, as_json
+from semel.schema.writing import Writing
 from support.schemas.examples import ORDER_1, ORDER_PROTO
 
 
@@ -50,32 +52,42 @@ class OneSchema(SchemaRegistryClient):
     ],
 )
 def test_what_json_has_not(value: Any, text: str) -> None:
-    assert as_json(value).decode() == text
-    json.loads(as_json(value))
+    assert json.dumps(as_json(value), ensure_ascii=False, separators=(",", ":")) == text
 
 
 def test_a_message_keeps_the_names_of_its_file() -> None:
     codec = ProtobufCodec(Schema(ORDER_PROTO, "PROTOBUF"), {}, "Refund")
-    assert as_json(codec.decode(codec.encode({"order_id": "7"}))) == b'{"order_id":"7"}'
+    assert as_json(codec.decode(codec.encode({"order_id": "7"}))) == {"order_id": "7"}
 
 
 @pytest.mark.parametrize("data", [b"plain", b"", b"\0\0", b"\0\0\0\0\x02rest"])
 def test_auto_leaves_other_bytes_as_they_are(data: bytes) -> None:
-    found = TextDeserializer(OneSchema())
-    assert found.deserialize_for("t", "value", data) == data
-    assert found.deserialize_for("t", "key", data) == data
+    found = Decoded(OneSchema(), "auto")
+    assert found.shown("t", False, data) == data
+    assert found.shown("t", True, data) == data
 
 
 def test_auto_reads_what_names_a_schema_and_says_what_is_wrong() -> None:
-    found = TextDeserializer(OneSchema())
-    assert found.deserialize_for("t", "value", b"\0\0\0\0\x01\x0e") == b'{"id":7}'
-    assert found.deserialize_for("t", "value", None) is None
+    found = Decoded(OneSchema(), "auto")
+    assert found.shown("t", False, b"\0\0\0\0\x01\x0e") == {"id": 7}
     with pytest.raises(SchemaRegistryError, match="away"):
-        found.deserialize_for("t", "value", b"\0\0\0\0\x03\x0e")
+        found.shown("t", False, b"\0\0\0\0\x03\x0e")
 
 
 def test_a_type_that_was_asked_for_is_asked_of_values_alone() -> None:
-    found = TextDeserializer(OneSchema(), "avro")
-    assert found.deserialize_for("t", "key", b"plain") == b"plain"
-    with pytest.raises(SchemaNotFoundError):
-        found.deserialize_for("t", "value", b"\0\0\0\0\x02\x0e")
+    found = Decoded(OneSchema(), "avro")
+    assert found.shown("t", True, b"plain") == b"plain"
+    with pytest.raises(SerializationException, match="schema id 2: not found"):
+        found.shown("t", False, b"\0\0\0\0\x02\x0e")
+    with pytest.raises(SerializationException, match="begin with b'plain'"):
+        found.shown("t", False, b"plain")
+
+
+def test_a_line_is_json_and_a_row_s_value_is_itself() -> None:
+    found = Encoded(Writing(OneSchema(), None, {"use.schema.id": 1}))
+    assert (
+        found.stored("t", False, b'{"id": 7}') == found.stored("t", False, {"id": 7}) == b"\0\0\0\0\x01\x0e"
+    )
+    assert found.stored("t", True, "key") == b"key"
+    with pytest.raises(SerializationException, match=r"is not JSON: .*with --schema a value is JSON"):
+        found.stored("t", False, b"plain")
