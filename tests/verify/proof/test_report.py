@@ -6,6 +6,7 @@ Method: a history written by hand, processes of our own, and the picture parsed 
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -124,6 +125,8 @@ def test_every_kind_of_fault_is_named_with_how_often_it_was_played() -> None:
     assert "  freeze          0" in lines
     assert "  cut-off         0  needs a cluster of several brokers (--against)" in lines
     assert sum(line.startswith(tuple(f"  {kind} " for kind in FAULTS)) for line in lines) == len(FAULTS)
+    shown.options = replace(shown.options, each_once=True)
+    assert "  freeze          0  not played: the time was over" in as_text(shown, "again")
     assert as_document(shown, "again")["faults_played"] == dict.fromkeys(FAULTS, 0) | {
         "network": 5,
         "kill": 1,

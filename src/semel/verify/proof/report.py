@@ -87,7 +87,8 @@ def _faults(proof: Proof) -> list[str]:
     lines = []
     for kind in proof.options.faults:
         count = proof.played.get(kind, 0)
-        why = f"  needs {NEEDS[kind]}" if kind in proof.impossible else ""
+        why = "  not played: the time was over" if proof.options.each_once and not count else ""
+        why = f"  needs {NEEDS[kind]}" if kind in proof.impossible else why
         lines.append(f"  {kind:<{_KIND_WIDTH}} {count:>4}{why}")
     told = [f"{what} ({count})" for what, count in sorted(proof.faults.items())]
     return [*lines, *([f"These were: {', '.join(told)}."] if told else [])]
