@@ -4,7 +4,9 @@ ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
 WORKDIR /source
-# A compiler for the kernels that the wheel brings; without it, they would be compiled in the running broker.
+# A compiler for the kernels that the wheel brings; without it, they would be compiled in the running broker. Debian's packages
+# are not pinned: the newest have its security updates.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
@@ -20,6 +22,7 @@ RUN SEMEL_COMMIT=${COMMIT} /opt/semel/bin/pip install --no-cache-dir --no-deps .
 
 FROM python:${PYTHON}-slim
 # tini is process 1: it passes signals on from the first moment, also before Python has its handlers.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* \

@@ -176,8 +176,10 @@ def test_the_bill_of_materials_is_cyclonedx_and_names_what_is_installed(built: B
     locked = dict(
         re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "locks" / "runtime.txt").read_text(), re.MULTILINE)
     )
-    found = {one["name"].lower(): one["version"] for one in bill["components"]}
-    assert found.keys() <= locked.keys()
+    found = {re.sub(r"[-_.]+", "-", one["name"]).lower(): one["version"] for one in bill["components"]}
+    assert found.items() <= locked.items() | {("numpy", found["numpy"])}, (
+        "numpy has a version for each Python"
+    )
     assert {"click", "cramjam", "numpy", "pyarrow"} <= found.keys()
     assert all(one["licenses"] for one in bill["components"])
     bill["components"][0]["type"] = "no such type"
