@@ -1,8 +1,9 @@
 """What a wheel needs beyond its sources: compiled kernels, its commit, and a README whose links work outside of the repository.
 
-Role.   `BuildHook` writes the commit into wheels and source archives as `semel/_commit.py`; the tree stays as it is. It puts the library of `tools/native_kernels.py` into the wheel and names the platform in its tag. Where that
-        cannot be made, the wheel is pure, and numba compiles kernels on the user's machine. `PageHook` gives the package
-        its links, and makes those of the README absolute.
+Role.   `BuildHook` writes the commit into wheels and source archives as `semel/_commit.py`; the tree stays as it is. It puts the
+        library of `tools/native_kernels.py` into a wheel, and names the platform in its tag. Where that cannot be made, the wheel
+        is pure, and numba compiles kernels on the user's machine. `PageHook` gives the package its links, and makes those of
+        the README absolute.
 Flow.   hatchling calls both. An editable installation takes the library from the sources, where `make install` puts it.
 Rules.  * The repository's address is one constant, in pyproject.toml.
         * The commit is `SEMEL_COMMIT` if the builder sets it, as where the tree comes without its history (`Dockerfile`). A
@@ -11,7 +12,6 @@ Rules.  * The repository's address is one constant, in pyproject.toml.
 """
 
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -28,13 +28,8 @@ TOOL: Final = Path("tools", "native_kernels.py")
 LIBRARY: Final = "semel/core/records/semel_kernels.so"
 NOT_HERE: Final = 2
 # The library needs no symbol of a libc but memcpy, and none of a Python but its stable ABI.
-TAGS: Final = {
-    machine: f"py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
-    for machine in ("x86_64", "aarch64")
-}
+TAG: Final = "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64"
 _LINK: Final = re.compile(r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\((?!https?://|#)([^)\s]+)\)")
-
-
 COMMIT: Final = Path("src", "semel", "_commit.py")
 
 
@@ -70,7 +65,7 @@ class BuildHook(BuildHookInterface[Any]):
             raise RuntimeError(f"{TOOL} failed:\n{done.stdout}{done.stderr}")
         build_data["force_include"][str(out)] = LIBRARY
         build_data["pure_python"] = False
-        build_data["tag"] = TAGS[platform.machine()]
+        build_data["tag"] = TAG
 
     def finalize(self, *_of_no_use: Any) -> None:
         """The archive has its copies."""

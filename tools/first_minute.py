@@ -44,6 +44,9 @@ def _lap(line, begun=float(_sys.argv[1])):
 """
 
 
+_IMPORT: Final = "import time; begun = time.perf_counter(); import semel; print(time.perf_counter() - begun)"
+
+
 class Lap(NamedTuple):
     """A line of the program, with what had been spent when it was done."""
 
@@ -179,8 +182,7 @@ def page(folder: Path, wheel: Path) -> str:
     each = sizes(site_packages)
     own = sum(each.values()) - sum(bare.values())
 
-    imports = [spent([str(python), "-c", "import semel"], clean) for _ in range(TIMES)]
-    nothing = [spent([str(python), "-c", ""], clean) for _ in range(TIMES)]
+    imports = [float(_said(python, _IMPORT, clean)) for _ in range(TIMES)]
     script = folder / "dozen.py"
     script.write_text(with_clock(program()), encoding="utf-8")
     cold = run(python, script, clean)
@@ -203,7 +205,7 @@ def page(folder: Path, wheel: Path) -> str:
         f"  {own / MEGABYTE:.0f} MB more than an empty environment: "
         + ", ".join(f"{name} {size / MEGABYTE:.0f}" for name, size in each.items() if name != "pip"),
         "$ .venv/bin/python -c 'import semel'",
-        f"  {_more(imports, nothing)} more than an empty program (medians of {TIMES})",
+        f"  {statistics.median(imports):.3f} s (the median of {TIMES})",
         "$ .venv/bin/python dozen.py        # the first time",
         *_shown(cold),
         f"$ .venv/bin/python dozen.py        # again: the fastest of {TIMES} runs",
@@ -222,8 +224,9 @@ _HEAD: Final = """# The first minute
 `pip install semel`, and the dozen lines of the [README](../README.md), timed in a clean environment. Made by
 `python tools/first_minute.py --write`; do not edit.
 
-Measured {when} at commit {commit}, {machine}, with a load average of {load:.0f}: where that is more than the number of cores, trust CPU
-seconds. pip took packages from its cache where it had them. The wheel: `{wheel}`.
+Measured {when} at commit {commit}, {machine}, with a load average of {load:.0f}: where that is more
+than the number of cores, trust CPU seconds. pip took packages from its cache where it had them. The wheel:
+`{wheel}`.
 
 A line stands here when it is done, with the seconds since the process began and the CPU seconds spent.
 
@@ -270,16 +273,15 @@ def _without_library(python: Path, script: Path, clean: dict[str, str], folder: 
     return [line.replace(str(folder / "cache"), "~/.cache/semel/kernels") for line in lines]
 
 
+def _said(python: Path, program: str, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        [python, "-c", program], env=dict(environment), capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
 def _took(one: Spent) -> str:
     return f"  {one.seconds:.1f} s, {one.cpu_seconds:.1f} CPU s"
-
-
-def _more(these: list[Spent], than: list[Spent]) -> str:
-    seconds, cpu = (
-        statistics.median(one[which] for one in these) - statistics.median(one[which] for one in than)
-        for which in (0, 1)
-    )
-    return f"{seconds:.3f} s, {cpu:.3f} CPU s"
 
 
 def _shown(one: Run) -> list[str]:
