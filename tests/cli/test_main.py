@@ -170,7 +170,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1() -> None:
     ("arguments", "message"),
     [
         (["fly"], "No such command 'fly'"),
-        (["docter"], "No such command 'docter'. Did you mean 'doctor'?"),
+        (["verifi"], "No such command 'verifi'. Did you mean 'verify'?"),
         (["topics", "lst"], "No such command 'lst'. Did you mean 'list'?"),
         (["topics", "list", "--outptu", "json"], "No such option '--outptu'. Did you mean '--output'?"),
         (["--fly"], "No such option"),
