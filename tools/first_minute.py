@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -255,7 +256,8 @@ def _without_library(python: Path, script: Path, clean: dict[str, str], folder: 
     filling = spent([str(python), "-m", "semel.runtime.kernel_cache"], filled)
     full = run(python, script, filled)
     empty = run(python, script, unfilled)
-    spent([str(python), "-m", "semel.runtime.kernel_cache"], unfilled)  # Wait for the process it left behind.
+    while _works_in(folder):  # The process it left behind, which fills the cache.
+        time.sleep(0.2)
     first, sent = empty.at("send_arrow"), empty.laps[-1]
     lines.append(
         f"| numba, nothing compiled yet | {first.seconds:.2f} s | {sent.seconds:.2f} s | {sent.cpu_seconds:.2f} |"
@@ -278,6 +280,15 @@ def _said(python: Path, program: str, environment: Mapping[str, str]) -> str:
         [python, "-c", program], env=dict(environment), capture_output=True, text=True, check=True
     )
     return done.stdout
+
+
+def _works_in(folder: Path) -> bool:
+    """Whether a process was started with this folder among its arguments."""
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # It has just ended.
+            if str(folder / "cache") in one.read_text():
+                return True
+    return False
 
 
 def _took(one: Spent) -> str:
