@@ -25,6 +25,7 @@ Elsewhere. The broker's end: `core.groups.consumer`. Offsets are committed by th
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from semel.core.groups.coordinator_search import CoordinatorSearch
 from semel.core.groups.member_words import (
     Fail,
     FindCoordinator,
@@ -103,11 +104,9 @@ class Kip848Member:
         self._said: _Said | None = None
         self._saying: _Said | None = None
         self._pending: ConsumerGroupHeartbeatRequest | None = None
-        self._coordinator_known = False
-        self._finding = False
+        self._search = CoordinatorSearch()
         self._beat_ms = 0
         self._polled_ms = 0
-        self._retry_ms: int | None = None
         self._revoking: tuple[TopicPartition, ...] = ()
 
     @property
@@ -128,7 +127,7 @@ class Kip848Member:
         self._polled_ms = now_ms
         if self.phase is Phase.OUT and (self.topics or self.regex):
             self._is_leaving = False
-            self._retry_ms = None
+            self._search.resume()
             self._begin(now_ms)
         return self._advance(now_ms)
 
@@ -145,15 +144,13 @@ class Kip848Member:
 
     def coordinator_found(self, now_ms: int) -> list[Instruction]:
         """Heartbeats can be sent."""
-        self._finding = False
-        self._coordinator_known = True
+        self._search.found()
         return self._advance(now_ms)
 
     def coordinator_lost(self, now_ms: int) -> list[Instruction]:
         """The coordinator cannot be found or reached now: retry after the backoff."""
-        self._finding = False
-        self._coordinator_known = False
-        self._retry_ms = now_ms + self.config.retry_backoff_ms
+        self._search.lost()
+        self._search.pause(now_ms + self.config.retry_backoff_ms)
         return []
 
     def revoked(self, now_ms: int) -> list[Instruction]:
@@ -234,9 +231,9 @@ class Kip848Member:
         if self.phase in _OUT:
             return None
         deadlines = [self._polled_ms + self.config.max_poll_interval_ms]
-        if self._retry_ms is not None:
-            deadlines.append(self._retry_ms)
-        elif self._pending is None and self._coordinator_known:
+        if self._search.retry_at_ms is not None:
+            deadlines.append(self._search.retry_at_ms)
+        elif self._pending is None and self._search.is_found:
             deadlines.append(self._beat_ms)
         return min(deadlines)
 
@@ -246,8 +243,7 @@ class Kip848Member:
             return []
         if now_ms >= self._polled_ms + self.config.max_poll_interval_ms:
             return self._go(now_ms)
-        if self._retry_ms is not None and now_ms >= self._retry_ms:
-            self._retry_ms = None
+        self._search.due(now_ms)
         return self._advance(now_ms)
 
     # Going on
@@ -261,13 +257,10 @@ class Kip848Member:
 
     def _advance(self, now_ms: int) -> list[Instruction]:
         """A heartbeat, if it is time for one or there is something to say."""
-        if self.phase in _OUT or self._retry_ms is not None:
+        if self.phase in _OUT or self._search.retry_at_ms is not None:
             return []
-        if not self._coordinator_known:
-            if self._finding:
-                return []
-            self._finding = True
-            return [FindCoordinator()]
+        if not self._search.is_found:
+            return [FindCoordinator()] if self._search.begin() else []
         if self._pending is not None:
             return []
         now = _Said(self.topics, self.regex, self.owned, self._followed)
@@ -358,7 +351,7 @@ class Kip848Member:
         if code in _MOVED:
             return self.coordinator_lost(now_ms)
         if code.retriable or code is ErrorCode.REQUEST_TIMED_OUT:
-            self._retry_ms = now_ms + self.config.retry_backoff_ms
+            self._search.pause(now_ms + self.config.retry_backoff_ms)
             return []
         if code is ErrorCode.UNRELEASED_INSTANCE_ID and self.phase is Phase.JOINING:
             self._unreleased = message or code.name
@@ -375,7 +368,7 @@ class Kip848Member:
         if code in _MOVED:
             return self.coordinator_lost(now_ms)
         if code.retriable:
-            self._retry_ms = now_ms + self.config.retry_backoff_ms
+            self._search.pause(now_ms + self.config.retry_backoff_ms)
             return []
         return self._fail(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
@@ -398,7 +391,7 @@ class Kip848Member:
         may_be_in = self.member_epoch > JOINING_EPOCH or self._pending is not None
         instructions = self._lose()
         self.member_epoch = JOINING_EPOCH
-        if not may_be_in or not self._coordinator_known:
+        if not may_be_in or not self._search.is_found:
             self.phase = Phase.OUT
             return instructions
         self.phase = Phase.LEAVING

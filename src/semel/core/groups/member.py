@@ -26,6 +26,7 @@ from semel.core.groups.assignors.protocol import (
     decode_assignment,
     encode_subscription,
 )
+from semel.core.groups.coordinator_search import CoordinatorSearch
 from semel.core.groups.leadership import Leadership
 from semel.core.groups.member_words import (
     MOVES,
@@ -96,15 +97,13 @@ class Member:
         self._is_leaving = False
         self._protocol = ""
         self._leadership = Leadership()
-        self._coordinator_known = False
-        self._finding = False
+        self._search = CoordinatorSearch()
         self._pending: GroupRequest | None = None
         self._joining_since_ms = 0
         self._heartbeat: HeartbeatRequest | None = None
         self._heartbeat_ms = 0
         self._heard_ms = 0
         self._polled_ms = 0
-        self._retry_ms: int | None = None
         self._assigned: tuple[TopicPartition, ...] = ()
         self._after_revoking: Callable[[int], list[Instruction]] | None = None
 
@@ -132,7 +131,7 @@ class Member:
         if self.phase is Phase.OUT and self.topics:
             self._to(Phase.UNJOINED)
             self._is_leaving = False
-            self._retry_ms = None
+            self._search.resume()
         elif self.phase is Phase.STABLE and self._joined_topics != self.topics:
             self._must_rejoin = True
         return self._advance(now_ms)
@@ -157,15 +156,13 @@ class Member:
 
     def coordinator_found(self, now_ms: int) -> list[Instruction]:
         """Requests can be sent."""
-        self._finding = False
-        self._coordinator_known = True
+        self._search.found()
         return self._advance(now_ms)
 
     def coordinator_lost(self, now_ms: int) -> list[Instruction]:
         """The coordinator cannot be found or reached now: retry after the backoff."""
-        self._finding = False
-        self._coordinator_known = False
-        self._retry_ms = now_ms + self.config.retry_backoff_ms
+        self._search.lost()
+        self._search.pause(now_ms + self.config.retry_backoff_ms)
         return []
 
     def revoked(self, now_ms: int) -> list[Instruction]:
@@ -225,11 +222,11 @@ class Member:
         if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED):
             return None
         deadlines = [self._polled_ms + self.config.max_poll_interval_ms]
-        if self._retry_ms is not None:
-            deadlines.append(self._retry_ms)
+        if self._search.retry_at_ms is not None:
+            deadlines.append(self._search.retry_at_ms)
         if self._has_session:
             deadlines.append(self._heard_ms + self.config.session_timeout_ms)
-            if self.phase in _ALIVE and self._heartbeat is None and self._coordinator_known:
+            if self.phase in _ALIVE and self._heartbeat is None and self._search.is_found:
                 deadlines.append(self._heartbeat_ms + self.config.heartbeat_interval_ms)
         return min(deadlines)
 
@@ -245,14 +242,13 @@ class Member:
         if now_ms >= self._polled_ms + self.config.max_poll_interval_ms:
             return self._go(now_ms)
         if self._has_session and now_ms >= self._heard_ms + self.config.session_timeout_ms:
-            self._coordinator_known = False
+            self._search.is_found = False
             return self._start_again(now_ms, forget_member_id=False)
-        if self._retry_ms is not None and now_ms >= self._retry_ms:
-            self._retry_ms = None
+        self._search.due(now_ms)
         if (
             self.phase in _ALIVE
             and self.generation_id != NO_GENERATION
-            and self._coordinator_known
+            and self._search.is_found
             and self._heartbeat is None
             and now_ms >= self._heartbeat_ms + self.config.heartbeat_interval_ms
         ):
@@ -270,13 +266,10 @@ class Member:
 
     def _advance(self, now_ms: int) -> list[Instruction]:
         """The next instructions towards joining and owning partitions."""
-        if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED) or self._retry_ms is not None:
+        if self.phase in (Phase.OUT, Phase.LEAVING, Phase.FAILED) or self._search.retry_at_ms is not None:
             return []
-        if not self._coordinator_known:
-            if self._finding:
-                return []
-            self._finding = True
-            return [FindCoordinator()]
+        if not self._search.is_found:
+            return [FindCoordinator()] if self._search.begin() else []
         if self.phase is Phase.STABLE and self._must_rejoin:
             self._to(Phase.UNJOINED)
         if self.phase is not Phase.UNJOINED:
@@ -302,7 +295,7 @@ class Member:
         return [Revoke(partitions)]
 
     def _join(self, now_ms: int) -> list[Instruction]:
-        if not self._coordinator_known:  # The coordinator was lost during the revocation.
+        if not self._search.is_found:  # The coordinator was lost during the revocation.
             self._to(Phase.UNJOINED)
             return self._advance(now_ms)
         self._to(Phase.JOINING)
@@ -442,7 +435,7 @@ class Member:
             return self.coordinator_lost(now_ms)
         if code in _WAIT:
             self._to(Phase.UNJOINED)
-            self._retry_ms = now_ms + self.config.retry_backoff_ms
+            self._search.pause(now_ms + self.config.retry_backoff_ms)
             return []
         return self._fail(
             code, f"the coordinator of group {self.config.group_id} refuses {what}: {code.name}"
@@ -472,7 +465,7 @@ class Member:
         member_id, self.member_id = self.member_id, NO_MEMBER_ID
         instructions = self._lose()
         self._leadership.end()
-        if not member_id or self.config.group_instance_id is not None or not self._coordinator_known:
+        if not member_id or self.config.group_instance_id is not None or not self._search.is_found:
             self._to(Phase.OUT)
             return instructions
         self._to(Phase.LEAVING)
