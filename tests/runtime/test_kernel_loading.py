@@ -129,7 +129,7 @@ def test_a_program_that_ends_first_does_not_wait_either(bare: Bare) -> None:
     with bare.nobody_compiles():
         said, logged = bare.run(_BEGIN + _END)
     assert said.startswith(f"[b'first', b'second', b'third'] {_IN_PYTHON}\n")
-    assert logged == bare.said_of_compiling
+    assert logged in ("", bare.said_of_compiling), "nothing is said if it ends before the compiler is loaded"
 
 
 def test_without_a_compiler_everything_works_in_plain_python(bare: Bare) -> None:

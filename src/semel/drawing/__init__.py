@@ -1,5 +1,7 @@
 """Pictures and report pages by one hand: plain text out, no library, no file, no clock.
 
+Internal: its modules may move in any release. Programs import the names of docs/client.md.
+
 Role.   `verify` and `bench` draw their results here. A picture is an SVG that follows the reader's light or dark scheme and says in
         words what it shows; a page is one HTML file that needs nothing else.
 Parts.  `palette` colors and patterns by name; `text` widths and numbers; `scales` values to places, with ticks; `canvas` the SVG itself;

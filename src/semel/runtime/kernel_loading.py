@@ -6,7 +6,8 @@ Flow.   `send_arrow` and a consumer's first records call `load_beside`. `semel b
         batch, the embedded broker after it has run for a while.
 Rules.  * Nothing waits for a compiler. Until kernels are compiled, the same loops run in plain Python.
         * numba takes many seconds, so a process of its own, with low priority, fills the cache; it is said in one line.
-          A program that ends before leaves that process to finish: the next program finds the kernels.
+          A program that ends before leaves that process to finish: the next program finds the kernels. One that ends
+          before the compiler is even loaded starts nothing, and says nothing.
         * Without numba everything stays in plain Python, which is said in one line too.
 """
 

@@ -170,7 +170,7 @@ def test_times_are_written_as_in_spark(given: str, text: str, ms: int) -> None:
         # Values.
         ({**ORDERS, "kafka.isolation.level": "sloppy"}, "isolation.level"),
         ({**ORDERS, "kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: not there"),
-        ({**ORDERS, "kafka.sasl.login.class": "x"}, "sasl.login.class: not there"),
+        ({**ORDERS, "kafka.sasl.login.class": "x"}, "sasl.login.class is not a setting"),
         ({**ORDERS, "kafka.acks": "all"}, "acks is a setting of a producer"),
         ({**ORDERS, "startingOffsets": "earliset"}, "startingOffsets: expected e.g."),
         ({**ORDERS, "startingTimestamp": "yesterday"}, "is not a whole number"),
