@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from semel.cli.profiles import config_path, read
-
 if TYPE_CHECKING:
     from semel.client.cluster import Cluster
 
@@ -52,6 +50,8 @@ def complete_groups(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 def complete_profiles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Profiles that begin so."""
+    from semel.cli.profiles import config_path, read  # Not for a broker that starts.
+
     return _quietly(lambda: list(read(config_path()).by_name), incomplete)
 
 
