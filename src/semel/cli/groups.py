@@ -8,6 +8,7 @@ import click
 from semel.cli.names import complete_groups
 from semel.cli.options import connected, connection_options, output_option
 from semel.cli.output import CSV, FOR_PEOPLE, Column, Json, print_csv, show, show_document
+from semel.core.groups.listing import STATES, TYPES
 
 if TYPE_CHECKING:
     from semel.client.calls.describe_group import GroupView, MemberView
@@ -15,15 +16,6 @@ if TYPE_CHECKING:
     from semel.insight.lag import PartitionLag
     from semel.types import TopicPartition
 
-_STATES: Final = (
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Stable",
-    "Dead",
-    "Empty",
-    "Assigning",
-    "Reconciling",
-)
 _LISTED: Final = (
     Column("GROUP", "group_id"),
     Column("TYPE", "type"),
@@ -49,7 +41,6 @@ _MEMBERS: Final = (
     Column("ASSIGNED", lambda row: ",".join(row["assignment"]) or None, wide=True),
     Column("EPOCH", "member_epoch", wide=True),
 )
-_TYPES: Final = ("classic", "consumer", "share", "streams")
 
 
 @click.group(name="groups", epilog="Example: semel groups describe orders-app")
@@ -62,14 +53,14 @@ def command() -> None:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(_STATES, case_sensitive=False),
+    type=click.Choice(STATES, case_sensitive=False),
     help="Only groups in this state; may be repeated.",
 )
 @click.option(
     "--type",
     "types",
     multiple=True,
-    type=click.Choice(_TYPES, case_sensitive=False),
+    type=click.Choice(TYPES, case_sensitive=False),
     help="Only groups that speak this protocol; may be repeated.",
 )
 @connection_options

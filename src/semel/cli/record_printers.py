@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 from semel.cli.contents import Contents, as_bytes, fields
 from semel.cli.output import JSON, TABLE, WIDE, cut, one_line, padded, styled, width
 from semel.cli.record_format import Filler, content, headers_text, shown
+from semel.errors import InvariantError
 from semel.insight.sentences import time_text
 from semel.runtime.terminal import is_watched
 
@@ -65,7 +66,7 @@ class Lines:
         self._stream.write(self._fill(record))
 
     def control(self, record: "ControlRecord") -> None:
-        raise NotImplementedError(f"lines of values have no place for {record}: consume refuses --control")
+        raise InvariantError(f"lines of values have no place for {record}: consume refuses --control")
 
     def flush(self) -> None:
         self._stream.flush()

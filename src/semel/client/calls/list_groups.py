@@ -6,6 +6,7 @@ from typing import Final
 
 from semel.client.cluster import Cluster
 from semel.client.values.administration import GroupListing
+from semel.core.groups.listing import STATES, TYPES
 from semel.core.wire.messages.list_groups import ListGroupsRequest
 from semel.errors import UnsupportedVersionError, refused
 from semel.exceptions import IllegalArgumentException
@@ -13,19 +14,6 @@ from semel.exceptions import IllegalArgumentException
 _STATES_VERSION: Final = 4
 _TYPES_VERSION: Final = 5
 _LIST_GROUPS: Final = ListGroupsRequest.schema.api_key
-
-
-_STATES: Final = (
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Stable",
-    "Dead",
-    "Empty",
-    "Assigning",
-    "Reconciling",
-    "NotReady",
-)
-_TYPES: Final = ("classic", "consumer", "share", "streams")
 
 
 def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
@@ -42,8 +30,8 @@ async def list_groups(
 ) -> list[GroupListing]:
     """The groups of all brokers, by name; only those in one of these states and of one of these types, if any are named."""
 
-    _check("states", states, _STATES)
-    _check("types", types, _TYPES)
+    _check("states", states, STATES)
+    _check("types", types, TYPES)
 
     async def ask_one(node_id: int) -> list[GroupListing]:
         last = (await cluster.served(node_id)).get(_LIST_GROUPS, (0, 0))[1]
