@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from semel.broker.replicas.replica import Replica
+from semel.broker.replicas.surroundings import Surroundings
 from semel.core.idempotence.producer_window import Duplicate
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -152,13 +153,11 @@ class Led:
 
     def lead(self, isr: tuple[int, ...], *, leader_epoch: int = 4, partition_epoch: int = 9) -> None:
         self.partition = self.replica.lead(
-            node_id=1,
+            Surroundings(1, 30_000, self.brokers),
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             replicas=self.replicas,
             isr=isr,
-            lag_max_ms=30_000,
-            alive=self.brokers,
         )
 
     def append(self, *, acks: int = -1) -> None:

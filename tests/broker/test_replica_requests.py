@@ -6,6 +6,7 @@ no real broker sends here yet.
 
 import asyncio
 
+from semel.broker.replicas.surroundings import Surroundings
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.wire.messages.fetch import (
     FetchPartition,
@@ -39,13 +40,11 @@ async def lead(client: Client, *, leader_epoch: int = 0, partition_epoch: int = 
     if replica.leader is not None and replica.leader._is_alone:
         replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     replica.lead(
-        node_id=1,
+        Surroundings(1, 30_000, brokers),
         leader_epoch=leader_epoch,
         partition_epoch=partition_epoch,
         replicas=(1, 2, 3),
         isr=(1, 2, 3),
-        lag_max_ms=30_000,
-        alive=brokers,
     )
 
 

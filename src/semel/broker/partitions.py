@@ -25,6 +25,7 @@ from typing import Final, TypeAlias, TypeVar
 from semel.broker.config import BrokerConfig
 from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.replicas.replica import Replica
+from semel.broker.replicas.surroundings import Surroundings
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.partition_state import PartitionState
@@ -383,18 +384,19 @@ class Partitions:
         return results
 
     def _lead(self, replica: Replica, state: PartitionState) -> None:
-        lag_max_ms = self._config.value("replica.lag.time.max.ms")
-        if not isinstance(lag_max_ms, int):
-            raise TypeError(f"{lag_max_ms!r} is not a time")
         replica.lead(
-            node_id=self._config.node_id,
+            self._surroundings(),
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
             replicas=state.replicas,
             isr=state.isr,
-            lag_max_ms=lag_max_ms,
-            alive=self._image.brokers,
         )
+
+    def _surroundings(self) -> Surroundings:
+        lag_max_ms = self._config.value("replica.lag.time.max.ms")
+        if not isinstance(lag_max_ms, int):
+            raise TypeError(f"{lag_max_ms!r} is not a time")
+        return Surroundings(self._config.node_id, lag_max_ms, self._image.brokers)
 
     def _guard(self, log: PartitionLog) -> None:
         """Let no transaction be opened that its coordinator does not know. Coordinators see to their own topics.

@@ -5,6 +5,7 @@ Role.   `open_link` connects, agrees on versions with ApiVersions and logs in wh
 Flow.   `open_link` -> TLS -> ApiVersions -> SASL, then ApiVersions again -> `Link`.
 Rules.  * The newest version that both sides have is used; an API that the broker does not have raises before anything is sent.
         * ApiVersions is asked again after a login, because a broker may serve more to those it knows.
+        * Brokers of a cluster under ZooKeeper know of each other what is served: on most of their links ApiVersions is not asked.
         * A refused login is final. A broker may believe a login for a limited time: the link is stale a little before that
           time is over, unless requests are under way; its owner opens another.
         * Every error names the broker's address.
@@ -115,8 +116,14 @@ class Link:
         await self._connection.finish()
 
 
-async def open_link(runtime: Runtime, address: Address, config: LinkConfig) -> Link:
-    """A link to the broker at this address.
+async def open_link(
+    runtime: Runtime,
+    address: Address,
+    config: LinkConfig,
+    *,
+    served: Mapping[int, tuple[int, int]] | None = None,
+) -> Link:
+    """A link to the broker at this address. With `served` it is not asked what it serves: both know it beforehand.
 
     Raises `DisconnectedError` if the broker does not answer in time, `HandshakeError` if TLS fails, `RefusedError` if the login
     does, `WireError` if what listens there does not speak the protocol.
@@ -131,17 +138,27 @@ async def open_link(runtime: Runtime, address: Address, config: LinkConfig) -> L
         tls=config.security.tls,
     )
     try:
-        return await _introduced(runtime, connection, address, config)
+        return await _introduced(runtime, connection, address, config, served)
     except BaseException:
         connection.close()
         raise
 
 
-async def _introduced(runtime: Runtime, connection: Connection, address: Address, config: LinkConfig) -> Link:
+async def _introduced(
+    runtime: Runtime,
+    connection: Connection,
+    address: Address,
+    config: LinkConfig,
+    known: Mapping[int, tuple[int, int]] | None,
+) -> Link:
     """The APIs the broker serves, after a login where the settings ask for one."""
     timeout_ms = config.request_timeout_ms
+    served: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
     try:
-        served, features = await _negotiated(connection, address, timeout_ms)
+        served, features = (
+            (known, {}) if known is not None else await _negotiated(connection, address, timeout_ms)
+        )
     except DisconnectedError as error:
         # Since TLS 1.3 a broker looks at the client's certificate after the client took the handshake for done.
         if isinstance(error.__cause__, ssl.SSLError):
@@ -154,7 +171,8 @@ async def _introduced(runtime: Runtime, connection: Connection, address: Address
         )
         if lifetime_ms is not None:
             until_ms = runtime.clock.monotonic_ms() + lifetime_ms * _LIFETIME_PERCENT // 100
-        served, features = await _negotiated(connection, address, timeout_ms)
+        if known is None:
+            served, features = await _negotiated(connection, address, timeout_ms)
     return Link(address, connection, served, features, until_ms)
 
 

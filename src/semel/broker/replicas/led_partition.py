@@ -19,10 +19,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from semel.broker.metrics.counts import PartitionCounts
+from semel.broker.replicas.surroundings import Surroundings
 from semel.broker.waiting import Waiters
+from semel.core.cluster import fencing
 from semel.core.records.validation import Inspection
 from semel.core.replication.epochs import EpochEnd, led_epoch_end
-from semel.core.replication.leading import Alive, Leading
+from semel.core.replication.leading import Leading
 from semel.errors import ErrorCode, LogError, Refuse
 from semel.log.group_commit import GroupCommit
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
@@ -61,16 +63,13 @@ class LedPartition:
         commits: GroupCommit,
         counts: PartitionCounts,
         runtime: Runtime,
-        *,
-        node_id: int,
-        lag_max_ms: int,
-        alive: Alive,
+        surroundings: Surroundings,
     ) -> None:
         self.log = log
         self.topic_id = topic_id
         self.commits = commits
         self.counts = counts
-        self.leading = Leading(node_id, lag_max_ms=lag_max_ms)
+        self.leading = Leading(surroundings.node_id, lag_max_ms=surroundings.lag_max_ms)
         self.leader_epoch = self.leading.leader_epoch  # The same, where every append finds it.
         self.durable_offset = log.log_end_offset
         self.waiters = Waiters()
@@ -78,7 +77,7 @@ class LedPartition:
         self.end_waiters = Waiters()
         """Long polls of followers: they wait for the log's end."""
         self._acknowledgements: dict[asyncio.Future[ErrorCode], int] = {}
-        self._alive = alive
+        self._alive = surroundings.alive
         self._ended = ErrorCode.NONE
         self._is_alone = True  # This broker's is the only replica, and leads.
         self._tasks = runtime.tasks
@@ -316,6 +315,4 @@ class LedPartition:
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """The answer to a client that believes in this leader epoch (-1: in none)."""
-        if epoch < 0 or epoch == self.leader_epoch:
-            return ErrorCode.NONE
-        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return fencing.leader_epoch(epoch, self.leader_epoch)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from semel.broker.metrics.counts import PartitionCounts
 from semel.broker.replicas.led_partition import LedPartition
-from semel.core.replication.leading import Alive
+from semel.broker.replicas.surroundings import Surroundings
 from semel.errors import ErrorCode
 from semel.log.group_commit import GroupCommit
 from semel.log.partition_log import PartitionLog
@@ -38,26 +38,17 @@ class Replica:
 
     def lead(
         self,
+        surroundings: Surroundings,
         *,
-        node_id: int,
         leader_epoch: int,
         partition_epoch: int,
         replicas: Iterable[int],
         isr: Iterable[int],
-        lag_max_ms: int,
-        alive: Alive,
     ) -> LedPartition:
         """Lead as the metadata says, from now on or still."""
         if self.leader is None:
             self.leader = LedPartition(
-                self.log,
-                self.topic_id,
-                self.commits,
-                self.counts,
-                self._runtime,
-                node_id=node_id,
-                lag_max_ms=lag_max_ms,
-                alive=alive,
+                self.log, self.topic_id, self.commits, self.counts, self._runtime, surroundings
             )
         self.leader.become(
             leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr
