@@ -20,6 +20,7 @@ from semel.broker.coordinators.transactions import TransactionCoordinator
 from semel.broker.partitions import Partitions
 from semel.core.metadata.deltas import (
     BrokerConfigured,
+    BrokerGone,
     BrokerRegistered,
     ClusterNamed,
     ControllerChanged,
@@ -99,6 +100,7 @@ class MetadataApplier:
                     ClusterNamed()
                     | LeaderEpochsRaised()
                     | BrokerRegistered()
+                    | BrokerGone()
                     | ControllerChanged()
                     | GroupConfigured()
                     | QuotasChanged()

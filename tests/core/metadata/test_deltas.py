@@ -7,7 +7,7 @@ a snapshot. Compaction is played by applying the last row of every key, in any o
 import random
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from semel.core.metadata.brokers import Endpoint, RegisteredBroker
 from semel.core.metadata.client_quotas import Entity
 from semel.core.metadata.deltas import (
     BrokerConfigured,
+    BrokerGone,
     BrokerRegistered,
     ClusterNamed,
     ControllerChanged,
@@ -33,10 +34,11 @@ from semel.core.metadata.deltas import (
     TopicRemoved,
 )
 from semel.core.metadata.image import MetadataImage
-from semel.core.metadata.partition_state import NO_LEADER, PartitionState, alone
+from semel.core.metadata.partition_state import NO_LEADER, NOT_TOLD, PartitionState, alone
 from semel.core.metadata.rows import (
     BrokerConfigRow,
     BrokerRow,
+    BrokersRow,
     Change,
     ClientQuotaRow,
     ClusterRow,
@@ -47,8 +49,11 @@ from semel.core.metadata.rows import (
     ProducerIdsRow,
     Row,
     ScramRow,
+    Told,
+    TopicConfigRow,
     TopicGoneRow,
     TopicRow,
+    TopicStatesRow,
     encode,
 )
 from semel.core.security.scram_credentials import Credential
@@ -59,7 +64,10 @@ ORDERS = TopicRow("orders", FIRST, alone(1, 2), {"retention.ms": "1"})
 ANNA: Entity = (("user", "anna"),)
 CREDENTIAL = Credential(4096, b"salt", b"stored", b"server")
 HERE = RegisteredBroker(1, {"PLAINTEXT": Endpoint("here", 9092)})
+THERE = RegisteredBroker(2, {"PLAINTEXT": Endpoint("there", 9092)})
 MOVED = PartitionState((2, 1), (2,), 2, leader_epoch=4, partition_epoch=9)
+TOLD: list[Change] = [TopicConfigRow("orders", {"a": "1"}), TopicStatesRow("orders", FIRST, {1: MOVED})]
+LATE = TopicRow("orders", FIRST, (NOT_TOLD, MOVED), {"a": "1"})
 
 
 @dataclass
@@ -105,6 +113,8 @@ class Shadow:
                 self.leader_epoch_min = epoch
             case BrokerRegistered(broker):
                 self.brokers[broker.broker_id] = broker
+            case BrokerGone(broker_id):
+                del self.brokers[broker_id]
             case ControllerChanged(broker_id):
                 self.controller_id = broker_id
             case BrokerConfigured(name, configs):
@@ -206,6 +216,31 @@ class Shadow:
         ([], BrokerRow(HERE), [BrokerRegistered(HERE)]),
         ([BrokerRow(HERE)], BrokerRow(HERE), []),
         ([], ControllerRow(1), [ControllerChanged(1)]),
+        (
+            [BrokersRow((HERE, THERE))],
+            BrokersRow((replace(HERE, epoch=9),)),
+            [BrokerGone(THERE.broker_id), BrokerRegistered(replace(HERE, epoch=9))],
+        ),
+        ([BrokersRow((HERE, THERE))], BrokersRow((THERE, HERE)), []),
+        ([], TopicConfigRow("orders", {"a": "1"}), []),
+        (
+            [TopicConfigRow("orders", {"a": "1"})],
+            TopicStatesRow("orders", FIRST, {1: MOVED}),
+            [TopicAdded(LATE)],
+        ),
+        (TOLD, TopicConfigRow("orders"), [TopicConfigured(replace(LATE, configs={}))]),
+        (
+            TOLD,
+            TopicStatesRow("orders", FIRST, {0: MOVED}),
+            [PartitionsChanged(replace(LATE, states=(MOVED, MOVED)), (0,))],
+        ),
+        (
+            TOLD,
+            TopicStatesRow("orders", SECOND, {0: MOVED}),
+            [TopicRemoved(LATE), TopicAdded(TopicRow("orders", SECOND, (MOVED,), {"a": "1"}))],
+        ),
+        (TOLD, TopicStatesRow("orders", FIRST, {1: None}), [TopicRemoved(LATE)]),
+        (TOLD, TopicStatesRow("orders", SECOND, {1: None}), []),
     ],
 )
 def test_a_change_gives_the_deltas_it_makes(
@@ -253,6 +288,17 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(FeatureRow, names, numbers, numbers),
     st.builds(lambda number: BrokerRow(RegisteredBroker(number, {}, epoch=number)), numbers),
     st.builds(ControllerRow, numbers),
+    st.builds(
+        lambda alive: BrokersRow(tuple(RegisteredBroker(one, {}, epoch=one) for one in alive)),
+        st.lists(numbers, unique=True),
+    ),
+    st.builds(TopicConfigRow, names, configs),
+    st.builds(
+        lambda name, life, told: TopicStatesRow(name, uuid.UUID(int=life * 2 + (name == "b")), told),
+        names,
+        numbers,
+        st.dictionaries(numbers, st.none() | states, min_size=1, max_size=3),
+    ),
 )
 
 
@@ -304,7 +350,7 @@ def test_the_last_row_of_every_key_is_enough_in_any_order(written: list[Row], di
                 later = [old if old.leader_epoch > new.leader_epoch else new for old, new in kept]
                 grown = (*later, *row.states[len(later) :])
                 row = TopicRow(row.name, row.topic_id, grown, row.configs)
-        assert not isinstance(row, BrokerRow | ControllerRow)
+        assert not isinstance(row, Told)
         lived.apply(row)
         last[encode(row, 0).key] = row
     left = list(last.values())

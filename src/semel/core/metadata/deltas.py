@@ -70,6 +70,13 @@ class BrokerRegistered:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerGone:
+    """A broker is not there any more."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerChanged:
     """Another broker decides for the cluster."""
 
@@ -133,6 +140,7 @@ Delta: TypeAlias = (
     | PartitionsChanged
     | LeaderEpochsRaised
     | BrokerRegistered
+    | BrokerGone
     | ControllerChanged
     | BrokerConfigured
     | GroupConfigured

@@ -8,7 +8,8 @@ Rules.  * A topic that is created again under its old name has another id: a req
           own and of the least one after the last unclean stop, whichever was written later.
 """
 
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.client_quotas import Entity
 from semel.core.metadata.deltas import (
     BrokerConfigured,
+    BrokerGone,
     BrokerRegistered,
     ClusterNamed,
     ControllerChanged,
@@ -31,10 +33,11 @@ from semel.core.metadata.deltas import (
     TopicConfigured,
     TopicRemoved,
 )
-from semel.core.metadata.partition_state import NO_LEADER, PartitionState, not_below
+from semel.core.metadata.partition_state import NO_LEADER, NOT_TOLD, PartitionState, not_below
 from semel.core.metadata.rows import (
     BrokerConfigRow,
     BrokerRow,
+    BrokersRow,
     Change,
     ClientQuotaRow,
     ClusterRow,
@@ -44,8 +47,11 @@ from semel.core.metadata.rows import (
     LeaderEpochRow,
     ProducerIdsRow,
     ScramRow,
+    Told,
+    TopicConfigRow,
     TopicGoneRow,
     TopicRow,
+    TopicStatesRow,
 )
 from semel.core.metadata.topic_names import folded
 from semel.core.security.scram_credentials import Credential
@@ -76,8 +82,10 @@ class MetadataImage:
     features: dict[str, int] = field(default_factory=dict)
     """The levels that were set; where none was, a feature is at its highest."""
     features_epoch: int = 0
+    _topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The settings of topics that are kept beside their topics."""
     brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
-    """The brokers that are alive, by id."""
+    """The brokers that are alive, by id; the dict stays the same one."""
     controller_id: int = NO_LEADER
     """The broker that decides for the cluster."""
 
@@ -117,13 +125,26 @@ class MetadataImage:
                 self.features[name] = level
                 self.features_epoch = max(self.features_epoch, epoch)
                 return [FeatureChanged(name, level, epoch)] if known != (level, self.features_epoch) else []
+            case _:
+                return self._told(change)
+
+    def _told(self, change: Told) -> list[Delta]:
+        match change:
             case BrokerRow(registered):
                 changed = self.brokers.get(registered.broker_id) != registered
                 self.brokers[registered.broker_id] = registered
                 return [BrokerRegistered(registered)] if changed else []
+            case BrokersRow(brokers):
+                return self._put_brokers(brokers)
             case ControllerRow(broker_id):
                 self.controller_id, controller_id = broker_id, self.controller_id
                 return [ControllerChanged(broker_id)] if controller_id != broker_id else []
+            case TopicConfigRow(topic, configs):
+                _put(self._topic_configs, topic, dict(configs))
+                row = self._topics.get(topic)
+                return [] if row is None else self._put_topic(replace(row, configs=dict(configs)))
+            case TopicStatesRow(name, topic_id, states):
+                return self._put_states(name, topic_id, states)
 
     def _put_topic(self, row: TopicRow) -> list[Delta]:
         least = self.leader_epoch_min
@@ -143,6 +164,32 @@ class MetadataImage:
             deltas.append(TopicConfigured(row))
         if before.states != row.states:
             deltas.append(PartitionsChanged(row, _different(before.states, row.states)))
+        return deltas
+
+    def _put_states(
+        self, name: str, topic_id: uuid.UUID, changed: Mapping[int, PartitionState | None]
+    ) -> list[Delta]:
+        known = self._topics.get(name)
+        is_same = known is not None and known.topic_id == topic_id
+        states = list(known.states) if known is not None and is_same else []
+        present = {index: state for index, state in changed.items() if state is not None}
+        if not present and not is_same:
+            return []  # Another topic of its name is gone.
+        states += [NOT_TOLD] * (1 + max(present, default=-1) - len(states))
+        for index, state in changed.items():
+            if index < len(states):
+                states[index] = NOT_TOLD if state is None else state
+        if not any(state.is_known for state in states):
+            return self._remove_topic(name)
+        configs = dict(self._topic_configs.get(name, {}))
+        return self._put_topic(TopicRow(name, topic_id, tuple(states), configs))
+
+    def _put_brokers(self, brokers: Iterable[RegisteredBroker]) -> list[Delta]:
+        alive = {one.broker_id: one for one in brokers}
+        deltas: list[Delta] = [BrokerGone(one) for one in self.brokers if one not in alive]
+        deltas += [BrokerRegistered(one) for number, one in alive.items() if self.brokers.get(number) != one]
+        self.brokers.clear()
+        self.brokers.update(alive)
         return deltas
 
     def _remove_topic(self, name: str) -> list[Delta]:
@@ -191,6 +238,11 @@ class MetadataImage:
 
     def topic(self, name: str) -> TopicRow | None:
         return self._topics.get(name)
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """A topic's settings of its own; where they are kept beside topics, also before the topic is known."""
+        row = self._topics.get(name)
+        return self._topic_configs.get(name, {}) if row is None else row.configs
 
     def collision(self, name: str) -> str | None:
         """Another topic that a name would be mistaken for."""

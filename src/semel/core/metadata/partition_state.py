@@ -23,12 +23,23 @@ class PartitionState:
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
+    offline: tuple[int, ...] = ()
+    """Replicas on disks that failed, as a controller tells of them: their brokers may be alive."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was told of it: see `NOT_TOLD`."""
+        return bool(self.replicas)
 
     def led_from(self, leader_epoch: int) -> "PartitionState":
         """The same partition, led in a later epoch."""
         return replace(
             self, leader_epoch=leader_epoch, partition_epoch=max(self.partition_epoch, leader_epoch)
         )
+
+
+NOT_TOLD: Final = PartitionState((), (), NO_LEADER, leader_epoch=-1, partition_epoch=-1)
+"""A partition whose topic has a later one that a controller told of first."""
 
 
 def new_state(replicas: tuple[int, ...]) -> PartitionState:

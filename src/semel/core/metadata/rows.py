@@ -13,7 +13,7 @@ Rules.  * Values are JSON objects with a version: readers pass over fields they 
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, TypeAlias
@@ -131,10 +131,37 @@ class BrokerRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokersRow:
+    """All brokers that are alive: others are not. Not in the log."""
+
+    brokers: tuple[RegisteredBroker, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerRow:
     """Which broker decides for the cluster. Not in the log."""
 
     broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigRow:
+    """The settings of a topic, where they are kept beside it, and may be known before it. Not in the log."""
+
+    topic: str
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatesRow:
+    """Some partitions of a topic as a controller tells of them; None: it is gone. A topic is gone with its last partition.
+
+    Not in the log.
+    """
+
+    name: str
+    topic_id: uuid.UUID
+    states: Mapping[int, PartitionState | None]
 
 
 Row: TypeAlias = (
@@ -150,7 +177,9 @@ Row: TypeAlias = (
     | FeatureRow
 )
 """The rows in the log."""
-Change: TypeAlias = Row | BrokerRow | ControllerRow
+Told: TypeAlias = BrokerRow | BrokersRow | ControllerRow | TopicConfigRow | TopicStatesRow
+"""What a broker is told, or sees, and keeps nowhere."""
+Change: TypeAlias = Row | Told
 """The changes that an image takes over."""
 
 
