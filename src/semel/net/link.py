@@ -6,6 +6,8 @@ Flow.   `open_link` -> TLS -> ApiVersions -> SASL, then ApiVersions again -> `Li
 Rules.  * The newest version that both sides have is used; an API that the broker does not have raises before anything is sent.
         * ApiVersions is asked again after a login, because a broker may serve more to those it knows.
         * Brokers of a cluster under ZooKeeper know of each other what is served: on most of their links ApiVersions is not asked.
+          Where they ask, it is in version 4; clients ask in version 3. A broker that has neither answers in version 0, and is
+          asked lower.
         * A refused login is final. A broker may believe a login for a limited time: the link is stale a little before that
           time is over, unless requests are under way; its owner opens another.
         * Every error names the broker's address.
@@ -13,7 +15,7 @@ Elsewhere. Frames, requests in flight and timeouts: `connection`. Which broker t
 """
 
 import ssl
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from semel._version import __version__
@@ -29,7 +31,10 @@ from semel.types import Address
 
 R = TypeVar("R", bound=Response)
 
-_API_VERSIONS_ASKED: Final = 3
+ASKED_BY_CLIENTS: Final = (3, 0)
+ASKED_BY_BROKERS: Final = (4, 3, 0)
+"""Versions of ApiVersions, each asked once a broker did not know the one before."""
+_SOFTWARE_SINCE: Final = 3
 _LIFETIME_PERCENT: Final = 85  # Of the time a broker believes a login: Java makes it anew at 85 to 95.
 
 
@@ -122,8 +127,10 @@ async def open_link(
     config: LinkConfig,
     *,
     served: Mapping[int, tuple[int, int]] | None = None,
+    asked: Sequence[int] = ASKED_BY_CLIENTS,
 ) -> Link:
     """A link to the broker at this address. With `served` it is not asked what it serves: both know it beforehand.
+    `asked`: the versions of ApiVersions to ask in.
 
     Raises `DisconnectedError` if the broker does not answer in time, `HandshakeError` if TLS fails, `RefusedError` if the login
     does, `WireError` if what listens there does not speak the protocol.
@@ -138,7 +145,7 @@ async def open_link(
         tls=config.security.tls,
     )
     try:
-        return await _introduced(runtime, connection, address, config, served)
+        return await _introduced(runtime, connection, address, config, served, asked)
     except BaseException:
         connection.close()
         raise
@@ -150,6 +157,7 @@ async def _introduced(
     address: Address,
     config: LinkConfig,
     known: Mapping[int, tuple[int, int]] | None,
+    asked: Sequence[int],
 ) -> Link:
     """The APIs the broker serves, after a login where the settings ask for one."""
     timeout_ms = config.request_timeout_ms
@@ -157,7 +165,7 @@ async def _introduced(
     features: Mapping[str, int]
     try:
         served, features = (
-            (known, {}) if known is not None else await _negotiated(connection, address, timeout_ms)
+            (known, {}) if known is not None else await _negotiated(connection, address, asked, timeout_ms)
         )
     except DisconnectedError as error:
         # Since TLS 1.3 a broker looks at the client's certificate after the client took the handshake for done.
@@ -172,20 +180,28 @@ async def _introduced(
         if lifetime_ms is not None:
             until_ms = runtime.clock.monotonic_ms() + lifetime_ms * _LIFETIME_PERCENT // 100
         if known is None:
-            served, features = await _negotiated(connection, address, timeout_ms)
+            served, features = await _negotiated(connection, address, asked, timeout_ms)
     return Link(address, connection, served, features, until_ms)
 
 
 async def _negotiated(
-    connection: Connection, address: Address, timeout_ms: int
+    connection: Connection, address: Address, asked: Sequence[int], timeout_ms: int
 ) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:
     """The APIs the broker serves, and the features that are switched on."""
-    request = ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
+    version, *lower = asked
     try:
-        answer = await connection.send(request, _API_VERSIONS_ASKED, timeout_ms=timeout_ms)
+        answer = await connection.send(_introduction(version), version, timeout_ms=timeout_ms)
     except WireError:  # A broker that does not know the version answers in version 0.
-        answer = await connection.send(ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
+        if not lower:
+            raise
+        return await _negotiated(connection, address, lower, timeout_ms)
     if answer.error_code:
         raise refused(answer.error_code, f"to say what it serves at {address}", by=str(address))
     served = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
     return served, {one.name: one.max_version_level for one in answer.finalized_features}
+
+
+def _introduction(version: int) -> ApiVersionsRequest:
+    if version < _SOFTWARE_SINCE:
+        return ApiVersionsRequest()
+    return ApiVersionsRequest(client_software_name="semel", client_software_version=__version__)
