@@ -135,7 +135,9 @@ async def go_on(client: Client) -> None:
     ending = EndTxnRequest(transactional_id=OPEN, producer_id=producer_id, producer_epoch=0, committed=True)
     assert (await client.ask(ending, 3)).error_code == ErrorCode.NONE
     assert await values(client, "orders", 1) == [b"first", b"second", OPEN.encode()]
-    assert await client.broker.parts.coordinators.producer_ids.next() >= 1000
+    given = await client.broker.parts.coordinators.producer_ids.next()
+    assert given is not None
+    assert given >= 1000
     assert (await client.produce("later")).error_code == ErrorCode.NONE
 
 

@@ -14,7 +14,7 @@ from semel.broker.coordinators.transactions import TransactionCoordinator
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.metrics.counts import Metrics
 from semel.broker.partitions import Partitions
-from semel.broker.producer_ids import ProducerIds
+from semel.broker.producer_ids import ProducerIdGiver
 from semel.cluster.store import MetadataStore
 from semel.core.metadata.image import MetadataImage
 from semel.runtime.bundle import Runtime
@@ -63,7 +63,7 @@ class Coordinators:
     image: MetadataImage
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdGiver
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from semel.broker.coordinators.internal_topics import create_internal_topic
 from semel.broker.coordinators.tickets import Answer, answered
 from semel.broker.markers import Markers
 from semel.broker.partitions import Partitions
-from semel.broker.producer_ids import ProducerIds
+from semel.broker.producer_ids import ProducerIdGiver
 from semel.broker.replicas.led_partition import LedPartition
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Outcome, Ticket
@@ -63,7 +63,7 @@ class TransactionCoordinator:
         runtime: Runtime,
         store: MetadataStore,
         partitions: Partitions,
-        producer_ids: ProducerIds,
+        producer_ids: ProducerIdGiver,
         groups: GroupCoordinator,
     ) -> None:
         self._settings = transaction_settings(config)

@@ -7,6 +7,9 @@
 
 With a transactional id the transaction coordinator decides. The former owner's open transaction is aborted first;
 the answer is CONCURRENT_TRANSACTIONS until that is done.
+
+A new id is wanted and none is at hand: a broker alone sets a block aside and answers then; a member answers
+COORDINATOR_LOAD_IN_PROGRESS until its controller has given it a block.
 """
 
 import logging
@@ -44,9 +47,12 @@ def handle(
 
 async def _next_id(broker: Coordinators) -> InitProducerIdResponse:
     try:
-        return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+        given = await broker.producer_ids.next()
     except LogError:
         return _refused(ErrorCode.KAFKA_STORAGE_ERROR)
+    if given is None:
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return InitProducerIdResponse(producer_id=given, producer_epoch=0)
 
 
 async def _own_later(

@@ -74,6 +74,8 @@ class Story(transactions.Story):
         if broker is None:
             raise LookupError("nothing disturbs the broker yet, and it is not there")
         producer_id = await broker.parts.coordinators.producer_ids.next()
+        if producer_id is None:
+            raise LookupError("a broker alone waits for its own disk until it has an id")
         state = self.dice.choice([TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT])
 
         def write(_shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome[TransactionEffect]:
