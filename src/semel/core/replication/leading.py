@@ -75,6 +75,11 @@ class Granted:
     partition_epoch: int
 
 
+def asks_again(answer: ErrorCode) -> bool:
+    """Whether a leader sends the same proposal once more after this error, as long as it is the pending one."""
+    return answer not in _NOT_WRITTEN and answer not in _UNTIL_METADATA
+
+
 class Altered(Enum):
     """The leader's step after the controller's answer."""
 
@@ -251,7 +256,7 @@ class Leading:
                 self._ineligible[proposal.joining] = progress.broker_epoch
             self._commit(self.isr)
             return Altered.REVERTED
-        return Altered.WAITING if answer in _UNTIL_METADATA else Altered.AGAIN
+        return Altered.AGAIN if asks_again(answer) else Altered.WAITING
 
     def brokers_changed(self) -> None:
         """The metadata knows other brokers than before: a replica that was found ineligible may be asked for again."""
