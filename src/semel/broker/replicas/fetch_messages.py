@@ -79,9 +79,10 @@ def fetch_request(
     for (name, index), topic_id in plan.forget.items():
         gone = forgotten.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id))
         gone.partitions.append(index)
+    state = ReplicaState(replica_id=node_id, replica_epoch=broker_epoch)
     return FetchRequest(
-        replica_id=node_id,
-        replica_state=ReplicaState(replica_id=node_id, replica_epoch=broker_epoch),
+        replica_id=-1 if plan.by_id else node_id,  # Versions with ids have a replica's state in its place.
+        replica_state=state if plan.by_id else None,
         max_wait_ms=settings.max_wait_ms,
         min_bytes=settings.min_bytes,
         max_bytes=settings.max_bytes,

@@ -168,6 +168,9 @@ class Fetcher:
                 except _NO_LINK as error:
                     await self._lost(error)
                     continue
+                if self._is_unreachable:
+                    self._is_unreachable = False
+                    _logger.info("broker %d is fetched from again", self.leader_id)
                 self._may_be_cancelled = False
                 await self._take(asked, answer)
                 self._may_be_cancelled = True
@@ -229,9 +232,6 @@ class Fetcher:
             )
         link = await open_link(self._around.runtime, address, config, served=versions.BETWEEN_BROKERS)
         self._link = link
-        if self._is_unreachable:
-            self._is_unreachable = False
-            _logger.info("broker %d at %s is fetched from again", self.leader_id, address)
         return link
 
     async def _lost(self, error: SemelError) -> None:
