@@ -16,7 +16,7 @@ Rules.  * The clean shutdown mark is removed before the first read and written a
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -66,6 +66,7 @@ class LogDirectory:
         self._high_watermarks = self._checkpoint(checkpoints.HIGH_WATERMARKS)
         self.cleaner_offsets = CleanerOffsets(files, path)
         self._starts_to_come: dict[TopicPartition, int] = {}  # New log start offsets, being written.
+        self._cuts_to_come: dict[TopicPartition, int] = {}  # Where logs are about to be cut.
 
     @classmethod
     def open(
@@ -308,6 +309,7 @@ class LogDirectory:
             self.damaged.pop(topic_partition, None)
             self.topic_ids.pop(topic_partition, None)
             self._starts_to_come.pop(topic_partition, None)
+            self._cuts_to_come.pop(topic_partition, None)
             self._doomed.append(doomed)
 
     def begin_forget(self, topic_partitions: Sequence[TopicPartition]) -> Callable[[], None]:
@@ -345,10 +347,15 @@ class LogDirectory:
         The disk comes before memory: after a failed write the next try must not look done. Records below `offset` must
         be synced.
         """
-        log.check_log_start(offset)
-        topic_partition = log.topic_partition
-        known = self._starts_to_come.get(topic_partition, log.log_start_offset)
-        self._starts_to_come[topic_partition] = max(offset, known)
+        return self.begin_new_starts([(log, offset)])
+
+    def begin_new_starts(self, starts: Iterable[tuple[PartitionLog, int]]) -> Callable[[], None]:
+        """The same for several logs, with one write."""
+        for log, offset in starts:
+            log.check_log_start(offset)
+            topic_partition = log.topic_partition
+            known = self._starts_to_come.get(topic_partition, log.log_start_offset)
+            self._starts_to_come[topic_partition] = max(offset, known)
         return self.begin_checkpoint()
 
     def end_delete_records(self, log: PartitionLog, offset: int) -> None:
@@ -368,6 +375,26 @@ class LogDirectory:
         self.logs[topic_partition].truncate_to(offset, now_ms)
         self.cleaner_offsets.lower(topic_partition, offset)
         self.checkpoint()
+
+    def begin_cuts(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """Write checkpoints that stay true when these logs are cut at these offsets, as a call for a thread.
+
+        Then each log may be cut on the loop, and appended to at once. `end_cuts` must follow, whether they were or not.
+        """
+        self._cuts_to_come.update(offsets)
+        write_checkpoint = self.begin_checkpoint()
+
+        def write() -> None:
+            for topic_partition, offset in offsets.items():
+                self.cleaner_offsets.lower(topic_partition, offset)
+            write_checkpoint()
+
+        return write
+
+    def end_cuts(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """The logs were cut, or will not be: checkpoints say again how they are."""
+        for topic_partition in topic_partitions:
+            self._cuts_to_come.pop(topic_partition, None)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of deleted partitions and of segments deleted long enough ago. Blocks."""
@@ -420,6 +447,10 @@ class LogDirectory:
             (name, {**{tp: offset for tp, offset in found.items() if tp not in self.logs}, **current})
             for name, found, current in known
         ]
+        for topic_partition, cut in self._cuts_to_come.items():
+            for _name, values in offsets:
+                if values.get(topic_partition, cut) > cut:
+                    values[topic_partition] = cut
 
         def write() -> None:
             for name, values in offsets:

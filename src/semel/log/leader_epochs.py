@@ -81,6 +81,11 @@ class LeaderEpochs:
         """The epoch that wrote `offset`, or -1."""
         return epoch_for(self.entries, offset)
 
+    def clear(self) -> None:
+        """The log begins anew, with nothing."""
+        if self.entries:
+            self._replace([])
+
     def truncate_from_end(self, end_offset: int) -> None:
         """The log now ends at `end_offset`."""
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]

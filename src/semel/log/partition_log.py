@@ -15,6 +15,7 @@ Elsewhere. Reading: `reading`. Retention: the rules in `retention`, the steps in
 
 import logging
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from semel.core.idempotence.producer_state import ProducerState
@@ -221,16 +222,57 @@ class PartitionLog:
         if self.offline is not None:
             return Refuse(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
         view = memoryview(data)
-        for position, header in batch.headers(view):
+        found = list(batch.headers(view))
+        end_offset = self.log_end_offset
+        for position, header in found:
             batch.check_crc(view, position, header)
-            if header.base_offset < self.log_end_offset:
+            if header.base_offset < end_offset:
                 raise LogError(
                     f"{self.topic_partition}: the leader sent offset {header.base_offset}, "
-                    f"this replica's log ends at {self.log_end_offset}"
+                    f"this replica's log ends at {end_offset}"
                 )
-            refused = self._write(view[position : position + header.size_bytes], header, now_ms)
+            end_offset = header.next_offset
+        headers = [header for _position, header in found]
+        number = 0
+        while number < len(found):
+            position, header = found[number]
+            count = self._count_written_together(headers, number, now_ms)
+            run = headers[number : number + count]
+            size_bytes = sum(header.size_bytes for header in run)
+            refused = self._write_run(view[position : position + size_bytes], run, now_ms)
             if refused is not None:
                 return refused
+            number += count
+        return None
+
+    def _count_written_together(self, headers: Sequence[BatchHeader], first: int, now_ms: int) -> int:
+        """How many batches from `first` on one write may take: they are of one leader epoch and end in one segment."""
+        header = headers[first]
+        segment = self.segments[-1]
+        if segment.should_roll(header.size_bytes, header.last_offset, header.max_timestamp, now_ms):
+            return 1
+        count = 1 + segment.fits(headers, first)
+        epoch = header.partition_leader_epoch
+        for number in range(first + 1, first + count):
+            if headers[number].partition_leader_epoch != epoch:
+                return number - first
+        return count
+
+    def _write_run(self, data: memoryview, run: Sequence[BatchHeader], now_ms: int) -> Refuse | None:
+        """Write batches that fit the active segment as `_write` does each, or one that may need a new segment."""
+        if len(run) == 1:
+            return self._write(data, run[0], now_ms)
+        segment = self.segments[-1]
+        try:
+            if run[0].partition_leader_epoch != self.leader_epochs.latest:
+                self.leader_epochs.assign(run[0].partition_leader_epoch, run[0].base_offset)
+            segment.append_run(data, run)
+        except OSError as error:
+            return self._write_failed(error, segment)
+        position = 0
+        for header in run:
+            self._written(data[position : position + header.size_bytes], header, now_ms)
+            position += header.size_bytes
         return None
 
     def _write(
@@ -251,17 +293,27 @@ class PartitionLog:
             segment.append(data, header)
         except OSError as error:
             return self._write_failed(error, segment)
-        self.log_end_offset = last_offset + 1
+        self._written(data, header, now_ms, marker)
+        return None
+
+    def _written(
+        self,
+        data: bytearray | memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        marker: EndTxnMarker | None = None,
+    ) -> None:
+        """Record a batch that is in the active segment."""
+        self.log_end_offset = header.base_offset + header.last_offset_delta + 1
         self._unflushed_records += header.last_offset_delta + 1
         if header.producer_id == NO_PRODUCER_ID:
-            return None
+            return
         if marker is not None:
-            record_marker(self.producers, header, marker, segment.txn_index.append, now_ms)
+            record_marker(self.producers, header, marker, self.segments[-1].txn_index.append, now_ms)
         elif header.attributes & batch.CONTROL_BIT:
-            record_batch(self.producers, header, data, segment.txn_index.append, now_ms)
+            record_batch(self.producers, header, data, self.segments[-1].txn_index.append, now_ms)
         else:
             self.producers.record(header, now_ms=now_ms)
-        return None
 
     def _write_failed(self, error: OSError, segment: Segment) -> Refuse:
         """The write failed. The segment was restored; if not, the file's end is unknown and the log goes offline."""
@@ -466,8 +518,18 @@ class PartitionLog:
         self._deleted = [(at_ms, paths) for at_ms, paths in self._deleted if at_ms > now_ms]
         return due
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Truncate every batch with records at or above `offset`, because a new leader has others."""
+    def end_below(self, offset: int) -> int:
+        """Where the log ends once it is truncated to `offset`: a batch that holds it goes as a whole."""
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        found = self.segment_at(offset).locate(offset)
+        return offset if found is None else min(offset, found[1].base_offset)
+
+    def truncate_to(self, offset: int, now_ms: int, producers: ProducerState | None = None) -> None:
+        """Truncate every batch with records at or above `offset`, because a new leader has others.
+
+        `producers`: their state where the log will end (`end_below`), if it was replayed already: that may take long.
+        """
         if offset >= self.log_end_offset:
             # An epoch that began here and wrote nothing goes all the same: the new leader does not know it.
             self.leader_epochs.truncate_from_end(offset)
@@ -476,6 +538,7 @@ class PartitionLog:
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
+        offset = self.end_below(offset)
         self._begin_truncation()
         # Snapshots first: one above the new end would describe batches that no longer exist.
         self.snapshots.remove_above(offset)
@@ -484,10 +547,18 @@ class PartitionLog:
         del self.segments[keep:]
         self.active.truncate_to(offset)
         self.log_end_offset = offset
-        self._after_truncation(now_ms)
+        self._sync_truncation()
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.leader_epochs.truncate_from_end(offset)
+        if producers is None:
+            self.reload_producers(now_ms)
+        else:
+            self.producers.take_over(producers)
+            self.producers.on_high_watermark(self.high_watermark)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Remove all records; the empty log continues at `offset`."""
+        """Remove all records, and all that is known of them; the empty log continues at `offset`."""
         self._check_not_swapping()
         self._begin_truncation()
         self.snapshots.remove_above(self.segments[0].base_offset)
@@ -500,8 +571,11 @@ class PartitionLog:
             first.cut(0, offset)
         self.snapshots.remove(list(self.snapshots.offsets))
         self.segments[:] = [kept]
-        self.log_start_offset = self.log_end_offset = offset
-        self._after_truncation(now_ms)
+        self.log_end_offset = offset
+        self._sync_truncation()
+        self.log_start_offset = self.high_watermark = offset
+        self.leader_epochs.clear()
+        self.producers.clear(offset)
 
     def _check_not_swapping(self) -> None:
         if self.swapping:
@@ -514,18 +588,13 @@ class PartitionLog:
         truncated records below later appends."""
         self._files.open(join(self.directory, names.BEING_CUT), create=True).close()
 
-    def _after_truncation(self, now_ms: int) -> None:
-        end = self.log_end_offset
+    def _sync_truncation(self) -> None:
         self.truncations += 1
         write_aborted_counts(self._files, self.directory, self.segments)
         self.active.file.sync()
         self._files.remove(join(self.directory, names.BEING_CUT))
         self._names_changed = True
-        self.log_start_offset = min(self.log_start_offset, end)
-        self.recovery_point = min(self.recovery_point, end)
-        self.high_watermark = min(self.high_watermark, end)
-        self.leader_epochs.truncate_from_end(end)
-        self.reload_producers(now_ms)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
 
     def reload_producers(self, now_ms: int) -> None:
         """Rebuild the producers' state from the newest snapshot and the log after it."""
@@ -544,6 +613,24 @@ class PartitionLog:
             from_offset=from_offset,
             up_to=up_to,
         )
+
+    def replaying(self, up_to: int, now_ms: int) -> Callable[[], ProducerState]:
+        """The same as a call for a thread: it reads batches and snapshots below `up_to`, which no append changes.
+
+        If the log is truncated or its segments are exchanged meanwhile, the result is of no use, or the call fails.
+        """
+        segments = list(self.segments)
+        found = self.snapshots.up_to(up_to)
+        producers = ProducerState(producer_id_expiration_ms=self.config.producer_id_expiration_ms)
+
+        def run() -> ProducerState:
+            start = found.load(producers, now_ms)
+            from_offset = segments[0].base_offset if start is None else start
+            index = max(0, bisect_right(segments, from_offset, key=lambda one: one.base_offset) - 1)
+            replay(producers, segments[index:], now_ms, from_offset=from_offset, up_to=up_to)
+            return producers
+
+        return run
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers idle for `producer.id.expiration.ms`; returns their number."""

@@ -8,7 +8,7 @@ Rules.  * The file's name is the offset of its first record; offsets inside fit 
         * `size_bytes` counts the written bytes; bytes behind it are never read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
@@ -163,6 +163,45 @@ class Segment:
             raise
         self.size_bytes = position + len(data)
         self.note(position, header)
+
+    def append_run(self, data: BytesLike, run: Sequence[BatchHeader]) -> None:
+        """Write batches that follow each other, as many as `fits` says, with one write. All of them, or none."""
+        position = self.size_bytes
+        self.offset_index.file.load()
+        self.time_index.file.load()
+        try:
+            self.file.write_at(position, data)
+        except OSError:
+            self.file.truncate(position)
+            raise
+        self.size_bytes = position + len(data)
+        for header in run:
+            self.note(position, header)
+            position += header.size_bytes
+
+    def fits(self, batches: Sequence[BatchHeader], first: int) -> int:
+        """How many of the batches from `first` on can surely be appended after that one without a new segment.
+
+        The first one of them has to be asked about with `should_roll`; a batch behind the returned ones, too.
+        """
+        config, header = self.config, batches[first]
+        begun = self._first_timestamp if self.size_bytes else header.max_timestamp
+        size_bytes = self.size_bytes + header.size_bytes
+        entries = max(self.offset_index.file.count + 1, self.time_index.file.count + 2)
+        room = config.segment_index_bytes // TIME_ENTRY.size - entries
+        if begun is None or begun < 0:
+            return 0
+        for number in range(first + 1, len(batches)):
+            header = batches[number]
+            size_bytes += header.size_bytes
+            if (
+                size_bytes > config.segment_bytes
+                or number - first >= room
+                or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+                or not 0 <= header.max_timestamp <= begun + config.segment_ms - self._jitter_ms
+            ):
+                return number - first - 1
+        return len(batches) - first - 1
 
     def note(self, position: int, header: BatchHeader) -> None:
         """Add the batch at `position` to the indexes. Recovery calls it for existing batches."""

@@ -79,20 +79,19 @@ class Snapshots:
 
         Damaged snapshots found on the way are removed.
         """
-        for offset in reversed([offset for offset in self.offsets if offset <= offset_max]):
-            try:
-                entries = snapshot_bytes.decode(read_whole(self._files, self.path(offset)))
-            except CorruptSnapshotError as error:
-                _logger.warning(
-                    "%s is damaged and removed, older state and the log replace it: %s",
-                    self.path(offset),
-                    error,
-                )
-                self.remove([offset])
-                continue
-            state.load(entries, map_end_offset=offset, now_ms=now_ms)
-            return offset
-        return None
+        found = self.up_to(offset_max)
+        start = found.load(state, now_ms)
+        for offset, error in found.damaged.items():
+            _logger.warning(
+                "%s is damaged and removed, older state and the log replace it: %s", self.path(offset), error
+            )
+        self.remove(found.damaged)
+        return start
+
+    def up_to(self, offset_max: int) -> "FoundSnapshots":
+        """The snapshots at or below an offset."""
+        newest_first = [offset for offset in reversed(self.offsets) if offset <= offset_max]
+        return FoundSnapshots(self._files, [(offset, self.path(offset)) for offset in newest_first])
 
     def remove(self, offsets: Iterable[int]) -> None:
         """Durably remove snapshots."""
@@ -118,6 +117,28 @@ class Snapshots:
         """Keep the newest snapshot and the ones at a segment's base offset."""
         kept = {*segment_base_offsets, *self.offsets[-1:]}
         self.remove([offset for offset in self.offsets if offset not in kept])
+
+
+class FoundSnapshots:
+    """Snapshots to be read, newest first. It touches nothing but their files: a thread may use it."""
+
+    def __init__(self, files: Files, newest_first: list[tuple[int, str]]) -> None:
+        self._files = files
+        self._newest_first = newest_first
+        self.damaged: dict[int, CorruptSnapshotError] = {}
+        """The offsets of those that could not be read, and why."""
+
+    def load(self, state: ProducerState, now_ms: int) -> int | None:
+        """Load the newest intact one into `state`; its offset, or None."""
+        for offset, path in self._newest_first:
+            try:
+                entries = snapshot_bytes.decode(read_whole(self._files, path))
+            except CorruptSnapshotError as error:
+                self.damaged[offset] = error
+                continue
+            state.load(entries, map_end_offset=offset, now_ms=now_ms)
+            return offset
+        return None
 
 
 def _content(state: ProducerState) -> bytes:

@@ -18,7 +18,7 @@ from semel.types import TopicPartition
 IDS = {"a": b"a" * 16, "b": b"b" * 16}
 
 
-def request_of(plan: FetchPlan) -> FetchRequest:
+def request_of(plan: FetchPlan[Wanted]) -> FetchRequest:
     request = FetchRequest(session_id=plan.session_id, session_epoch=plan.session_epoch)
     for where, wanted in plan.say.items():
         named = wanted.topic_id if plan.by_id else bytes(16)
@@ -54,7 +54,7 @@ steps = st.lists(
 def test_the_broker_reads_what_the_client_wants(
     story: list[tuple[dict[tuple[str, int], int], str, bool]],
 ) -> None:
-    client, broker = FetchSession(), FetchSessions(1_000, random.Random(1))
+    client, broker = FetchSession[Wanted](), FetchSessions(1_000, random.Random(1))
     for wishes, fate, by_id in story:
         wanted = {
             TopicPartition(topic, index): Wanted(IDS[topic], offset, -1)
@@ -85,7 +85,7 @@ def test_the_broker_reads_what_the_client_wants(
 
 
 def test_only_news_is_said_and_what_is_not_wanted_is_forgotten() -> None:
-    session = FetchSession()
+    session = FetchSession[Wanted]()
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
     first = {a: Wanted(IDS["a"], 0, 1), b: Wanted(IDS["b"], 0, 1)}
     plan = session.plan(first, by_id=True)

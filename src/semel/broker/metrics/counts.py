@@ -37,7 +37,7 @@ class RequestCounts:
 
 
 class PartitionCounts:
-    """A partition's traffic, refusals and oddities. `LedPartition` adds to it."""
+    """A partition's traffic, refusals and oddities. `LedPartition` adds to it, and `FollowedPartition`."""
 
     __slots__ = (
         "batches_in",
@@ -48,6 +48,7 @@ class PartitionCounts:
         "first_offset",
         "out_of_order",
         "refused",
+        "replicated_bytes_in",
         "weak_acks",
     )
 
@@ -58,6 +59,8 @@ class PartitionCounts:
         """Stored ones."""
         self.bytes_in = 0
         self.bytes_out = 0
+        self.replicated_bytes_in = 0
+        """From the leader, while another broker leads: Kafka's ReplicationBytesInPerSec. `bytes_in` is from producers."""
         self.weak_acks = 0
         """Of the batches that came, those whose producers did not wait for acks=all."""
         self.refused = 0

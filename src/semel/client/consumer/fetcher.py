@@ -108,7 +108,7 @@ class Fetcher:
         self._reset = reset
         self._on_news = on_news
         self._on_failure = on_failure
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, FetchSession[Wanted]] = {}
         self._under_way: dict[int, _UnderWay] = {}
         self._ended: set[int] = set()
         """The brokers whose fetch this side has ended."""
@@ -185,7 +185,7 @@ class Fetcher:
     # One fetch
 
     async def _fetch(self, node_id: int, asked: Mapping[TopicPartition, _Asked]) -> None:
-        session = self._sessions.setdefault(node_id, FetchSession())
+        session = self._sessions.setdefault(node_id, FetchSession[Wanted]())
         config, clock = self.config, self._cluster.runtime.clock
         try:
             served = (await self._cluster.served(node_id)).get(_API_KEY, (0, 0))
@@ -229,7 +229,7 @@ class Fetcher:
             del self._under_way[node_id]
         self._on_news()
 
-    def _request(self, plan: FetchPlan) -> FetchRequest:
+    def _request(self, plan: FetchPlan[Wanted]) -> FetchRequest:
         config = self.config
         topics: dict[tuple[str, bytes], FetchTopic] = {}
         for where, wanted in plan.say.items():
@@ -267,7 +267,7 @@ class Fetcher:
     def _answered(
         self,
         node_id: int,
-        session: FetchSession,
+        session: FetchSession[Wanted],
         answer: FetchResponse,
         asked: Mapping[TopicPartition, _Asked],
         names: Mapping[bytes, str],

@@ -1,6 +1,6 @@
 """The client's end of an incremental fetch session (KIP-227): each request names only the partitions that changed.
 
-Role.   `FetchSession` turns the partitions a consumer wants from one broker into the contents of a Fetch request.
+Role.   `FetchSession` turns the partitions a consumer, or a follower, wants from one broker into the contents of a Fetch request.
 Flow.   `plan` -> the request is sent -> `answered` with the session id and error of the response, or `failed`.
 Rules.  * Epoch 0 asks for a session and names every partition. Each later request carries the next epoch, and only
           partitions that are new or have another fetch offset or leader epoch; unwanted partitions are listed as
@@ -11,7 +11,7 @@ Rules.  * Epoch 0 asks for a session and names every partition. Each later reque
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
@@ -29,27 +29,37 @@ class Wanted(NamedTuple):
     leader_epoch: int
 
 
-class FetchPlan(NamedTuple):
+class Wish(Protocol):
+    """A partition that is wanted, as a consumer (`Wanted`) or a follower says it: other values are another wish."""
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+
+W = TypeVar("W", bound=Wish)
+
+
+class FetchPlan(NamedTuple, Generic[W]):
     """The contents of one Fetch request."""
 
     session_id: int
     session_epoch: int
     by_id: bool
-    say: dict[TopicPartition, Wanted]
+    say: dict[TopicPartition, W]
     forget: dict[TopicPartition, bytes]
     """Partitions to forget, with the topic ids under which the session knows them."""
 
 
-class FetchSession:
+class FetchSession(Generic[W]):
     """The session with one broker."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._by_id = False
-        self._partitions: dict[TopicPartition, Wanted] = {}
+        self._partitions: dict[TopicPartition, W] = {}
 
-    def plan(self, wanted: Mapping[TopicPartition, Wanted], *, by_id: bool) -> FetchPlan:
+    def plan(self, wanted: Mapping[TopicPartition, W], *, by_id: bool) -> FetchPlan[W]:
         """The next request; the session assumes that the broker handles it, until `failed`."""
         if self._epoch == INITIAL_EPOCH or by_id != self._by_id:
             self._by_id = by_id

@@ -375,6 +375,14 @@ class ProducerState:
         self.first_unstable_offset = None
         self.map_end_offset = map_end_offset
 
+    def take_over(self, other: "ProducerState") -> None:
+        """Become what another object has recorded; the other one is not used any more. Settings stay."""
+        self.clear(other.map_end_offset)
+        self._producers.update(other._producers)  # The dict stays the same one: there are live views of it.
+        self._open = other._open
+        self._unreplicated = other._unreplicated
+        self._update_first_unstable()
+
     def load(
         self, entries: Iterable[ProducerEntry], *, map_end_offset: int, now_ms: int | None = None
     ) -> None:

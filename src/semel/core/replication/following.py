@@ -1,7 +1,6 @@
 """A follower of a partition: the fetches it sends its leader, and the steps that follow from the answers.
 
-Role.   Kafka's rules for one followed partition, without log, clock or network. The network's part is to come; until then
-        only tests call this.
+Role.   Kafka's rules for one followed partition, without log, clock or network.
 Flow.   `become` when a controller names the leader. `ask` gives the next fetch, `told` what its answer means: append, cut, wait.
         Out of range: the leader's ends are asked for, and `ends` says from where to go on.
 Rules.  * A log is cut where the leader says that both part, by leader epoch, never to the high watermark (KIP-101). If the
@@ -9,6 +8,7 @@ Rules.  * A log is cut where the leader says that both part, by leader epoch, ne
         * An answer counts if its question was the last one, and leader epoch and log end are still the question's. Otherwise
           the partition may have moved on (KAFKA-7786), or was cut and has grown to the same end again.
         * A fence with the epoch that is known here means that newer metadata is on its way: nothing is asked until it comes.
+        * Where nothing can be asked, appended or learned, the partition waits a while and asks again.
         * The high watermark is the leader's, as far as this log reaches.
 """
 
@@ -84,9 +84,18 @@ Step: TypeAlias = Append | Truncate | StartAt | AskEnds | Wait | None
 class Following:
     """One followed partition."""
 
-    __slots__ = ("_asked", "has_failed", "leader_epoch", "leader_id", "partition_epoch", "retry_at_ms")
+    __slots__ = (
+        "_asked",
+        "backoff_ms",
+        "has_failed",
+        "leader_epoch",
+        "leader_id",
+        "partition_epoch",
+        "retry_at_ms",
+    )
 
     def __init__(self) -> None:
+        self.backoff_ms = BACKOFF_MS
         self.leader_id = -1
         self.leader_epoch = NO_PARTITION_LEADER_EPOCH
         self.partition_epoch = -1
@@ -141,10 +150,18 @@ class Following:
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 return AskEnds()
             case ErrorCode.FENCED_LEADER_EPOCH:
-                self.has_failed = True
+                self.fail()
             case _:
-                self.retry_at_ms = now_ms + BACKOFF_MS
+                self.delay(now_ms)
         return Wait()
+
+    def delay(self, now_ms: int) -> None:
+        """Ask nothing for a while."""
+        self.retry_at_ms = now_ms + self.backoff_ms
+
+    def fail(self) -> None:
+        """Ask nothing until a newer leader epoch comes."""
+        self.has_failed = True
 
     def ends(self, *, leader_start_offset: int, leader_end_offset: int, log_end_offset: int) -> Step:
         """From where to go on after a fetch that was out of range; None: from the log's end, as before."""

@@ -1,0 +1,284 @@
+"""Brokers that replicate one topic, without a controller and without anything else a broker does.
+
+A `Node` has a data directory, a port that answers Fetch and ListOffsets by the broker's own handlers, and `Fetchers`. A test is the
+controller: it says who leads with `World.elect`. Everything runs on simulated hosts, or, for a node alone, on any runtime.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+from semel.broker.config import BrokerConfig
+from semel.broker.dispatch import Dispatch
+from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.metrics.counts import Metrics
+from semel.broker.parts import LiveConfig, Parts, ReadPath
+from semel.broker.replicas.fetchers import Fetchers
+from semel.broker.replicas.followed_partition import FollowedPartition
+from semel.broker.replicas.led_partition import LedPartition
+from semel.broker.replicas.log_cuts import LogCuts
+from semel.broker.replicas.replica import Replica
+from semel.broker.replicas.surroundings import Surroundings
+from semel.core.metadata.brokers import Endpoint, RegisteredBroker
+from semel.core.security.identity import ListenerName
+from semel.errors import ErrorCode
+from semel.log.config import LogConfig
+from semel.log.directory import LogDirectory
+from semel.log.partition_log import PartitionLog
+from semel.net.listener import Listener, ListenerConfig
+from semel.runtime.bundle import Runtime
+from semel.runtime.simulation import Simulation
+from semel.types import TopicPartition
+
+T = TypeVar("T")
+TOPIC = "orders"
+TOPIC_ID = uuid.UUID(int=0x5E3E1)
+LISTENER = ListenerName("INTERNAL", is_inter_broker=True)
+PORT = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a controller says about the topic's partitions."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def partition_epoch(self) -> int:
+        return self.leader_epoch
+
+
+class Node:
+    """One broker's replicas."""
+
+    def __init__(
+        self,
+        node_id: int,
+        brokers: dict[int, RegisteredBroker],
+        *,
+        partitions: int = 1,
+        config: LogConfig | None = None,
+        settings: dict[str, str | int | bool] | None = None,
+        topic: str = TOPIC,
+        topic_id: uuid.UUID = TOPIC_ID,
+    ) -> None:
+        self.node_id = node_id
+        self.brokers = brokers
+        self.broker_epoch = 0
+        self.failures: list[tuple[TopicPartition, Exception]] = []
+        self.replicas: list[Replica] = []
+        self.followed: dict[int, FollowedPartition] = {}
+        self.topic, self.topic_id = topic, topic_id
+        self._partitions = partitions
+        self._log_config = config or LogConfig()
+        self.settings = BrokerConfig.of({"node.id": node_id, "log.dirs": "/data", **(settings or {})})
+
+    @property
+    def logs(self) -> list[PartitionLog]:
+        return [replica.log for replica in self.replicas]
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.replicas[0].log
+
+    @property
+    def led(self) -> LedPartition:
+        leader = self.replicas[0].leader
+        assert leader is not None
+        return leader
+
+    def open(self, runtime: Runtime, path: str = "/data") -> None:
+        """Load what is there, and be ready for orders."""
+        self.runtime = runtime
+        self.replicas, self.followed = [], {}
+        now_ms = runtime.clock.now_ms()
+        directory = LogDirectory.open(
+            runtime.files, path, node_id=self.node_id, cluster_id="c", directory_id="d"
+        )
+        directory.load_all(lambda _tp: self._log_config, now_ms)
+        assert not directory.damaged, directory.damaged
+        for index in range(self._partitions):
+            where = TopicPartition(self.topic, index)
+            log = directory.logs.get(where)
+            if log is None:
+                log = directory.create(where, self.topic_id, self._log_config, now_ms)
+            self.replicas.append(Replica(log, self.topic_id, runtime))
+        self.directory = directory
+        self.cuts = LogCuts(directory, self.quiet, runtime)
+        self.fetchers = Fetchers(
+            runtime,
+            node_id=self.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            brokers=self.brokers,
+            listener=LISTENER.name,
+            settings=lambda: self.settings,
+            cuts=self.cuts,
+            on_failure=lambda one, error: self.failures.append((one.topic_partition, error)),
+        )
+
+    @contextlib.asynccontextmanager
+    async def quiet(self, _topic_partitions: Sequence[TopicPartition]) -> AsyncIterator[None]:
+        yield
+
+    async def listen(self, host: str, port: int = PORT) -> tuple[str, int]:
+        runtime = self.runtime
+        read = ReadPath(
+            LiveConfig(self.settings),
+            runtime,
+            cast(
+                "Any", SimpleNamespace(topic_by_id=lambda _id: None, partition=lambda _tp: None, brokers={})
+            ),
+            cast("Any", SimpleNamespace(find=self._find, get=self._get, missing=self._missing, changes=0)),
+            FetchSessions(100, runtime.dice),
+        )
+        parts = SimpleNamespace(
+            read=read,
+            administration=SimpleNamespace(runtime=runtime),
+            metrics=Metrics(),
+            config=SimpleNamespace(listener=LISTENER, values=self.settings.values),
+            partitions=read.partitions,
+        )
+        self.listener = Listener(runtime, Dispatch(cast("Parts", parts)), ListenerConfig(LISTENER))
+        return await self.listener.start(host, port)
+
+    def _get(self, topic: str, index: int) -> LedPartition | None:
+        return self.replicas[index].leader if topic == self.topic else None
+
+    def _missing(self, topic: str, _index: int) -> ErrorCode:
+        return (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if topic == self.topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+    def _find(self, topic: str, topic_id: bytes | None, index: int) -> LedPartition | ErrorCode:
+        if topic_id is not None:
+            if topic_id != self.topic_id.bytes:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            topic = self.topic
+        return self._get(topic, index) or self._missing(topic, index)
+
+    def obey(self, orders: Orders) -> None:
+        """Lead or follow every partition."""
+        for index, replica in enumerate(self.replicas):
+            if orders.leader == self.node_id:
+                gone = self.followed.pop(index, None)
+                if gone is not None:
+                    self.fetchers.stop(gone)
+                replica.lead(
+                    Surroundings(self.node_id, 30_000, self.brokers),
+                    leader_epoch=orders.leader_epoch,
+                    partition_epoch=orders.partition_epoch,
+                    replicas=orders.replicas,
+                    isr=orders.isr,
+                )
+                continue
+            replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            followed = self.followed.get(index)
+            if followed is None:
+                followed = self.followed[index] = FollowedPartition(
+                    replica.log, self.topic_id, replica.commits, replica.counts, self.runtime
+                )
+            if followed.become(
+                leader_id=orders.leader,
+                leader_epoch=orders.leader_epoch,
+                partition_epoch=orders.partition_epoch,
+            ):
+                self.fetchers.follow(followed)
+
+    async def checkpoint(self) -> None:
+        await self.runtime.tasks.in_thread(self.directory.begin_checkpoint(), order=self.directory.path)
+
+
+class World:
+    """Nodes on simulated hosts, by id from 1 on."""
+
+    def __init__(self, nodes: int = 2, *, seed: int = 1, **of_node: Any) -> None:
+        self.simulation = Simulation(seed)
+        self.ids = tuple(range(1, nodes + 1))
+        self.brokers = {
+            one: RegisteredBroker(one, {LISTENER.name: Endpoint(self.name(one), PORT)}, epoch=0)
+            for one in self.ids
+        }
+        self._of_node = of_node
+        self.nodes = {one: self._node(one) for one in self.ids}
+        self.orders = Orders(-1, -1, self.ids, self.ids)
+
+    def _node(self, node_id: int) -> Node:
+        # Each has a dict of its own: what it knows of the others may be told it late.
+        return Node(node_id, dict(self.brokers), **self._of_node)
+
+    @staticmethod
+    def name(node_id: int) -> str:
+        return f"broker{node_id}"
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self.nodes[node_id]
+
+    async def start(self, *node_ids: int) -> None:
+        """Start processes; each obeys the last orders."""
+        for node_id in node_ids or self.ids:
+            served: asyncio.Event = asyncio.Event()
+            self.simulation.host(self.name(node_id)).start(partial(self._run, node_id, served))
+            await served.wait()
+
+    async def _run(self, node_id: int, served: asyncio.Event, runtime: Runtime) -> None:
+        node = self.nodes[node_id]
+        node.open(runtime)
+        await node.listen(self.name(node_id))
+        if self.orders.leader >= 0:
+            node.obey(self.orders)
+        served.set()
+        await asyncio.Event().wait()
+
+    def end(self, node_id: int, *, cut_power: bool = False) -> None:
+        """A process dies."""
+        host = self.simulation.host(self.name(node_id))
+        if cut_power:
+            host.cut_power()
+        else:
+            host.kill()
+        self.nodes[node_id] = self._node(node_id)
+        self.nodes[node_id].broker_epoch += 1
+
+    def tell(self, orders: Orders, *node_ids: int) -> None:
+        self.orders = orders
+        for node_id in node_ids or self.ids:
+            if self.simulation.host(self.name(node_id)).is_alive:
+                self.nodes[node_id].obey(orders)
+
+    def elect(self, leader: int, leader_epoch: int | None = None, *, told: Sequence[int] = ()) -> None:
+        """Another leader, in the next epoch."""
+        epoch = self.orders.leader_epoch + 1 if leader_epoch is None else leader_epoch
+        self.tell(Orders(leader, epoch, self.ids, self.ids), *told)
+
+    async def until(self, is_so: Callable[[], bool], seconds: float = 60) -> None:
+        """Wait until it is so."""
+        async with asyncio.timeout(seconds):
+            while not is_so():
+                await asyncio.sleep(0.01)
+
+    async def until_alike(self, *node_ids: int, seconds: float = 60) -> None:
+        """Wait until these nodes have what their leader has."""
+        leader = self.nodes[self.orders.leader]
+
+        def is_so() -> bool:
+            others = [self.nodes[one] for one in node_ids or self.ids]
+            return all(
+                mine.log_end_offset == theirs.log_end_offset
+                and mine.high_watermark == theirs.high_watermark
+                and mine.log_start_offset == theirs.log_start_offset
+                for other in others
+                for mine, theirs in zip(other.logs, leader.logs, strict=True)
+            )
+
+        await self.until(is_so, seconds)
+
+    def run(self, story: Callable[["World"], Coroutine[Any, Any, T]]) -> T:
+        return self.simulation.run(story(self))
