@@ -14,6 +14,29 @@ from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.deltas import Delta
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import Row
+from semel.errors import ErrorCode, SemelError
+
+
+class ChangeRefusedError(SemelError):
+    """A change that this broker cannot make; its code is the one to answer."""
+
+
+class NotControllerError(ChangeRefusedError):
+    """Only the cluster's controller decides this change: clients ask it."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class UnservedChangeError(ChangeRefusedError):
+    """A change that a cluster of this kind cannot keep."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class MetadataAwayError(ChangeRefusedError):
+    """The metadata is out of reach."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class Applier(Protocol):
@@ -36,7 +59,7 @@ class MetadataStore(Protocol):
         """This broker is there, and can be reached."""
 
     async def commit(self, rows: Sequence[Row]) -> Mapping[str, OSError]:
-        """Make the changes, all or none, durably; raises `LogError` if that cannot be.
+        """Make the changes, all or none, durably; raises `LogError` or `ChangeRefusedError` if that cannot be.
 
         Returns the topics that the disk refused here, and why.
         """

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from semel.errors import ConfigError, CorruptBatchError, CorruptLogError, LogError
-from semel.log import checkpoints, names
+from semel.errors import CorruptBatchError, CorruptLogError, LogError
+from semel.log import checkpoints, identity, names
 from semel.log.cleaner_offsets import CleanerOffsets
 from semel.log.config import LogConfig
 from semel.log.halt import NEVER, Halt
+from semel.log.identity import Identity, Kind
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery import Opening, open_log
 from semel.runtime.files import Files, Lock, join
@@ -32,7 +33,6 @@ from semel.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
-_META_VERSION: Final = "1"
 _NAME_BYTES_MAX: Final = 255  # The limit of file systems; a topic's name alone may have 249.
 
 
@@ -70,18 +70,27 @@ class LogDirectory:
 
     @classmethod
     def open(
-        cls, files: Files, path: str, *, node_id: int, cluster_id: str, directory_id: str
+        cls,
+        files: Files,
+        path: str,
+        *,
+        node_id: int,
+        cluster_id: str,
+        directory_id: str | None = None,
+        kind: Kind = Kind.ALONE,
     ) -> "LogDirectory":
         """Lock the directory and check that it is this node's. No log is loaded yet.
 
-        `cluster_id` and `directory_id` are written into a new directory; an old one keeps its own.
+        `cluster_id` and `directory_id` are written into a new directory. An old one keeps its own; one of a cluster must have
+        this cluster's.
         """
         files.make_directory(path)
         lock = files.lock(join(path, checkpoints.LOCK))
         try:
             clean_mark = join(path, checkpoints.CLEAN_SHUTDOWN)
             directory = cls(files, path, lock, clean=files.exists(clean_mark))
-            directory._identify(node_id, cluster_id, directory_id)
+            own = identity.settle(files, path, Identity(kind, node_id, cluster_id, directory_id))
+            directory.directory_id, directory.cluster_id = own.directory_id, own.cluster_id
             if directory.was_clean:
                 files.remove(clean_mark)
                 files.sync_directory(path)
@@ -89,25 +98,6 @@ class LogDirectory:
             lock.release()
             raise
         return directory
-
-    def _identify(self, node_id: int, cluster_id: str, directory_id: str) -> None:
-        path = join(self.path, checkpoints.META_PROPERTIES)
-        found = checkpoints.read_meta_properties(self._files, path)
-        if not found:
-            found = {
-                "version": _META_VERSION,
-                "cluster.id": cluster_id,
-                "node.id": str(node_id),
-                "directory.id": directory_id,
-            }
-            checkpoints.write_meta_properties(self._files, path, found)
-        owner = found.get("node.id", found.get("broker.id"))
-        if owner != str(node_id):
-            raise ConfigError(
-                f"{self.path} belongs to broker {owner}, this is broker {node_id}: use its node.id or another log.dirs"
-            )
-        self.directory_id = found.get("directory.id")
-        self.cluster_id = found.get("cluster.id")
 
     def load(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> PartitionLog:
         """Open the log of one partition; create an empty one if there is none."""

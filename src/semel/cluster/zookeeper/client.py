@@ -163,6 +163,9 @@ class ZooKeeperClient:
         self._session = Session(
             runtime, self._addresses[0], settings.session_timeout_ms, self._told, self._learn, self._lose
         )
+        # Others get their turn while the session lives, and `open` can say in time how a silent server behaved.
+        shortest_ms = min(settings.session_timeout_ms, settings.connection_timeout_ms)
+        self._session.connect_ms = max(1, shortest_ms // (len(self._addresses) + 1))
         self._lost = asyncio.Event()
         self._change = asyncio.Event()
         """Set at every change of what a caller waits for, and replaced."""
@@ -221,6 +224,22 @@ class ZooKeeperClient:
     def is_connected(self) -> bool:
         return self._is_ready and self._failure is None
 
+    @property
+    def servers(self) -> Servers:
+        return self._settings.servers
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The timeout that the servers granted, or the one that was asked for before they did."""
+        return self._session.granted_ms or self._settings.session_timeout_ms
+
+    async def connected(self) -> None:
+        """Return once there is a connection, of whichever session. Raises what ended the client."""
+        while not self._is_ready:
+            if self._failure is not None:
+                raise self._failure
+            await self._change.wait()
+
     # Asking. Paths are those below the chroot.
 
     async def get(self, path: str, *, watch: bool = False) -> Data | None:
@@ -257,14 +276,20 @@ class ZooKeeperClient:
 
     async def ask(self, request: Request) -> Answer:
         """The answer, whatever connections it takes. Raises `ZooKeeperError`, `SessionExpiredError`."""
-        outward = self._outward(request)
+        return self._inward(await self._ask(request, self._outward(request)))
+
+    async def ask_outside(self, request: Request) -> Answer:
+        """The same for a path that is not below the chroot: to make the chroot itself."""
+        return await self._ask(request, request)
+
+    async def _ask(self, request: Request, outward: Request) -> Answer:
         generation = self._generation
         losses = 0
         async with self._places:
             while True:
                 await self._until_ready(generation)
                 try:
-                    return self._inward(await self._session.ask(outward))
+                    return await self._session.ask(outward)
                 except DisconnectedError as error:
                     losses += 1
                     self._last_error = str(error)

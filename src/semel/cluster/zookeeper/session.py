@@ -23,6 +23,7 @@ from semel.core.zookeeper.wire.frames import (
     read_reply_header,
     request_frame,
 )
+from semel.core.zookeeper.wire.jute import MalformedError
 from semel.core.zookeeper.wire.messages import (
     AUTH_XID,
     EVENT_XID,
@@ -52,6 +53,7 @@ class ZooKeeperError(SemelError):
     def __init__(self, reason: ZooKeeperCode, request: Request) -> None:
         super().__init__(f"{reason.name}: {request}")
         self.reason = reason
+        self.request = request
 
 
 class RequestTooLargeError(SemelError):
@@ -73,6 +75,8 @@ class Session:
     on_answer: Callable[[Request, ZooKeeperCode], None] = lambda _request, _code: None
     on_lost: Callable[[], None] = lambda: None
     """Told that the connection has ended, whoever ended it."""
+    connect_ms: int = 0
+    """For how long a server may take to greet; 0: for as long as the session would live."""
     session_id: int = 0
     password: bytes = bytes(PASSWORD_BYTES)
     last_zxid: int = 0
@@ -84,6 +88,8 @@ class Session:
     _pinging: asyncio.Task[None] | None = None
     _connections: int = 0
     _heard_at: float = 0.0
+    _is_reached: bool = False
+    """Whether anybody listened at the address."""
 
     @property
     def is_connected(self) -> bool:
@@ -92,12 +98,13 @@ class Session:
     async def connect(self) -> None:
         """Open a connection; the session begins or goes on. Raises `DisconnectedError`, `SessionOverError`."""
         self.disconnect()
+        self._is_reached = False
         try:
-            async with asyncio.timeout(self.timeout_ms / 1000):
+            async with asyncio.timeout(self._greeting_ms / 1000):
                 response = await self._shake_hands()
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, MalformedError) as error:
             self.disconnect()
-            raise DisconnectedError(f"{self.address} cannot be reached: {error!r}") from error
+            raise DisconnectedError(self._trouble(error)) from error
         if response.is_expired:
             self.disconnect()
             self.session_id, self.password, self.last_zxid = 0, bytes(PASSWORD_BYTES), 0
@@ -166,12 +173,33 @@ class Session:
         if number != self._connections:  # Lost already.
             transport.abort()
             raise ConnectionResetError("the connection broke before the greeting")
+        self._is_reached = True
         self._transport = transport
         asked = ConnectRequest(0, self.last_zxid, self.timeout_ms, self.session_id, self.password)
         transport.write(connect_request_frame(asked))
         response = read_connect_response(await greeting)
         self._greeting = None
         return response
+
+    @property
+    def _greeting_ms(self) -> int:
+        return self.connect_ms or self.timeout_ms
+
+    def _trouble(self, error: Exception) -> str:
+        host, port = self.address
+        if not self._is_reached:
+            why = (
+                f"no answer within {self._greeting_ms} ms" if isinstance(error, TimeoutError) else str(error)
+            )
+            return f"{host}:{port} cannot be reached ({why})"
+        did = {
+            TimeoutError: f"was silent for {self._greeting_ms} ms",
+            MalformedError: "spoke another protocol",
+        }.get(type(error), "closed the connection")
+        return (
+            f"{host}:{port} took the connection and {did} where ZooKeeper greets: another server may listen at that port, or "
+            "ZooKeeper's ensemble has no quorum yet"
+        )
 
     def _take(self, payload: bytes) -> None:
         self._heard_at = self.runtime.clock.monotonic()

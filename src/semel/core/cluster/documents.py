@@ -262,6 +262,13 @@ def decode_controller(data: bytes | None) -> int:
     return _read(paths.CONTROLLER, data, lambda document: int(document["brokerid"]))
 
 
+def is_kraft_controller(data: bytes | None) -> bool:
+    """Whether the controller is one of KRaft, which takes the cluster over in a migration."""
+    if data is not None and re.fullmatch(rb"-?[0-9]{1,10}", data):
+        return False
+    return _read(paths.CONTROLLER, data, lambda document: int(document.get("kraftControllerEpoch") or -1) > 0)
+
+
 def encode_number(number: int) -> bytes:
     """As in `/controller_epoch` and in the offsets of old consumers: text, no JSON."""
     return b"%d" % number
