@@ -167,7 +167,10 @@ class Markers:
         return missing, pending
 
     def _exists(self, topic_partition: TopicPartition) -> bool:
-        return self._store.image.partition(topic_partition) is not None
+        image = self._store.image
+        if image.is_told:  # A partition it does not know of may be there.
+            return not image.is_gone(topic_partition.topic)
+        return image.partition(topic_partition) is not None
 
     def _is_open(self, topic_partition: TopicPartition, producer_id: int, refused: ErrorCode) -> bool:
         """Whether a partition that knows a later coordinator still waits for the end of this producer's transaction."""

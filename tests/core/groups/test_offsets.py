@@ -62,6 +62,9 @@ class Topics:
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
 
+    def is_gone(self, name: str) -> bool:
+        return self.topic(name) is None
+
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         return next((topic for topic in self.topics.values() if topic.topic_id.bytes == topic_id), None)
 

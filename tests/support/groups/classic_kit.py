@@ -44,6 +44,9 @@ class NoTopics:
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
 
+    def is_gone(self, name: str) -> bool:
+        return self.topic(name) is None
+
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         del topic_id
         return None

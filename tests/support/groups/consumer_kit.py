@@ -58,6 +58,9 @@ class FakeTopics:
     def topic(self, name: str) -> FakeTopic | None:
         return self.topics.get(name)
 
+    def is_gone(self, name: str) -> bool:
+        return self.topic(name) is None
+
     def topic_by_id(self, topic_id: bytes) -> FakeTopic | None:
         return next((topic for topic in self.topics.values() if topic.topic_id.bytes == topic_id), None)
 

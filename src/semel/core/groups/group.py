@@ -138,6 +138,9 @@ class Topics(Protocol):
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with this id (16 bytes)."""
 
+    def is_gone(self, name: str) -> bool:
+        """Whether there is no such topic; one that is not known yet may be there."""
+
     @property
     def topics(self) -> Mapping[str, Topic]: ...
 

@@ -126,9 +126,9 @@ class Sweep:
 
     def _is_orphan(self, topic: str, committed: CommittedOffset) -> bool:
         found = self._groups.topics.topic(topic)
-        return found is None or (
-            committed.topic_id != ZERO_UUID and committed.topic_id != found.topic_id.bytes
-        )
+        if found is None:
+            return self._groups.topics.is_gone(topic)
+        return committed.topic_id not in (ZERO_UUID, found.topic_id.bytes)
 
     def _is_old(self, committed: CommittedOffset, expiry: OffsetExpiry, now_ms: int) -> bool:
         if committed.expire_timestamp_ms != NO_EXPIRY:

@@ -6,12 +6,13 @@ Rules.  * A topic that is created again under its old name has another id: a req
         * Names are compared as they are; two that differ only in `.` and `_` may not both exist (see `topic_names`).
         * The last row of every key gives the same image, in any order. So a partition's leader epoch is the higher one of its
           own and of the least one after the last unclean stop, whichever was written later.
+        * An image that a controller tells of knows no topic at first. There a topic is gone if it was known, or told, to be gone.
 """
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.client_quotas import Entity
@@ -58,6 +59,8 @@ from semel.core.security.scram_credentials import Credential
 from semel.types import TopicPartition
 
 DEFAULT_BROKER = ""
+_GONE_MAX: Final = 10_000
+"""Names of deleted topics that are remembered."""
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -88,6 +91,9 @@ class MetadataImage:
     """The brokers that are alive, by id; the dict stays the same one."""
     controller_id: int = NO_LEADER
     """The broker that decides for the cluster."""
+    is_told: bool = False
+    """Whether a controller tells of topics: one that is not known may be there all the same."""
+    _gone: dict[str, None] = field(default_factory=dict)
 
     def apply(self, change: Change) -> list[Delta]:
         """Take a change over; returns the differences it made."""
@@ -156,6 +162,7 @@ class MetadataImage:
             return removed + self._put_topic(row)
         self._topics[row.name] = row
         if before is None:
+            self._gone.pop(row.name, None)
             self._by_folded_name.setdefault(folded(row.name), {})[row.name] = None
             self._names[row.topic_id.bytes] = row.name
             return [TopicAdded(row)]
@@ -196,6 +203,10 @@ class MetadataImage:
         gone = self._topics.pop(name, None)
         if gone is None:
             return []
+        if self.is_told:
+            if len(self._gone) >= _GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+            self._gone[name] = None
         self._names.pop(gone.topic_id.bytes, None)
         alike = self._by_folded_name[folded(name)]
         del alike[name]
@@ -238,6 +249,10 @@ class MetadataImage:
 
     def topic(self, name: str) -> TopicRow | None:
         return self._topics.get(name)
+
+    def is_gone(self, name: str) -> bool:
+        """Whether there is no topic of this name."""
+        return name not in self._topics and (not self.is_told or name in self._gone)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """A topic's settings of its own; where they are kept beside topics, also before the topic is known."""
