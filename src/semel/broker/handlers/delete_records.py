@@ -2,12 +2,15 @@
 
 Offset -1 is the high watermark. The answer is the log's new start, which is on disk by then; an offset below it
 changes nothing. A topic that is only compacted keeps its records.
+
+Where there are other replicas, the answer waits until the logs of all that are alive begin there, for as long as the request says.
 """
 
 from typing import Final
 
 from semel.broker.context import RequestContext
 from semel.broker.parts import ReadPath
+from semel.broker.replicas.led_partition import LedPartition
 from semel.core.metadata import topic_names
 from semel.core.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -30,40 +33,59 @@ async def handle(
         wanted.setdefault(topic.name, {}).update(
             (one.partition_index, one.offset) for one in topic.partitions
         )
+    deadline = broker.runtime.clock.monotonic() + request.timeout_ms / 1000
+    begun = {
+        name: {index: await _delete(broker, name, index, offset) for index, offset in offsets.items()}
+        for name, offsets in wanted.items()
+    }
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=name,
-                partitions=[await _delete(broker, name, index, offset) for index, offset in offsets.items()],
+                partitions=[await _everywhere(broker, index, one, deadline) for index, one in ones.items()],
             )
-            for name, offsets in wanted.items()
+            for name, ones in begun.items()
         ]
     )
 
 
-async def _delete(broker: ReadPath, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+async def _delete(
+    broker: ReadPath, topic: str, index: int, offset: int
+) -> tuple[LedPartition, int] | ErrorCode:
+    """Have a partition begin at this offset here; then the partition and the offset."""
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        return _refused(index, broker.partitions.missing(topic, index))
+        return broker.partitions.missing(topic, index)
     if topic in topic_names.INTERNAL:
-        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     log = partition.log
     if log.config.cleanup_compact and not log.config.cleanup_delete:
-        return _refused(index, ErrorCode.POLICY_VIOLATION)
+        return ErrorCode.POLICY_VIOLATION
     if offset == _HIGH_WATERMARK:
         offset = log.high_watermark
     if not 0 <= offset <= log.high_watermark:
-        return _refused(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return ErrorCode.OFFSET_OUT_OF_RANGE
     if offset > log.log_start_offset:
         try:
             await partition.commits.durable(offset)
             is_here = broker.partitions.get(topic, index) is partition
             if not is_here or not await broker.partitions.delete_records(log, offset):
-                return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # Deleted meanwhile.
+                return broker.partitions.missing(topic, index)  # Deleted meanwhile, or led elsewhere.
         except (LogError, OSError):
-            return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.log_start_offset)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+    return partition, offset
 
 
-def _refused(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_OFFSET, error_code=code)
+async def _everywhere(
+    broker: ReadPath, index: int, begun: tuple[LedPartition, int] | ErrorCode, deadline: float
+) -> DeleteRecordsPartitionResult:
+    """The answer, once every living replica begins there, or the time is over."""
+    if isinstance(begun, ErrorCode):
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=UNKNOWN_OFFSET, error_code=begun
+        )
+    partition, offset = begun
+    code = await partition.deleted(offset, max(0.0, deadline - broker.runtime.clock.monotonic()))
+    return DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=partition.low_watermark, error_code=code
+    )

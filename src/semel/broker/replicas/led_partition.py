@@ -11,6 +11,7 @@ Rules.  * Visible is what is durable and replicated. Durable (`durable_offset`):
         * A waiter is a request that is being handled, so there are at most `in_flight_max` of a connection. It is taken out when
           its time is over. The record stays.
         * When the role ends every waiter is told, and nothing is appended any more.
+        * A proposal of another ISR is sent once. If the controller's answer is no decision, it is sent again after a pause.
 """
 
 import asyncio
@@ -24,13 +25,14 @@ from semel.broker.waiting import Waiters
 from semel.core.cluster import fencing
 from semel.core.records.validation import Inspection
 from semel.core.replication.epochs import EpochEnd, led_epoch_end
-from semel.core.replication.leading import Leading
+from semel.core.replication.leading import Altered, Granted, Leading, Proposal
 from semel.errors import ErrorCode, LogError, Refuse
 from semel.log.group_commit import GroupCommit
 from semel.log.partition_log import Appended, AppendResult, PartitionLog
 from semel.runtime.bundle import Runtime
 
 ACKS_ALL: Final = -1
+_PROPOSE_AGAIN_SECONDS: Final = 0.1
 
 
 class LedPartition:
@@ -39,10 +41,12 @@ class LedPartition:
     __slots__ = (
         "_acknowledgements",
         "_alive",
+        "_deletions",
         "_ended",
         "_is_alone",
         "_monotonic_ms",
         "_now_ms",
+        "_replication",
         "_settling",
         "_tasks",
         "commits",
@@ -77,7 +81,9 @@ class LedPartition:
         self.end_waiters = Waiters()
         """Long polls of followers: they wait for the log's end."""
         self._acknowledgements: dict[asyncio.Future[ErrorCode], int] = {}
+        self._deletions: dict[asyncio.Future[ErrorCode], int] = {}
         self._alive = surroundings.alive
+        self._replication = surroundings.replication
         self._ended = ErrorCode.NONE
         self._is_alone = True  # This broker's is the only replica, and leads.
         self._tasks = runtime.tasks
@@ -113,7 +119,9 @@ class LedPartition:
         """Lead no more; who waits is told `code`, and so is who comes too late."""
         self._ended = code
         self._is_alone = False
-        for future in self._acknowledgements:
+        if self._replication is not None:
+            self._replication.lead_no_more(self)
+        for future in (*self._acknowledgements, *self._deletions):
             if not future.done():
                 future.set_result(code)
         self.waiters.wake()
@@ -299,8 +307,76 @@ class LedPartition:
             alive=self._alive,
         )
         if not code:
+            self._propose(
+                self.leading.expand(replica_id, high_watermark=self.log.high_watermark, alive=self._alive)
+            )
             self._show()
+            if self._deletions:
+                self._tell_deletions()
         return code
+
+    def look(self) -> None:
+        """Time has passed, or other brokers are there: members may have fallen behind, and nobody may hold the rest back."""
+        self._propose(
+            self.leading.shrink(log_end_offset=self.log.log_end_offset, now_ms=self._monotonic_ms())
+        )
+        self._show()
+        self._tell_deletions()
+
+    def brokers_changed(self) -> None:
+        """Other brokers are alive than before."""
+        self.leading.brokers_changed()
+        self._show()
+        self._tell_deletions()
+
+    def _propose(self, proposal: Proposal | None) -> None:
+        if proposal is not None and self._replication is not None:
+            self._replication.propose(self, proposal)
+
+    def altered(self, proposal: Proposal, answer: Granted | ErrorCode) -> None:
+        """The controller has answered a proposal."""
+        match self.leading.altered(proposal, answer):
+            case Altered.COMMITTED | Altered.REVERTED:
+                self._show()
+            case Altered.AGAIN:
+                self._tasks.spawn(
+                    self._propose_again(proposal), name=f"propose again {self.log.topic_partition}"
+                )
+            case Altered.WAITING | Altered.LATE:
+                pass
+
+    async def _propose_again(self, proposal: Proposal) -> None:
+        await self._tasks.sleep(_PROPOSE_AGAIN_SECONDS)
+        if self.leading.proposal is proposal and not self._ended:
+            self._propose(proposal)
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it, every living replica has deleted its records."""
+        return self.leading.low_watermark(self.log.log_start_offset, self._alive)
+
+    async def deleted(self, offset: int, seconds: float) -> ErrorCode:
+        """Wait, for so long, until the log of every living replica begins at `offset` or later."""
+        if self.low_watermark >= offset:
+            return ErrorCode.NONE
+        if self._ended:
+            return self._ended
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._deletions[future] = offset
+        try:
+            async with asyncio.timeout(seconds):
+                return await future
+        except TimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT
+        finally:
+            del self._deletions[future]
+
+    def _tell_deletions(self) -> None:
+        if self._deletions:
+            low_watermark = self.low_watermark
+            for future, offset in self._deletions.items():
+                if offset <= low_watermark and not future.done():
+                    future.set_result(ErrorCode.NONE)
 
     def epoch_for(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, or will."""
