@@ -8,6 +8,8 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
@@ -27,7 +29,7 @@ public class ErrorCounts {
             try {
                 ByteBufferAccessor body = new ByteBufferAccessor(ByteBuffer.wrap(HexFormat.of().parseHex(parts[2])));
                 ApiKeys api = ApiKeys.forId(Integer.parseInt(parts[0]));
-                AbstractResponse response = AbstractResponse.parseResponse(api, body, Short.parseShort(parts[1]));
+                AbstractResponse response = read(api, body, Short.parseShort(parts[1]));
                 Map<Short, Integer> sorted = new TreeMap<>();
                 for (Map.Entry<Errors, Integer> entry : response.errorCounts().entrySet()) {
                     sorted.put(entry.getKey().code(), entry.getValue());
@@ -40,5 +42,20 @@ public class ErrorCounts {
             }
         }
         out.flush();
+    }
+
+    /** Kafka 3.9 reads from the buffer itself, Kafka 4 through an accessor. */
+    private static AbstractResponse read(ApiKeys api, ByteBufferAccessor body, short version) throws Exception {
+        for (Method method : AbstractResponse.class.getMethods()) {
+            if (method.getName().equals("parseResponse") && method.getParameterCount() == 3) {
+                boolean isOld = method.getParameterTypes()[1] == ByteBuffer.class;
+                try {
+                    return (AbstractResponse) method.invoke(null, api, isOld ? body.buffer() : body, version);
+                } catch (InvocationTargetException refused) {
+                    throw refused.getCause() instanceof RuntimeException known ? known : refused;
+                }
+            }
+        }
+        throw new IllegalStateException("no parseResponse");
     }
 }

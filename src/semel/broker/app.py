@@ -1,11 +1,13 @@
 """A broker: its parts built, started, kept going and stopped. Read this first.
 
-Role.   `Broker(config, runtime)` is everything behind one port.
+Role.   `Broker(config, runtime)` is everything behind one port: a broker alone, or with `zookeeper.connect` a member of a cluster, whose
+        further parts are `membership.joined`.
 Flow.   start: answer /health and /ready where that was asked for -> lock the directory -> read the metadata -> open every log -> do what the metadata says -> listen.
         then, from time to time: retention, compaction, expiry, checkpoints, syncs of closed segments.
         stop: take no more requests -> finish those under way -> close every log -> mark the stop as clean.
 Rules.  * Nothing is served before every log is open.
         * It runs on any runtime: real, or simulated from a seed.
+        * A member joins its cluster before it locks its directory, registers once it listens, and leaves when its logs are closed.
 """
 
 import asyncio
@@ -16,25 +18,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from semel._version import __version__
-from semel.broker.cleaner import Cleaner
+from semel.broker import assembly
 from semel.broker.config import BrokerConfig, is_wildcard, listener_config
-from semel.broker.coordinators.groups import GroupCoordinator
-from semel.broker.coordinators.transactions import TransactionCoordinator
 from semel.broker.dispatch import Dispatch
-from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.metadata_applier import MetadataApplier, as_changed
-from semel.broker.metrics.counts import Metrics
+from semel.broker.metadata_applier import MetadataApplier
 from semel.broker.metrics.readiness import Readiness
-from semel.broker.partitions import Partitions
-from semel.broker.parts import Administration, Coordinators, LiveConfig, Parts, ProducePath, ReadPath
-from semel.broker.producer_ids import ProducerIds
+from semel.broker.parts import Parts
 from semel.broker.turns import Turn
-from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
-from semel.core.metadata.broker_configs import without_effect
 from semel.core.metadata.brokers import Endpoint, RegisteredBroker
-from semel.core.metadata.rows import ClusterRow, LeaderEpochRow
-from semel.core.metadata.topic_names import METADATA_TOPIC
-from semel.errors import ConfigError, LogError
+from semel.errors import LogError, SemelError
 from semel.log.checkpoints import encode_uuid
 from semel.log.directory import LogDirectory
 from semel.log.partition_log import PartitionLog
@@ -42,13 +34,12 @@ from semel.log.retiring import Retirement
 from semel.net.listener import GRACE_SECONDS, Listener
 from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import random_uuid
-from semel.types import TopicPartition
 
 if TYPE_CHECKING:
+    from semel.broker.membership.joined import Joined
     from semel.broker.metrics.listener import MetricsListener
 
 _logger = logging.getLogger(__name__)
-_METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 _HOUSEKEEPING_SECONDS: Final = 1.0
 _CLOSERS: Final = 8  # Threads that close logs: as many syncs as a disk takes together.
 
@@ -80,6 +71,8 @@ class Broker:
         self._applier: MetadataApplier | None = None
         self._parts: Parts | None = None
         self._address: tuple[str, int] | None = None
+        self._joined: Joined | None = None
+        self._failed: asyncio.Future[SemelError] | None = None
 
     @property
     def parts(self) -> Parts:
@@ -110,18 +103,15 @@ class Broker:
 
     async def start(self) -> None:
         """Load everything and listen; raises if the directory or the port cannot be had."""
-        config, runtime = self.config, self.runtime
+        runtime = self.runtime
         begun = runtime.clock.monotonic()
         if self._metrics_address is not None:
             await self._open_metrics(*self._metrics_address)
         try:
-            directory = LogDirectory.open(
-                runtime.files,
-                config.data_dir,
-                node_id=config.node_id,
-                cluster_id=encode_uuid(random_uuid(runtime.dice)),
-                directory_id=encode_uuid(random_uuid(runtime.dice)),
-            )
+            if self.config.zookeeper_connect is not None:
+                self._joined = await self._join()
+            config = self.config
+            directory = self._joined.open_directory() if self._joined is not None else self._open_directory()
         except BaseException:
             await self.leave()
             raise
@@ -159,71 +149,30 @@ class Broker:
             runtime.clock.monotonic() - begun,
         )
 
-    async def _load(self, directory: LogDirectory) -> Parts:
-        runtime, config = self.runtime, self.config
-        log = directory.load(_METADATA, METADATA_CONFIG, runtime.clock.now_ms())
-        log.advance_high_watermark(log.log_end_offset)
-        store = StandaloneStore(log, runtime.tasks, runtime.clock, broker_id=config.node_id)
-        cluster_id = store.image.cluster_id
-        is_old = cluster_id is not None
-        if cluster_id is None:
-            cluster_id = directory.cluster_id or encode_uuid(random_uuid(runtime.dice))
-            await store.commit([ClusterRow(cluster_id)])
-        elif directory.cluster_id != cluster_id:
-            raise ConfigError(
-                f"{directory.path} is of two clusters: meta.properties says cluster.id={directory.cluster_id}, its "
-                f"metadata {cluster_id}; bring the right files back, set cluster.id={cluster_id} if they are, or use "
-                "another log.dirs"
-            )
-        config = as_changed(config, store.image)
-        if idle := without_effect({**config.static, **config.dynamic}):
-            _logger.warning("these settings are accepted but not implemented: %s", ", ".join(idle))
-        if is_old and not directory.was_clean:
-            _logger.info("%s was not closed cleanly: its logs are recovered", directory.path)
-        partitions = Partitions(directory, store.image, config, runtime)
-        await partitions.load()
-        await self._raise_leader_epochs(store, partitions, unclean=is_old and not directory.was_clean)
-        producer_ids = ProducerIds(store)
-        groups = GroupCoordinator(config, runtime, store, partitions)
-        transactions = TransactionCoordinator(config, runtime, store, partitions, producer_ids, groups)
-        settings = LiveConfig(config)
-        cleaner = Cleaner(directory, runtime, lambda: settings.current)
-        applier = self._applier = MetadataApplier(
-            config,
-            store.image,
-            partitions=partitions,
-            cleaner=cleaner,
-            groups=groups,
-            transactions=transactions,
-        )
-        applier.on_reconfigured.append(settings.use)
-        for topic, error in (await store.feed(applier)).items():
-            _logger.error("topic %s is not complete, which is tried again: %s", topic, error)
-        return Parts(
-            produce=ProducePath(settings, runtime, partitions, transactions, Metrics()),
-            read=ReadPath(
-                settings,
-                runtime,
-                store.image,
-                partitions,
-                FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.dice),
-            ),
-            coordinators=Coordinators(
-                config.node_id, runtime, store.image, groups, transactions, producer_ids
-            ),
-            administration=Administration(config.node_id, cluster_id, settings, runtime, store, partitions),
-            cleaner=cleaner,
+    async def _join(self) -> "Joined":
+        """Find the cluster, before anything else: it may give this broker its id, and refuse it."""
+        from semel.broker.membership.joined import Joined
+
+        joined = await Joined.connect(self.config, self.runtime, on_fatal=self._fail)
+        self.config = joined.config
+        return joined
+
+    def _open_directory(self) -> LogDirectory:
+        dice = self.runtime.dice
+        return LogDirectory.open(
+            self.runtime.files,
+            self.config.data_dir,
+            node_id=self.config.node_id,
+            cluster_id=encode_uuid(random_uuid(dice)),
+            directory_id=encode_uuid(random_uuid(dice)),
         )
 
-    async def _raise_leader_epochs(
-        self, store: StandaloneStore, partitions: Partitions, *, unclean: bool
-    ) -> None:
-        """Lead in no epoch a lost record may have had, and in none that lies behind a log: it may be from another broker."""
-        epoch = partitions.leader_epoch_ahead()
-        if unclean:
-            epoch = 1 + max(store.image.leader_epoch_max, partitions.highest_leader_epoch())
-        if epoch > 0:
-            await store.commit([LeaderEpochRow(epoch)])
+    async def _load(self, directory: LogDirectory) -> Parts:
+        if self._joined is None:
+            parts, self._applier = await assembly.alone(self.config, self.runtime, directory)
+        else:
+            parts, self._applier = await assembly.member(self._joined, self.runtime, directory)
+        return parts
 
     async def _listen(self, parts: Parts) -> None:
         config = self.config
@@ -244,9 +193,12 @@ class Broker:
 
         self.applier.on_reconfigured.append(reconfigure)
         self._address = host, port
-        await parts.store.register(
-            RegisteredBroker(config.node_id, {config.listener.name: Endpoint(host, port)})
-        )
+        if self._joined is not None:
+            await self._joined.register(host, port)
+        else:
+            await parts.store.register(
+                RegisteredBroker(config.node_id, {config.listener.name: Endpoint(host, port)})
+            )
 
     async def _open_metrics(self, host: str, port: int) -> None:
         """Before any file is touched: probes are answered while logs are recovered, and a port that is taken costs nothing."""
@@ -287,6 +239,8 @@ class Broker:
             len(connections),
         )
         is_clean = False
+        if self._joined is not None:
+            await self._joined.shut_down()
         if self._parts is not None:
             self._parts.groups.stop()  # First: members that wait for a rebalance would hold up the rest.
             self._parts.transactions.stop()
@@ -298,6 +252,8 @@ class Broker:
             await self.runtime.tasks.drain()  # No work on a log is left.
             if self._directory is not None:
                 is_clean = await self._close_logs(self._directory)
+            if self._joined is not None:
+                await self._joined.leave()
         finally:
             if self._metrics_listener is not None:
                 self._metrics_listener.close()
@@ -309,12 +265,26 @@ class Broker:
             "recovers nothing" if is_clean else "recovers its logs, as after a kill",
         )
 
+    async def until_failed(self) -> SemelError:
+        """Why the broker cannot go on, once that is so: a member may be fenced for good. It is to be stopped then."""
+        if self._failed is None:
+            self._failed = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._failed)
+
+    def _fail(self, error: SemelError) -> None:
+        if self._failed is None:
+            self._failed = asyncio.get_running_loop().create_future()
+        if not self._failed.done():
+            self._failed.set_result(error)
+
     async def leave(self) -> None:
         """Serve nobody any more, at once, and leave everything else as a kill would."""
         if self._listener is not None:
             await self._listener.close(grace_seconds=0)
         if self._metrics_listener is not None:
             self._metrics_listener.close()
+        if self._joined is not None:
+            await self._joined.leave()
 
     async def _close_logs(self, directory: LogDirectory) -> bool:
         """On threads, a few at a time: each log waits for several syncs, and there may be thousands. Whether all were closed."""
@@ -335,6 +305,9 @@ class Broker:
         self._every(_HOUSEKEEPING_SECONDS * 1000, self._complete_topics, "completion of topics")
         self._every(config.log_retention_check_interval_ms, self._retain, "retention")
         self._every(config.producer_id_expiration_check_interval_ms, self._expire, "expiry")
+        if self._joined is not None:
+            self._every(self._joined.look_interval_ms, self._joined.look, "looks at followers")
+            self._every(_HOUSEKEEPING_SECONDS * 1000, self._joined.look_at_disk, "looks at the disk")
         self._every(
             config.log_flush_offset_checkpoint_interval_ms, self.parts.partitions.checkpoint, "checkpoints"
         )
@@ -354,6 +327,8 @@ class Broker:
         """Make what could not be made, and open what could not be opened when the broker started."""
         parts = self.parts
         await self.applier.complete()
+        if self._joined is not None:
+            return  # What was not opened stays offline for the controller until the next start.
         if reopened := await parts.partitions.reopen():
             known = max(log.leader_epochs.latest for log in reopened)
             epoch = 1 + max(parts.store.image.leader_epoch_max, known)

@@ -8,6 +8,7 @@ Rules.  * Every key of Kafka 4.3 (and of 3.9's ZooKeeper) is known, typed and bo
           found under `value`. An unknown key is refused with the one that was probably meant.
         * A topic's key stands for the broker's default of it: `retention.ms` is `log.retention.ms`.
         * Underscores may stand for dots: `num_partitions` is `num.partitions`.
+        * `zookeeper.connect` makes the broker a member of a cluster: its only listener is then the brokers' as well.
         * A setting that would silently promise something Semel does not keep (TLS, an authorizer, a second listener or directory)
           is refused.
 """
@@ -52,6 +53,8 @@ class BrokerConfig:
     node_id: int
     listener: ListenerName
     """From `listeners`: the name under which this broker listens."""
+    zookeeper_connect: str | None
+    """`zookeeper.connect`: the cluster that this broker is a member of; None for a broker alone."""
     host: str
     """From `listeners`: where to listen; empty means on every interface."""
     port: int
@@ -122,9 +125,11 @@ class BrokerConfig:
         }
         listener, host, port = _listener(values)
         advertised_host, advertised_port = _advertised(values)
+        is_member = values.get("zookeeper.connect") is not None
+        attributes.setdefault("zookeeper_connect", None)
         return cls(
             **attributes,
-            listener=ListenerName(listener),
+            listener=ListenerName(listener, is_inter_broker=is_member),
             host=host,
             port=port,
             advertised_host=advertised_host,
@@ -262,8 +267,38 @@ def _check(values: Mapping[str, Value], static: Mapping[str, str]) -> None:
         raise ConfigError(
             "remote.log.storage.system.enable=true: tiered storage is not served; leave it false"
         )
+    if "zookeeper.connect" in static:
+        _check_member(values, static)
     if "process.roles" in static and "broker" not in _items(values, "process.roles"):
         raise ConfigError(f"process.roles={static['process.roles']}: this is a broker; name that role")
+
+
+def _check_member(values: Mapping[str, Value], static: Mapping[str, str]) -> None:
+    """Refuse what a member of a cluster under ZooKeeper cannot be."""
+    if "process.roles" in static:
+        raise ConfigError(
+            f"process.roles={static['process.roles']} is of a cluster without ZooKeeper, and zookeeper.connect is set: keep one"
+        )
+    if values.get("semel.controller.eligible"):
+        raise ConfigError(
+            "semel.controller.eligible=true: this broker cannot be the controller of its cluster yet; leave it false, and let a "
+            "Kafka broker of the cluster be it"
+        )
+    if values.get("control.plane.listener.name"):
+        raise ConfigError(
+            f"control.plane.listener.name={values['control.plane.listener.name']}: one listener is served; leave it out, and let the "
+            "controller use it"
+        )
+    name, listener = values["inter.broker.listener.name"], _listener(values).listener
+    if name is not None and str(name).upper() != listener:
+        raise ConfigError(
+            f"inter.broker.listener.name={name}: one listener is served, which is {listener}; name that one, or leave it out"
+        )
+    protocol = values.get("security.inter.broker.protocol")
+    if name is None and protocol not in (None, "PLAINTEXT"):
+        raise ConfigError(
+            f"security.inter.broker.protocol={protocol}: brokers are called over PLAINTEXT only; leave it out"
+        )
 
 
 def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from semel.broker.metrics.errors import error_counter
 from semel.broker.parts import Parts
 from semel.broker.produce.shortcut import ProduceShortcut
 from semel.broker.turns import Turns
+from semel.core.cluster.versions import ADVERTISED
 from semel.core.wire import framing, portions
 from semel.core.wire.api_versions import ServedApi, api_versions_response
 from semel.core.wire.message import Request, Response
@@ -74,6 +75,10 @@ class _Route(RequestCounts):
         self.count_codes = error_counter(api.response, version)
         self.request: type[Request[Any]] = api.request
         self.handle: _Handle = row.handler()
+        if row.is_decided and not parts.store.is_controller:
+            from semel.broker.membership import elsewhere
+
+            self.handle = elsewhere.handle
         self.has_records = api.key is ApiKey.FETCH
         self.is_api_versions = api.key is ApiKey.API_VERSIONS
         self.is_produce = api.key is ApiKey.PRODUCE
@@ -94,7 +99,10 @@ class Dispatch:
         self._routes: dict[tuple[int, int], _Route] = {}
         self._read_header = framing.RequestHeaders().read
         self._shortcut = ProduceShortcut(parts.partitions, parts.metrics)
-        self.served: tuple[ServedApi, ...] = apis.advertised(self._listener, parts.config.values)
+        self._limits = None if parts.membership is None else ADVERTISED
+        self.served: tuple[ServedApi, ...] = apis.advertised(
+            self._listener, parts.config.values, self._limits
+        )
 
     def __call__(
         self, frame: bytearray, connection: InboundConnection
@@ -188,9 +196,10 @@ class Dispatch:
     def _route(self, key: int, version: int) -> _Route | None:
         """The way of an API's version, or None if this version is not served."""
         row = apis.row_of(key)
-        if row is None or not row.is_on(self._listener):
+        limits = self._limits
+        if row is None or not row.is_on(self._listener) or (limits is not None and key not in limits):
             raise WireError(f"API {key} is not served")
-        if not row.serves(version, self._listener):
+        if not row.serves(version, self._listener, limits):
             return None
         route = self._routes[key, version] = _Route(row, version, self._parts)
         return route

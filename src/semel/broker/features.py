@@ -1,7 +1,8 @@
 """Features of the cluster: what this broker could do, and the level that is agreed on.
 
 Role.   ApiVersions tells clients; UpdateFeatures changes levels; handlers ask whether a feature is on.
-Rules.  * A feature nobody set is at its highest level: a new cluster has everything.
+Rules.  * In a cluster under ZooKeeper every feature is off, and none is shown: a Kafka broker that sees one it does not know exits.
+        * Elsewhere a feature nobody set is at its highest level: a new cluster has everything.
         * `group.version` 1 stands for KIP-848 groups, `transaction.version` 2 for transactions v2 (KIP-890). Clients use what
           is agreed on; a broker serves older clients too.
         * Every change has an epoch of its own, kept with it: clients ignore what is older than what they know.
@@ -20,11 +21,13 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {GROUP_VERSION: (0, 1), TRANSA
 
 def level(image: MetadataImage, name: str) -> int:
     """The level a feature is at; 0 is off."""
-    return image.features.get(name, SUPPORTED[name][1])
+    return image.features.get(name, 0 if image.is_told else SUPPORTED[name][1])
 
 
 def features(image: MetadataImage) -> Features:
     """Everything ApiVersions tells of features."""
+    if image.is_told:
+        return Features(finalized_epoch=image.features_epoch)
     return Features(
         supported=SUPPORTED,
         finalized={name: level(image, name) for name in SUPPORTED},

@@ -58,12 +58,15 @@ class MetadataApplier:
         cleaner: Cleaner,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        assigned: MetadataImage | None = None,
     ) -> None:
+        """`assigned`: of a member of a cluster, the topics with the partitions whose replicas are to be here."""
         self._config = config
         self._image = image
+        self._assigned = image if assigned is None else assigned
         self.partitions = partitions
         self._cleaner = cleaner
-        self._groups = groups
+        self.groups = groups
         self._hosts: dict[str, CoordinatorHost[Any, Any]] = {}
         self.drive(groups.host)
         self.drive(transactions.host)
@@ -87,15 +90,15 @@ class MetadataApplier:
             match delta:
                 case TopicAdded(topic):
                     to_make[topic.name] = topic
-                case PartitionsChanged(topic):
-                    self._change_leaders(topic.name)
+                case PartitionsChanged(topic, indexes):
+                    self.change_roles(topic.name, indexes)
                     to_make[topic.name] = topic
                 case TopicRemoved(topic):
                     to_remove.append(topic)
                 case TopicConfigured(topic):
                     self.partitions.reconfigure(topic.name)
                 case BrokerConfigured():
-                    self._reconfigure()
+                    self.reconfigure()
                 case (
                     ClusterNamed()
                     | LeaderEpochsRaised()
@@ -115,16 +118,19 @@ class MetadataApplier:
         if to_make:
             failed |= await self.partitions.make(list(to_make.values()))
             for name in to_make:
-                if (host := self._hosts.get(name)) is not None:
-                    self._lead(host)
+                self.coordinate(name)
         return failed
 
-    def _change_leaders(self, name: str) -> None:
+    def change_roles(self, name: str, indexes: Sequence[int]) -> None:
         """Without a wait: a leader or coordinator that lost its role serves no further request."""
-        topic = self._image.topic(name)
+        topic = self._assigned.topic(name)
         if topic is not None:
-            self.partitions.follow_leaders(topic)
-        if (host := self._hosts.get(name)) is not None:
+            self.partitions.change_roles(topic, indexes)
+        self.coordinate(name)
+
+    def coordinate(self, topic: str) -> None:
+        """Have the coordinators of a topic's partitions come and go, if it is one of theirs."""
+        if (host := self._hosts.get(topic)) is not None:
             self._lead(host)
 
     async def complete(self) -> None:
@@ -135,16 +141,20 @@ class MetadataApplier:
 
     def _lead(self, host: CoordinatorHost[Any, Any]) -> None:
         """Tell a host which partitions are led here by now, and which are not."""
-        row = self._image.topic(host.topic)
+        row = self._assigned.topic(host.topic)
         if row is None:
+            host.forget()
             return
         for index, state in enumerate(row.states):
-            if self.partitions.get(host.topic, index) is None:
+            if not state.is_known:
+                host.forget(index)
+            elif self.partitions.get(host.topic, index) is None:
                 host.resign(index, state.leader_epoch)
             else:
                 host.lead(index, state.leader_epoch)
 
-    def _reconfigure(self) -> None:
+    def reconfigure(self) -> None:
+        """Let the broker's settings take effect as the metadata changes them."""
         config = as_changed(self._config, self._image)
         if config is not self._config:
             self._config = config
@@ -157,7 +167,7 @@ class MetadataApplier:
             if (host := self._hosts.get(topic.name)) is not None:
                 host.forget()
                 self._lead(host)  # If there is a later topic of its name.
-        self._groups.topics_gone()  # Now: when the disk is done there may be others of these names.
+        self.groups.topics_gone()  # Now: when the disk is done there may be others of these names.
         try:
             await self.partitions.remove(doomed, self._cleaner.paused)
         except OSError as error:

@@ -1,11 +1,13 @@
-"""The partitions this broker leads: which there are.
+"""The partitions this broker has a replica of: which there are, and which of them it leads.
 
 Role.   From a topic's name or id to a partition, and the life of partitions: made, grown, reconfigured, deleted.
-Flow.   Handlers ask for a `LedPartition` and append to it or read its log. The metadata image says which there are, and which
-        of them are led here, in which epoch; `metadata_applier` says when that has changed.
+Flow.   Handlers ask for a `LedPartition` and append to it or read its log. `assigned` says which replicas are here, in which
+        role and epoch. For a broker alone that is the metadata image, and `metadata_applier` says when it has changed. For a member
+        of a cluster it is what the controller ordered, and `membership.orders` says when.
 Rules.  * A partition is led in the epoch the metadata says. After an unclean stop it is higher, and no lost record ever had it: a
           consumer that read what was lost can tell. The log that was cut back may not remember it.
-        * Directories without a topic in the metadata are left-overs of a deletion or creation a crash interrupted: they go.
+        * Directories without a topic in the metadata are left-overs of a deletion or creation a crash interrupted: they go. Those of a
+          member stay until the controller has them deleted: it may not have told of their topics yet.
         * A partition that cannot be opened has no leader and answers KAFKA_STORAGE_ERROR; every other one is served.
         * A partition the disk refused to make is made later: `complete` tries again.
         * A removed topic is not led any more at once. Its files go when no cleaning is under way, and before a topic of the same
@@ -25,7 +27,7 @@ from typing import Final, TypeAlias, TypeVar
 from semel.broker.config import BrokerConfig
 from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.replicas.replica import Replica
-from semel.broker.replicas.surroundings import Surroundings
+from semel.broker.replicas.surroundings import Replication, Surroundings
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.partition_state import PartitionState
@@ -56,10 +58,21 @@ class Partitions:
     """Every partition of this broker."""
 
     def __init__(
-        self, directory: LogDirectory, image: MetadataImage, config: BrokerConfig, runtime: Runtime
+        self,
+        directory: LogDirectory,
+        image: MetadataImage,
+        config: BrokerConfig,
+        runtime: Runtime,
+        *,
+        assigned: MetadataImage | None = None,
     ) -> None:
+        """`assigned`: of a member of a cluster, the topics with the partitions whose replicas are to be here."""
         self._directory = directory
         self._image = image
+        self._assigned = image if assigned is None else assigned
+        self._is_member = assigned is not None
+        self.replication: Replication | None = None
+        """A member's way to the other brokers; set before the first role."""
         self._config = config
         self._runtime = runtime
         self._by_topic: dict[str, list[Replica | None]] = {}
@@ -98,6 +111,8 @@ class Partitions:
                 raise piece
             together.update(piece)
         directory.finish_load({one: together[one] for one, _config in wanted})
+        if self._is_member:
+            return
         found = [*directory.logs, *directory.damaged]
         self._delete_logs([tp for tp in found if tp.topic != METADATA_TOPIC and not self._is_owned(tp)])
 
@@ -126,8 +141,7 @@ class Partitions:
 
     def _log_config(self, topic: str) -> LogConfig:
         """Read once for all partitions of a topic: a list in its settings may take a millisecond."""
-        row = self._image.topic(topic)
-        return self._config.log_config(row.configs if row else {}, checked=True)
+        return self._config.log_config(self._image.topic_configs(topic), checked=True)
 
     def get(self, topic: str, index: int) -> LedPartition | None:
         """The partition, if it is led here; else `missing` says what to answer."""
@@ -144,12 +158,17 @@ class Partitions:
 
         With an id the name does not count: a topic created again has another id.
         """
-        if topic_id is not None:
-            row = self._image.topic_by_id(topic_id)
-            if row is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            topic = row.name
-        return self.get(topic, index) or self.missing(topic, index)
+        if topic_id is None:
+            return self.get(topic, index) or self.missing(topic, index)
+        row = self._image.topic_by_id(topic_id) or self._assigned.topic_by_id(topic_id)
+        if row is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        found = self.get(row.name, index)
+        if found is None:
+            return self.missing(row.name, index)
+        if found.topic_id.bytes != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID  # The metadata knows a later topic of its name.
+        return found
 
     def where(self, topic_partition: TopicPartition) -> LedPartition | RegisteredBroker | ErrorCode:
         """Where a partition is led: here, by another broker, or nowhere: then the code to answer."""
@@ -167,15 +186,22 @@ class Partitions:
         """The partitions that could not be opened."""
         return list(self._directory.damaged)
 
+    def topic_id(self, topic_partition: TopicPartition) -> uuid.UUID | None:
+        """The id in a replica's directory, whether it has a role or not."""
+        return self._directory.topic_ids.get(topic_partition)
+
     def missing(self, topic: str, index: int) -> ErrorCode:
         """The answer for a partition `get` does not find: it is offline, led elsewhere, or missing."""
         topic_partition = TopicPartition(topic, index)
-        if topic_partition in self._directory.damaged and topic in self._by_topic:
+        if topic_partition in self._directory.damaged and (self._is_member or topic in self._by_topic):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        replica = self.replica(topic, index)
+        if replica is not None and replica.log.offline is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         state = self._image.partition(topic_partition)
-        if state is not None and state.leader != self._config.node_id:
+        if state is not None and (self._is_member or state.leader != self._config.node_id):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def of_topic(self, topic: str) -> list[LedPartition]:
         """The partitions of a topic that are led here."""
@@ -188,6 +214,13 @@ class Partitions:
         """The replicas of a topic by partition; None where one is offline, elsewhere or not made yet."""
         return self._by_topic.get(topic, ())
 
+    def count(self, topic: str) -> int:
+        """How many partitions a topic has that can be asked for."""
+        if not self._is_member:
+            return len(self._by_topic.get(topic, ()))
+        row = self._image.topic(topic)
+        return 0 if row is None else row.partitions
+
     @property
     def topics(self) -> list[str]:
         """Their names, in order."""
@@ -196,21 +229,17 @@ class Partitions:
     def __iter__(self) -> Iterator[Replica]:
         return (replica for topic in sorted(self._by_topic) for replica in self._here(topic))
 
-    def follow_leaders(self, row: TopicRow) -> None:
-        """Lead the replicas that are here as the metadata says now, or no more."""
+    def change_roles(self, row: TopicRow, indexes: Sequence[int]) -> None:
+        """Have those replicas of a topic that are here lead, follow or neither, as is assigned now."""
         self.changes += 1
-        for state, replica in zip(row.states, self._by_topic.get(row.name, ()), strict=False):
-            if replica is None or replica.topic_id != row.topic_id:
-                continue
-            if state.leader != self._config.node_id:
-                replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                continue
-            if replica.leader is None:
-                replica.log.producers.doubt_all()  # Their coordinator may have decided anything meanwhile.
-            self._lead(replica, state)
+        places = self._by_topic.get(row.name, ())
+        for index in indexes:
+            replica = places[index] if index < len(places) else None
+            if replica is not None and replica.topic_id == row.topic_id:
+                self._assume(replica, row.states[index])
 
     async def make(self, rows: Sequence[TopicRow]) -> dict[str, OSError]:
-        """Lead the partitions of these topics that are led here, and make those that are not there yet; which topics are not
+        """Have the replicas of these topics that are to be here, and make those that are not there yet; which topics are not
         complete now, and why.
 
         One call at a time: a topic that was deleted while it was made, and created again, gets directories of its own.
@@ -222,7 +251,7 @@ class Partitions:
                 async with self._removing:
                     await self._on_disk(lambda: None)
             for row in rows:
-                current = self._image.topic(row.name)
+                current = self._assigned.topic(row.name)
                 if current is None or current.topic_id != row.topic_id:
                     continue  # Something has happened to it since.
                 try:
@@ -232,16 +261,21 @@ class Partitions:
         return failed
 
     def _lacks(self, row: TopicRow) -> bool:
-        """Whether a partition that is to be led here has to be made."""
-        directory, here = self._directory, self._config.node_id
+        """Whether a replica that is to be here has to be made."""
+        directory = self._directory
         for index, state in enumerate(row.states):
-            if state.leader == here:
+            if self._is_here(state):
                 topic_partition = TopicPartition(row.name, index)
                 if topic_partition not in directory.logs and topic_partition not in directory.damaged:
                     return True
                 if directory.topic_ids.get(topic_partition, row.topic_id) != row.topic_id:
                     return True
         return False
+
+    def _is_here(self, state: PartitionState) -> bool:
+        """Whether a replica of this partition is to be here. A broker alone has those that it leads."""
+        here = self._config.node_id
+        return state.leader == here or (self._is_member and here in state.replicas)
 
     async def reopen(self) -> list[PartitionLog]:
         """Try again to open what the disk refused to; the logs that are there now.
@@ -284,7 +318,7 @@ class Partitions:
 
     async def complete(self) -> None:
         """Try again to make what the disk refused to."""
-        rows = [row for name in self._incomplete if (row := self._image.topic(name)) is not None]
+        rows = [row for name in self._incomplete if (row := self._assigned.topic(name)) is not None]
         if rows and not self._making.locked():
             for name, error in (await self.make(rows)).items():
                 _logger.error("topic %s is still not complete: %s", name, error)
@@ -324,15 +358,15 @@ class Partitions:
         return made, None
 
     def _to_make(self, row: TopicRow) -> list[TopicPartition]:
-        """Lead what is there of a topic and led here; what is not there, and can be made."""
-        directory, here = self._directory, self._config.node_id
+        """Give a role to what is there of a topic and is to be here; what is not there, and can be made."""
+        directory = self._directory
         places = self._by_topic.setdefault(row.name, [])
         places.extend([None] * (row.partitions - len(places)))
         self._incomplete[row.name] = None
         self.changes += 1
         wanted: list[TopicPartition] = []
         for index, state in enumerate(row.states):
-            if state.leader != here or places[index] is not None:
+            if not self._is_here(state) or places[index] is not None:
                 continue
             topic_partition = TopicPartition(row.name, index)
             if directory.topic_ids.get(topic_partition, row.topic_id) != row.topic_id:
@@ -342,10 +376,7 @@ class Partitions:
             if log is not None:
                 if topic_partition not in directory.topic_ids:
                     directory.adopt(topic_partition, row.topic_id)
-                places[index] = replica = Replica(log, row.topic_id, self._runtime)
-                self._lead(replica, state)
-                self._guard(log)
-                log.producers.doubt_all()
+                places[index] = self._house(log, row, state)
             elif topic_partition not in directory.damaged:
                 wanted.append(topic_partition)
         if not wanted:
@@ -353,24 +384,24 @@ class Partitions:
         return wanted
 
     def _admit(self, row: TopicRow, made: Sequence[PartitionLog]) -> list[TopicPartition]:
-        """Lead what was made; what belongs to a topic that is gone by now, and has to go too."""
+        """Give a role to what was made; what belongs to a topic that is gone by now, and has to go too."""
         self.changes += 1
         for log in made:
             self._directory.admit(log, row.topic_id)
-        current = self._image.topic(row.name)
+        current = self._assigned.topic(row.name)
         if current is None or current.topic_id != row.topic_id:
             return [log.topic_partition for log in made]
         places = self._by_topic[row.name]
+        homeless: list[TopicPartition] = []
         for log in made:
             index = log.topic_partition.partition
-            state = current.states[index]
-            if state.leader == self._config.node_id:
-                places[index] = replica = Replica(log, row.topic_id, self._runtime)
-                self._lead(replica, state)
-                self._guard(log)
+            if self._is_here(current.states[index]):
+                places[index] = self._house(log, row, current.states[index])
+            else:
+                homeless.append(log.topic_partition)
         if not self._lacks(current):
             self._incomplete.pop(row.name, None)
-        return []
+        return homeless
 
     async def _in_turns(
         self, all_of_them: Sequence[T], step: Callable[[Sequence[T]], Sequence[U] | None]
@@ -383,27 +414,48 @@ class Partitions:
             results += step(all_of_them[first : first + _AT_ONCE]) or ()
         return results
 
-    def _lead(self, replica: Replica, state: PartitionState) -> None:
-        replica.lead(
-            self._surroundings(),
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            isr=state.isr,
-        )
+    def _house(self, log: PartitionLog, row: TopicRow, state: PartitionState) -> Replica:
+        replica = Replica(log, row.topic_id, self._runtime)
+        self._guard(log)
+        self._assume(replica, state)
+        return replica
+
+    def _assume(self, replica: Replica, state: PartitionState) -> None:
+        """Give a replica the role that the state says."""
+        if state.leader == self._config.node_id:
+            if replica.leader is None:
+                replica.log.producers.doubt_all()  # Their coordinator may have decided anything meanwhile.
+            replica.lead(
+                self._surroundings(),
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                isr=state.isr,
+            )
+        elif self._is_here(state):
+            replica.follow(
+                self._surroundings(),
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+            )
+        else:
+            replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            replica.unfollow(self._surroundings())
 
     def _surroundings(self) -> Surroundings:
         lag_max_ms = self._config.value("replica.lag.time.max.ms")
         if not isinstance(lag_max_ms, int):
             raise TypeError(f"{lag_max_ms!r} is not a time")
-        return Surroundings(self._config.node_id, lag_max_ms, self._image.brokers)
+        return Surroundings(self._config.node_id, lag_max_ms, self._image.brokers, self.replication)
 
     def _guard(self, log: PartitionLog) -> None:
         """Let no transaction be opened that its coordinator does not know. Coordinators see to their own topics.
 
-        Two-phase commit fences by this question, so it is asked wherever two-phase commit is on.
+        Two-phase commit fences by this question, so it is asked wherever two-phase commit is on. A member of a cluster does not ask:
+        the coordinator may be on another broker, and Kafka skips the question where it cannot be asked.
         """
-        wanted = bool(
+        wanted = not self._is_member and bool(
             self._config.value("transaction.partition.verification.enable")
             or self._config.value("transaction.two.phase.commit.enable")
         )
@@ -425,6 +477,40 @@ class Partitions:
                 if place is not None:
                     place.unlead(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return doomed
+
+    def give_up(self, topic_partition: TopicPartition) -> None:
+        """Have a replica whose log is offline neither lead nor follow."""
+        replica = self.replica(*topic_partition)
+        if replica is not None:
+            self.changes += 1
+            replica.unlead(ErrorCode.KAFKA_STORAGE_ERROR)
+            replica.unfollow(self._surroundings())
+
+    def idle(self, topic_partition: TopicPartition, *, is_to_go: bool) -> None:
+        """Have a replica follow no more, until it is given a role again; nor lead, if its topic is to go."""
+        replica = self.replica(*topic_partition)
+        if replica is None:
+            return
+        self.changes += 1
+        replica.unfollow(self._surroundings())
+        if is_to_go:
+            replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def drop(self, topic: str, indexes: Sequence[int]) -> list[TopicPartition]:
+        """Have these replicas no more; the partitions that are on disk, for `remove`, which must follow at once."""
+        self.changes += 1
+        places = self._by_topic.get(topic, [])
+        for index in indexes:
+            replica = places[index] if index < len(places) else None
+            if replica is not None:
+                places[index] = None
+                replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                replica.unfollow(self._surroundings())
+        if not any(places):
+            self._by_topic.pop(topic, None)
+            self._incomplete.pop(topic, None)
+        known = self._directory.logs.keys() | self._directory.damaged.keys()
+        return [tp for index in indexes if (tp := TopicPartition(topic, index)) in known]
 
     async def remove(self, doomed: Sequence[TopicPartition], quiet: Quiet) -> None:
         """Take partitions out of the directory; done when that survives a power cut. Their files follow."""

@@ -1,11 +1,13 @@
-"""The broker as its handlers see it: four views, each with the parts that one group of handlers needs.
+"""The broker as its handlers see it: five views, each with the parts that one group of handlers needs.
 
 Role.   A handler is a function of (broker, request, context). Its row in `apis` names the view that it gets as `broker`.
 Flow.   `app` builds every part and puts them together here; `dispatch` hands each handler its view.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig
@@ -18,6 +20,12 @@ from semel.broker.producer_ids import ProducerIdGiver
 from semel.cluster.store import MetadataStore
 from semel.core.metadata.image import MetadataImage
 from semel.runtime.bundle import Runtime
+
+if TYPE_CHECKING:
+    from semel.broker.membership.orders import Orders
+    from semel.cluster.zookeeper_store import ZooKeeperStore
+
+_logger: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -83,14 +91,33 @@ class Administration:
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """A member's end of the requests that a controller sends."""
+
+    orders: "Orders"
+    store: "ZooKeeperStore"
+
+    def warn_of_missing_ids(self, api: str, version: int) -> None:
+        """The controller gives topics no ids."""
+        _logger.error(
+            "%s of version %d names topics without an id, and is refused: have every Kafka broker of the cluster run with "
+            "inter.broker.protocol.version=2.8 or later",
+            api,
+            version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
-    """The broker put together: for its owner, who starts and stops it, and for tests. Handlers get one of the first four."""
+    """The broker put together: for its owner, who starts and stops it, and for tests. Handlers get one of the first five."""
 
     produce: ProducePath
     read: ReadPath
     coordinators: Coordinators
     administration: Administration
     cleaner: Cleaner
+    membership: Membership | None = None
+    """Of a member of a cluster."""
 
     @property
     def config(self) -> BrokerConfig:

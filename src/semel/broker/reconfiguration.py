@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from semel.broker import loggers
 from semel.broker.parts import Administration
+from semel.cluster.store import ChangeRefusedError
 from semel.core.metadata import config_changes, group_configs, topic_names
 from semel.core.metadata.broker_configs import broker_key
 from semel.core.metadata.config_changes import Change
@@ -97,7 +98,7 @@ async def alter(
         return outcomes
     try:
         await broker.store.commit(rows)
-    except LogError as error:
+    except (LogError, ChangeRefusedError) as error:
         failed = Refuse(error.code, str(error))
         return [failed if outcome is None else outcome for outcome in outcomes]
     return outcomes

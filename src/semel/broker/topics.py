@@ -6,15 +6,19 @@ Rules.  * The metadata is changed first. A crash before the directories are made
         * Two requests for the same new topic make one topic.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
 from semel.broker.parts import Administration
 from semel.broker.replica_assignments import spread
+from semel.cluster.store import ChangeRefusedError
 from semel.core.metadata.rows import TopicGoneRow, TopicRow
 from semel.core.metadata.topic_names import RESERVED
+from semel.errors import ErrorCode
 from semel.runtime.randomness import random_uuid
 
+_logger: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 100
 """Topics that one change makes or removes: some ten milliseconds of work."""
 
@@ -33,6 +37,10 @@ async def create_all(broker: Administration, rows: Sequence[TopicRow]) -> dict[s
 
 async def create_missing(broker: Administration, names: Sequence[str]) -> None:
     """Make these topics with the broker's defaults, where they are not there yet."""
+    if not broker.store.is_controller:
+        for name in dict.fromkeys(names):
+            await _ask_for(broker, name)
+        return
     states = spread(broker.store.image, broker.config.num_partitions)
     rows = [
         TopicRow(name, random_uuid(broker.runtime.dice), states)
@@ -41,6 +49,25 @@ async def create_missing(broker: Administration, names: Sequence[str]) -> None:
     ]
     if rows:
         await create_all(broker, rows)
+
+
+async def _ask_for(broker: Administration, name: str) -> None:
+    """In a cluster: it is there when the controller has made it, and the client that asked asks again."""
+    if name in RESERVED:
+        return
+    try:
+        refused = await broker.store.create_topic(
+            name,
+            topic_id=random_uuid(broker.runtime.dice),
+            partitions=broker.config.num_partitions,
+            replication_factor=broker.config.default_replication_factor,
+            configs={},
+        )
+    except ChangeRefusedError as error:
+        _logger.warning("topic %s, which a client asks for, cannot be created now: %s", name, error)
+        return
+    if refused is not None and refused.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        _logger.warning("topic %s, which a client asks for, cannot be created: %s", name, refused.reason)
 
 
 async def delete_all(broker: Administration, names: Sequence[str]) -> None:

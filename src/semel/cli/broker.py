@@ -64,7 +64,14 @@ _ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
     metavar="N",
     envvar="SEMEL_BROKER_ID",
     show_envvar=True,
-    help="This broker's id.  [default: 1]",
+    help="This broker's id.  [default: 1; in a cluster one that ZooKeeper gives]",
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,…/CHROOT",
+    envvar="SEMEL_ZOOKEEPER",
+    show_envvar=True,
+    help="The ZooKeeper of the cluster to be a member of.  [default: no cluster]",
 )
 @click.option(
     "-X",
@@ -96,6 +103,7 @@ def command(
     listen: str | None,
     data_dir: str | None,
     broker_id: int | None,
+    zookeeper: str | None,
     settings: dict[str, str],
     file: Path | None,
     metrics: str | None,
@@ -119,6 +127,7 @@ def command(
         None if gives_way("broker_id", "node.id") else broker_id,
         settings,
         file,
+        zookeeper=None if gives_way("zookeeper", "zookeeper.connect") else zookeeper,
     )
     others = {name: level for name, level in log_levels.items() if name}
     serve(given, real_runtime, metrics, LogOutput(log_format, log_levels.get("", logging.INFO), others))
@@ -172,6 +181,8 @@ def settings_of(
     broker_id: int | None,
     settings: dict[str, str],
     file: Path | None,
+    *,
+    zookeeper: str | None = None,
 ) -> dict[str, str]:
     """Everything that was given, under Kafka's names."""
     from semel.cli.properties import read_properties
@@ -185,6 +196,8 @@ def settings_of(
         named["log.dirs"] = data_dir
     if broker_id is not None:
         named["node.id"] = str(broker_id)
+    if zookeeper is not None:
+        named["zookeeper.connect"] = zookeeper
     for key in named.keys() & settings.keys():
         raise click.UsageError(f"{BROKER_FLAGS[key]} and -X {key}={settings[key]} name one thing: keep one.")
     given = {**(read_properties(file) if file is not None else {}), **settings, **named}
@@ -227,10 +240,23 @@ async def _serve(
             return None
         supervised.ready()
         loading = _ready(broker)
-        await stopping.wait()
+        failure = await _until_stopped(broker, stopping)
         supervised.stopping()
         await broker.stop()
+        if failure is not None:
+            raise failure
     return loading[0] if loading else None
+
+
+async def _until_stopped(broker: "Broker", stopping: asyncio.Event) -> SemelError | None:
+    """Until a signal comes, or the broker cannot go on: then why."""
+    failing, asked = asyncio.ensure_future(broker.until_failed()), asyncio.ensure_future(stopping.wait())
+    await asyncio.wait([failing, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if failing.done():
+        return failing.result()
+    failing.cancel()
+    return None
 
 
 def _signalled(number: signal.Signals, stopping: asyncio.Event) -> None:

@@ -31,7 +31,12 @@ _SETTINGS_HELP: Final = "A client setting by Kafka's name; may be repeated."
 
 FLAGS: Final = {"bootstrap.servers": "--bootstrap"}
 """The names of settings on the command line."""
-BROKER_FLAGS: Final = {"listeners": "--listen", "log.dirs": "--data-dir", "node.id": "--broker-id"}
+BROKER_FLAGS: Final = {
+    "listeners": "--listen",
+    "log.dirs": "--data-dir",
+    "node.id": "--broker-id",
+    "zookeeper.connect": "--zookeeper",
+}
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -236,7 +236,12 @@ def _check_settings(given: dict[str, Any]) -> None:
     try:
         BrokerConfig.of(
             settings_of(
-                given["listen"], given["data_dir"], given["broker_id"], given["settings"], given["file"]
+                given["listen"],
+                given["data_dir"],
+                given["broker_id"],
+                given["settings"],
+                given["file"],
+                zookeeper=given["zookeeper"],
             )
         )
         if given["metrics"] is not None:

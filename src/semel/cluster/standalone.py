@@ -10,6 +10,7 @@ Rules.  * A batch is one change: after a crash all of its rows are there or none
         * If a sync fails, the log is offline and no later change is answered: the broker must start again.
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -18,9 +19,10 @@ from semel.core.metadata import rows as metadata_rows
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.deltas import Delta
 from semel.core.metadata.image import MetadataImage
-from semel.core.metadata.rows import BrokerRow, ControllerRow, Row
+from semel.core.metadata.partition_state import alone
+from semel.core.metadata.rows import BrokerRow, ControllerRow, Row, TopicRow
 from semel.core.records.build import Record, build_batch, iter_records
-from semel.errors import LogError
+from semel.errors import LogError, Refuse
 from semel.log.config import NO_LIMIT, LogConfig
 from semel.log.group_commit import GroupCommit
 from semel.log.partition_log import Appended, PartitionLog
@@ -44,6 +46,7 @@ class StandaloneStore:
     def __init__(self, log: PartitionLog, tasks: Tasks, clock: Clock, *, broker_id: int) -> None:
         self._log = log
         self._clock = clock
+        self._broker_id = broker_id
         self._commits = GroupCommit(log, tasks, clock)
         self._applier: Applier | None = None
         self.image: Final = MetadataImage()
@@ -54,6 +57,10 @@ class StandaloneStore:
         for record in last.values():
             self.image.apply(metadata_rows.decode(record, broker_id))
 
+    @property
+    def is_controller(self) -> bool:
+        return True
+
     async def feed(self, applier: Applier) -> Mapping[str, OSError]:
         self._applier = applier
         return await applier.apply(self.image.snapshot())
@@ -62,6 +69,22 @@ class StandaloneStore:
         await self._follow(
             [*self.image.apply(BrokerRow(broker)), *self.image.apply(ControllerRow(broker.broker_id))]
         )
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        topic_id: uuid.UUID,
+        partitions: int,
+        replication_factor: int,  # noqa: ARG002  # There is one broker, so one replica, whatever is asked for.
+        configs: Mapping[str, str],
+    ) -> Refuse | None:
+        failed = await self.commit(
+            [TopicRow(name, topic_id, alone(self._broker_id, partitions), dict(configs))]
+        )
+        if name in failed:
+            raise failed[name]
+        return None
 
     async def commit(self, rows: Sequence[Row]) -> Mapping[str, OSError]:
         now_ms = self._clock.now_ms()

@@ -7,6 +7,7 @@ Rules.  * A change is in the image, survives a power cut, and is carried out her
           change was decided here, by a controller elsewhere, or read at a start.
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.deltas import Delta
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.rows import Row
-from semel.errors import ErrorCode, SemelError
+from semel.errors import ErrorCode, Refuse, SemelError
 
 
 class ChangeRefusedError(SemelError):
@@ -52,11 +53,29 @@ class MetadataStore(Protocol):
     @property
     def image(self) -> MetadataImage: ...
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether changes that the controller of a cluster decides are decided here."""
+
     async def feed(self, applier: Applier) -> Mapping[str, OSError]:
         """Give the applier a snapshot now, and every later change; returns the topics that the disk refused."""
 
     async def register(self, broker: RegisteredBroker) -> None:
         """This broker is there, and can be reached."""
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        topic_id: uuid.UUID,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+    ) -> Refuse | None:
+        """Have a topic that this broker wants, spread over the brokers there are; why it cannot be.
+
+        It may be asked for on any broker of a cluster, so it has leaders only after a while. Raises as `commit` does, and OSError.
+        """
 
     async def commit(self, rows: Sequence[Row]) -> Mapping[str, OSError]:
         """Make the changes, all or none, durably; raises `LogError` or `ChangeRefusedError` if that cannot be.

@@ -30,8 +30,9 @@ from semel.cluster.store import (
     UnservedChangeError,
 )
 from semel.cluster.zookeeper.client import ZooKeeperUnreachableError
+from semel.cluster.zookeeper.recipes import notify
 from semel.cluster.zookeeper.session import ZooKeeperError
-from semel.core.cluster import entities
+from semel.core.cluster import documents, entities, paths
 from semel.core.cluster.documents import BrokerNode, ZnodeError
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.deltas import Delta, TopicAdded, TopicRemoved
@@ -47,7 +48,6 @@ from semel.core.metadata.rows import (
     TopicRow,
 )
 from semel.errors import ConfigError, Refuse
-from semel.runtime.randomness import random_uuid
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class ZooKeeperStore:
     ) -> None:
         """`protocols`: the security protocol of each listener. `change_timeout_ms`: for how long a change waits."""
         self.member: Final = member
-        self.image: Final = MetadataImage()
+        self.image: Final = MetadataImage(is_told=True)
         self.registration: Final = Registration(member)
         self.features: Final = FinalizedFeatures(member, supported_features)
         self._configs = ConfigNodes(member, broker_id=broker_id, take=self._take)
@@ -80,6 +80,11 @@ class ZooKeeperStore:
     def broker_epoch(self) -> int:
         """Of the last registration; -1 before the first."""
         return self.registration.broker_epoch
+
+    @property
+    def is_controller(self) -> bool:
+        """Never: another broker of the cluster decides."""
+        return False
 
     async def start(self) -> None:
         """Read features and settings, and follow them. Raises `MemberError`."""
@@ -130,13 +135,18 @@ class ZooKeeperStore:
         return {}
 
     async def create_topic(
-        self, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
-    ) -> uuid.UUID | Refuse:
-        """Create a topic over the living brokers; its id. The controller makes its partitions.
+        self,
+        name: str,
+        *,
+        topic_id: uuid.UUID,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+    ) -> Refuse | None:
+        """Create a topic over the living brokers; the controller makes its partitions.
 
         Raises `NotControllerError`, `MetadataAwayError`.
         """
-        topic_id = random_uuid(self.member.runtime.dice)
 
         async def create() -> uuid.UUID | Refuse:
             return await topic_creation.create_topic(
@@ -150,7 +160,18 @@ class ZooKeeperStore:
                 configs=configs,
             )
 
-        return await self._bounded(create)
+        made = await self._bounded(create)
+        return made if isinstance(made, Refuse) else None
+
+    async def tell_of_failed_logs(self) -> None:
+        """Have the controller ask which replicas here are offline. Raises `ChangeRefusedError`; it may be told twice."""
+        await self._bounded(
+            lambda: notify(
+                self.member.client,
+                paths.LOG_DIR_EVENT_PREFIX,
+                documents.encode_log_dir_event(self._broker_id),
+            )
+        )
 
     def _changed(self, row: Row | TopicConfigRow) -> entities.Changed:
         match row:

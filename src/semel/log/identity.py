@@ -68,7 +68,7 @@ def settle(files: Files, path: str, own: Identity) -> Identity:
         _write(files, path, own)
         return own
     if found.kind is not own.kind:
-        raise ConfigError(_other_kind(path, found))
+        raise ConfigError(other_kind(path, found))
     if found.broker_id != own.broker_id:
         raise ConfigError(
             f"{path} belongs to broker {found.broker_id}, this is broker {own.broker_id}: use its {_key(own.kind)} or another "
@@ -92,7 +92,8 @@ def other_cluster(path: str, own: str, there: str) -> str:
     )
 
 
-def _other_kind(path: str, found: Identity) -> str:
+def other_kind(path: str, found: Identity) -> str:
+    """The refusal of a directory that belongs to the other kind of broker."""
     if found.kind is Kind.ALONE:
         return (
             f"{path} belongs to broker {found.broker_id} without ZooKeeper (version=1 in its meta.properties: a broker alone, or "

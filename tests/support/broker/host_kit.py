@@ -114,6 +114,7 @@ def host_of(client: Client, effects: list[str] | None = None, partitions: int = 
             client.broker.runtime,
             name=TOPIC,
             partitions_count=partitions,
+            replication_factor=1,
             configs={"cleanup.policy": "compact"},
         )
 

@@ -145,6 +145,7 @@ class Node:
             metrics=Metrics(),
             config=SimpleNamespace(listener=LISTENER, values=self.settings.values),
             partitions=read.partitions,
+            membership=None,
         )
         self.listener = Listener(runtime, Dispatch(cast("Parts", parts)), ListenerConfig(LISTENER))
         return await self.listener.start(host, port)

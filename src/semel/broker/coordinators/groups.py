@@ -45,12 +45,14 @@ class GroupCoordinator:
         if compression not in set(Compression):
             raise ConfigError(f"offsets.topic.compression.codec={compression}: use 0 to 4, 0 for none")
         partitions_count: Any = config.value("offsets.topic.num.partitions")
+        replication_factor: Any = config.value("offsets.topic.replication.factor")
         create = partial(
             create_internal_topic,
             store,
             runtime,
             name=OFFSETS_TOPIC,
             partitions_count=partitions_count,
+            replication_factor=replication_factor,
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",

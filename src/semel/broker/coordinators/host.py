@@ -33,6 +33,7 @@ from semel.broker.coordinators.loading import SLICE_BYTES, Loading
 from semel.broker.coordinators.tickets import Answer, WaitingRequest
 from semel.broker.partitions import Partitions
 from semel.broker.replicas.led_partition import LedPartition
+from semel.cluster.store import ChangeRefusedError
 from semel.core.coordination.outcome import Origin, Outcome, Shard, Ticket
 from semel.core.coordination.row_format import RowFormat
 from semel.core.coordination.row_times import RowTimes, moved
@@ -162,11 +163,14 @@ class CoordinatorHost(Generic[S, E]):
             self._epochs[index] = epoch
             self._resign(index)
 
-    def forget(self) -> None:
-        """The topic is gone. One of its name that is made later begins with epochs of its own."""
-        for index in list(self._led):
-            self._resign(index)
-        self._epochs.clear()
+    def forget(self, index: int | None = None) -> None:
+        """The topic is gone, or its partition here. One of its name that is made later begins with epochs of its own."""
+        for one in list(self._led) if index is None else [index]:
+            self._resign(one)
+        if index is None:
+            self._epochs.clear()
+        else:
+            self._epochs.pop(index, None)
 
     def _resign(self, index: int) -> None:
         self._led.pop(index, None)
@@ -192,7 +196,7 @@ class CoordinatorHost(Generic[S, E]):
     @property
     def partitions_count(self) -> int:
         """How many there are; 0 while the topic is not made."""
-        return len(self._partitions.places(self.topic))
+        return self._partitions.count(self.topic)
 
     def partition_of(self, key: str) -> int:
         """The partition that coordinates this key. The topic must be there."""
@@ -222,7 +226,7 @@ class CoordinatorHost(Generic[S, E]):
     async def _create(self) -> ErrorCode:
         try:
             await self._create_topic()
-        except (LogError, OSError) as error:
+        except (LogError, OSError, ChangeRefusedError) as error:
             _logger.error("%s could not be created: %s", self.topic, error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:

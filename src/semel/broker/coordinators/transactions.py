@@ -73,12 +73,14 @@ class TransactionCoordinator:
         self._is_fetching_ids = False
         self.markers = Markers(store, partitions, groups, runtime)
         partitions_count: Any = config.value("transaction.state.log.num.partitions")
+        replication_factor: Any = config.value("transaction.state.log.replication.factor")
         create = partial(
             create_internal_topic,
             store,
             runtime,
             name=TOPIC,
             partitions_count=partitions_count,
+            replication_factor=replication_factor,
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",

@@ -5,6 +5,7 @@ They are kept and described; nobody is held to them yet. Every entity is decided
 
 from semel.broker.context import RequestContext
 from semel.broker.parts import Administration
+from semel.cluster.store import ChangeRefusedError
 from semel.core.metadata.client_quotas import Entity, after, entity_of
 from semel.core.metadata.rows import ClientQuotaRow
 from semel.core.wire.messages.alter_client_quotas import (
@@ -13,7 +14,7 @@ from semel.core.wire.messages.alter_client_quotas import (
     AlterClientQuotasResponseEntryData,
     EntryData,
 )
-from semel.errors import ErrorCode, LogError, Refuse
+from semel.errors import LogError, Refuse
 
 
 async def handle(
@@ -35,9 +36,9 @@ async def handle(
     if rows and not request.validate_only:
         try:
             await broker.store.commit(list(rows.values()))
-        except LogError as error:
+        except (LogError, ChangeRefusedError) as error:
             for result in changed:
-                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+                result.error_code, result.error_message = error.code, str(error)
     return AlterClientQuotasResponse(entries=results)
 
 

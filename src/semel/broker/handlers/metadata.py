@@ -129,7 +129,7 @@ def _find(
 
 def _described(broker: Administration, row: TopicRow, context: RequestContext) -> MetadataResponseTopic:
     # A topic is in the metadata a moment before its logs are: the client asks again.
-    ready = len(broker.partitions.places(row.name)) == row.partitions
+    ready = broker.partitions.count(row.name) == row.partitions
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE if ready else ErrorCode.LEADER_NOT_AVAILABLE,
         name=row.name,
