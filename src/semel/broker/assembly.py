@@ -110,11 +110,11 @@ async def member(joined: "Joined", runtime: Runtime, directory: LogDirectory) ->
         assigned=joined.assigned,
     )
     applier.on_reconfigured.append(parts.settings.use)
-    orders = joined.attach(
+    membership = joined.attach(
         directory, partitions, applier, parts.cleaner.paused, lambda: parts.settings.current
     )
     await store.feed(applier)
-    return Assembled(parts.done(Membership(orders, store)), applier)
+    return Assembled(parts.done(membership), applier)
 
 
 class _Building:

@@ -23,6 +23,7 @@ from semel.runtime.bundle import Runtime
 
 if TYPE_CHECKING:
     from semel.broker.membership.orders import Orders
+    from semel.broker.replicas.fetchers import Fetchers
     from semel.cluster.zookeeper_store import ZooKeeperStore
 
 _logger: Final = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Membership:
 
     orders: "Orders"
     store: "ZooKeeperStore"
+    fetchers: "Fetchers"
 
     def warn_of_missing_ids(self, api: str, version: int) -> None:
         """The controller gives topics no ids."""

@@ -18,6 +18,7 @@ from semel.broker.config import BrokerConfig
 from semel.broker.membership.applier import MemberApplier
 from semel.broker.membership.orders import Orders
 from semel.broker.partitions import Partitions, Quiet
+from semel.broker.parts import Membership
 from semel.broker.producer_ids import MemberProducerIds
 from semel.broker.replicas.fetchers import Fetchers
 from semel.broker.replicas.followed_partition import FollowedPartition
@@ -136,7 +137,7 @@ class Joined:
         applier: MemberApplier,
         quiet: Quiet,
         settings: Callable[[], BrokerConfig],
-    ) -> Orders:
+    ) -> Membership:
         """Put together the parts that need the logs."""
         config = self.config
         attached = self._attached = _Attached(
@@ -167,7 +168,7 @@ class Joined:
         applier.on_brokers.append(attached.brokers_changed)
         applier.on_controller.append(self._channel.controller_changed)
         applier.on_reconfigured.append(lambda _config: attached.fetchers.settings_changed())
-        return attached.orders
+        return Membership(attached.orders, self.store, attached.fetchers)
 
     async def register(self, host: str, port: int) -> None:
         """Be a member from now on. Raises `SemelError` if another broker has this id, or this endpoint."""

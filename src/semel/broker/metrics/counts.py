@@ -46,6 +46,8 @@ class PartitionCounts:
         "expired",
         "fenced",
         "first_offset",
+        "isr_expands",
+        "isr_shrinks",
         "out_of_order",
         "refused",
         "replicated_bytes_in",
@@ -61,6 +63,8 @@ class PartitionCounts:
         self.bytes_out = 0
         self.replicated_bytes_in = 0
         """From the leader, while another broker leads: Kafka's ReplicationBytesInPerSec. `bytes_in` is from producers."""
+        self.isr_shrinks = 0
+        self.isr_expands = 0
         self.weak_acks = 0
         """Of the batches that came, those whose producers did not wait for acks=all."""
         self.refused = 0

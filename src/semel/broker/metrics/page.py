@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from semel._version import __version__
+from semel.broker.metrics import replication
 from semel.broker.metrics.counts import RequestRate
 from semel.broker.metrics.text import Family, Labels, family_lines, gap_lines
 from semel.broker.parts import Parts
@@ -124,6 +125,8 @@ class MetricsPage:
         yield from self._connections()
         yield from self._topics()
         yield from self._partitions()
+        if self._parts.membership is not None:
+            yield from replication.lines(self._parts.membership, self._parts.partitions)
         yield from self._log_directory(space)
         yield from self._process()
         yield from gap_lines(list(self._parts.metrics.gaps))
@@ -207,7 +210,7 @@ class MetricsPage:
         now_ms = self._runtime.clock.now_ms()
         timeout_max_ms = parts.transactions.settings.timeout_max_ms
         rows: list[tuple[Labels, tuple[int, ...]]] = []
-        producer_ids = late = 0
+        producer_ids = late = leaders = 0
         for partition in parts.partitions:
             log = partition.log
             topic, index = log.topic_partition
@@ -215,6 +218,7 @@ class MetricsPage:
             sizes = (log.size_bytes, len(log.segments), log.log_start_offset, log.log_end_offset, lag)
             rows.append(((("topic", topic), ("partition", str(index))), sizes))
             producer_ids += len(log.producers)
+            leaders += partition.leader is not None
             late += log.producers.has_late_transaction(now_ms, transaction_timeout_max_ms=timeout_max_ms)
             yield ""
         for place, family in enumerate(_PARTITION_FAMILIES):
@@ -222,7 +226,7 @@ class MetricsPage:
         manager, offline = "kafka_server_replicamanager_", len(parts.partitions.offline)
         for family, value in (
             (Family(manager + "partitioncount", "gauge", "Partitions, online or not."), len(rows) + offline),
-            (Family(manager + "leadercount", "gauge", "Partitions led here."), len(rows)),
+            (Family(manager + "leadercount", "gauge", "Partitions led here."), leaders),
             (Family(manager + "offlinereplicacount", "gauge", "Partitions that cannot be read."), offline),
             (
                 Family(manager + "produceridcount", "gauge", "Producers that partitions remember."),

@@ -336,7 +336,11 @@ class LedPartition:
     def altered(self, proposal: Proposal, answer: Granted | ErrorCode) -> None:
         """The controller has answered a proposal."""
         match self.leading.altered(proposal, answer):
-            case Altered.COMMITTED | Altered.REVERTED:
+            case Altered.COMMITTED:
+                self.counts.isr_expands += proposal.joining is not None
+                self.counts.isr_shrinks += proposal.joining is None
+                self._show()
+            case Altered.REVERTED:
                 self._show()
             case Altered.AGAIN:
                 self._tasks.spawn(
