@@ -186,6 +186,14 @@ class Partitions:
         """The partitions that could not be opened."""
         return list(self._directory.damaged)
 
+    @property
+    def logs(self) -> list[tuple[PartitionLog, uuid.UUID | None]]:
+        """Every log that is open here, with the id of its topic: also those whose replicas have no role yet."""
+        known = self._directory.topic_ids
+        return [
+            (log, known.get(one)) for one, log in self._directory.logs.items() if one.topic != METADATA_TOPIC
+        ]
+
     def topic_id(self, topic_partition: TopicPartition) -> uuid.UUID | None:
         """The id in a replica's directory, whether it has a role or not."""
         return self._directory.topic_ids.get(topic_partition)

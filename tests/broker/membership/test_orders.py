@@ -3,6 +3,7 @@
 Method: orders by hand on a disk in memory, several lives of the broker. The table of refusals is Kafka's.
 """
 
+import asyncio
 import contextlib
 import errno
 import uuid
@@ -64,7 +65,7 @@ class Member:
         self.host = self.simulation.host("broker")
         self.start()
 
-    def start(self) -> None:
+    def start(self, *, is_registered: bool = True) -> None:
         self.runtime: Runtime = self.host.boot()
         self.directory = LogDirectory.open(
             self.runtime.files, "/data", node_id=HERE, cluster_id="c", directory_id="d"
@@ -87,6 +88,8 @@ class Member:
             load_configs=self.load_configs,
         )
         self.run(self.partitions.load())
+        if is_registered:
+            self.orders.begin()
 
     def change_roles(self, name: str, indexes: Sequence[int]) -> None:
         row = self.assigned.topic(name)
@@ -281,3 +284,28 @@ def test_a_broker_that_stops_takes_no_new_role(member: Member) -> None:
     member.orders.is_stopping = True
     assert member.order(replace(LED, leader_epoch=1, partition_epoch=1)) == [ErrorCode.NONE]
     assert member.role == "follower of 2"
+
+
+def test_an_order_that_comes_before_the_registration_is_judged_after_it(member: Member) -> None:
+    """It was for the former life: a leader with the log that a power cut left would have all others cut theirs."""
+    member.order(LED)
+    member.host.kill()
+    member.start(is_registered=False)
+    later = TopicOrders("orders", FIRST, {0: replace(LED, leader_epoch=1, partition_epoch=1)})
+    former = CONTROLLER._replace(broker_epoch=EPOCH - 1)
+
+    async def story() -> None:
+        orders = [
+            asyncio.create_task(member.orders.change_roles(former, [later])),
+            asyncio.create_task(member.orders.stop(former, [StopOrder(ZERO, DURING_DELETION, True)])),
+            asyncio.create_task(member.orders.change_roles(CONTROLLER, [later])),
+        ]
+        await asyncio.wait(orders, timeout=60)
+        assert not any(one.done() for one in orders)
+        member.orders.begin()
+        first, second, third = [await one for one in orders]
+        assert (first, second) == (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
+        assert third == {ZERO: ErrorCode.NONE}
+
+    member.run(story())
+    assert member.role == "leader of 1"

@@ -22,6 +22,7 @@ async def handle(
         broker.warn_of_missing_ids("UpdateMetadata", context.version)
         return UpdateMetadataResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     sender = Sender(request.controller_id, request.controller_epoch, request.broker_epoch)
+    await broker.orders.until_registered()
     code = broker.orders.fence(sender)
     if not code:
         await broker.store.tell(telling.changes(request))

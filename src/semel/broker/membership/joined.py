@@ -180,6 +180,8 @@ class Joined:
                 rack=None if rack is None else str(rack),
             )
         )
+        if self._attached is not None:
+            self._attached.orders.begin()
 
     def broker_epoch(self) -> int:
         """Which life of this broker it is; -1 before it is registered."""

@@ -5,6 +5,8 @@ Flow.   fence -> per partition: is the order newer than the last one that was ob
         followers, take their roles -> logs that are not there are made, and take theirs -> coordinators follow -> answer.
 Rules.  * An order counts if it is for this life of this broker, from the latest controller known, and of a later leader epoch than
           the last one for its partition (`core.cluster.fencing`). The id in the replica's directory must be the order's.
+        * Nothing counts before this life is registered: a request that comes earlier waits. It may be for the former life, whose log
+          it names leader; or for this one, for the controller may hear of a registration before this broker has the answer.
         * One request at a time: the order in which two controllers' requests are obeyed is that of their epochs.
         * A role ends without a wait. A replica with a new log takes its role when the log is on disk.
         * A partition that the disk refuses, or whose log is offline, is answered KAFKA_STORAGE_ERROR: the controller counts the replica
@@ -91,9 +93,18 @@ class Orders:
         self._broker_epoch = broker_epoch
         self._load_configs = load_configs
         self._lock = asyncio.Lock()
+        self._registered = asyncio.Event()
         self.controller_epoch = 0
         """The highest that was seen."""
         self.is_stopping = False
+
+    def begin(self) -> None:
+        """This life of the broker is registered: requests that wait are looked at."""
+        self._registered.set()
+
+    async def until_registered(self) -> None:
+        """Wait until a request can be judged."""
+        await self._registered.wait()
 
     def fence(self, sender: Sender) -> ErrorCode:
         """Whether a controller's request counts; its epoch is remembered then."""
@@ -124,6 +135,7 @@ class Orders:
         self, sender: Sender, topics: Sequence[TopicOrders]
     ) -> dict[TopicPartition, ErrorCode] | ErrorCode:
         """Obey; the code of each partition, or of the whole request."""
+        await self.until_registered()
         async with self._lock:
             if code := self.fence(sender):
                 return code
@@ -223,6 +235,7 @@ class Orders:
         self, sender: Sender, orders: Sequence[StopOrder]
     ) -> dict[TopicPartition, ErrorCode] | ErrorCode:
         """Obey; the code of each partition, or of the whole request."""
+        await self.until_registered()
         async with self._lock:
             if code := self.fence(sender):
                 return code
