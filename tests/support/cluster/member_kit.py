@@ -87,6 +87,7 @@ class World:
     """A ZooKeeper, and whoever uses it."""
 
     def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
         self.simulation = Simulation(seed)
         self.ensemble = Ensemble(self.simulation)
         self.fatal: list[SemelError] = []
