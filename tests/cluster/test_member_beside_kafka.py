@@ -14,6 +14,7 @@ import pytest
 from semel.aio import Admin
 from semel.client.values.administration import ConfigResource, ConfigResourceType, QuotaEntry
 from semel.cluster.member import Member
+from semel.cluster.registration import DuplicateBrokerIdError, EndpointTakenError
 from semel.cluster.zookeeper.client import Settings
 from semel.cluster.zookeeper.connect_string import Servers
 from semel.cluster.zookeeper_store import ZooKeeperStore
@@ -38,7 +39,7 @@ from support.cluster.kafka_under_zookeeper import kafka_under_zookeeper
 from support.cluster.scripted_controller import Said, ScriptedController
 from support.peers.zookeeper import real_zookeeper
 
-pytestmark = [pytest.mark.java, pytest.mark.mission("ZK-03", "ZK-04", "ZK-06", "ZK-13")]
+pytestmark = pytest.mark.java
 CHROOT = "/kafka/one"
 KAFKA, OURS = 1, 2
 SECONDS = 60.0
@@ -108,6 +109,7 @@ def _store(member: Member, broker_id: int = OURS) -> ZooKeeperStore:
     )
 
 
+@pytest.mark.mission("ZK-13")
 def test_settings_go_both_ways(cluster: Cluster, old_kafka_home: KafkaHome) -> None:
     topic = ConfigResource(ConfigResourceType.TOPIC, "orders")
     everyone = ConfigResource(ConfigResourceType.BROKER, "")
@@ -160,6 +162,7 @@ def test_settings_go_both_ways(cluster: Cluster, old_kafka_home: KafkaHome) -> N
     asyncio.run(story())
 
 
+@pytest.mark.mission("ZK-04")
 def test_kafka_makes_a_topic_of_ours(cluster: Cluster) -> None:
     async def story() -> None:
         member, _id = await _joined(cluster.settings, known=cluster.cluster_id)
@@ -188,6 +191,7 @@ def test_kafka_makes_a_topic_of_ours(cluster: Cluster) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.mission("ZK-03", "ZK-06")
 def test_kafkas_controller_comes_to_the_socket_that_was_registered(cluster: Cluster) -> None:
     def answer(request: object) -> Said:
         match request:
@@ -219,5 +223,31 @@ def test_kafkas_controller_comes_to_the_socket_that_was_registered(cluster: Clus
         await store.close()
         await listener.close(grace_seconds=0)
         await member.runtime.tasks.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.mission("ZK-03")
+def test_an_id_or_an_endpoint_of_kafka_is_not_ours(cluster: Cluster) -> None:
+    host, port = cluster.kafka.split(":")
+    theirs = {"PLAINTEXT": Endpoint(host, int(port))}
+
+    async def story() -> None:
+        for broker, refused, words in (
+            (
+                RegisteredBroker(KAFKA, {"PLAINTEXT": Endpoint(host, 1)}),
+                DuplicateBrokerIdError,
+                cluster.kafka,
+            ),
+            (RegisteredBroker(OURS, theirs), EndpointTakenError, "broker 1"),
+        ):
+            member, _id = await _joined(cluster.settings, known=cluster.cluster_id)
+            store = _store(member)
+            await store.start()
+            async with asyncio.timeout(SECONDS):
+                with pytest.raises(refused, match=words):
+                    await store.register(broker)
+            await store.close()
+            await member.runtime.tasks.close()
 
     asyncio.run(story())

@@ -39,25 +39,6 @@ async def _write(
         await asyncio.sleep(dice.uniform(0, 1))
 
 
-async def _trouble(world: World) -> None:
-    dice, ensemble = random.Random(f"trouble {world.seed}"), world.ensemble
-    while True:
-        await asyncio.sleep(dice.uniform(0.05, 1.5))
-        match dice.randrange(5):
-            case 0:
-                ensemble.server.lose_answers(dice.randint(1, 3))
-            case 1:
-                world.simulation.network.break_connections("zookeeper")
-            case 2:
-                ensemble.kill(dice.uniform(0.05, 3.0))
-            case 3:
-                ensemble.host.freeze(dice.uniform(0.1, 8.0))
-            case _:
-                sessions = sorted(ensemble.machine.sessions.by_id)
-                if sessions:
-                    ensemble.expire(dice.choice(sessions))
-
-
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_members_agree_with_zookeeper_in_the_end(seed: int) -> None:
     async def story(world: World) -> None:
@@ -68,7 +49,7 @@ def test_members_agree_with_zookeeper_in_the_end(seed: int) -> None:
                 [TopicStatesRow(name, uuid.UUID(int=1), dict(enumerate(alone(1, 1)))) for name in TOPICS[:1]]
             )
             await store.register(broker(number))
-        troubling = asyncio.ensure_future(_trouble(world))
+        troubling = asyncio.ensure_future(world.ensemble.trouble(random.Random(f"trouble {seed}")))
         told: dict[tuple[str, int], list[int]] = {}
         await asyncio.gather(*(_write(world, store, number, told) for number, store in stores.items()))
         troubling.cancel()

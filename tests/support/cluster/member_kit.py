@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -70,6 +71,22 @@ class Ensemble:
         for session_id in session_ids or tuple(self.server.machine.sessions.by_id):
             if self.host.is_alive:
                 self.server.expire(session_id, self.host.clock.monotonic_ms())
+
+    async def trouble(self, dice: random.Random) -> None:
+        """Everything that befalls a ZooKeeper and the way to it, until cancelled."""
+        while True:
+            await asyncio.sleep(dice.uniform(0.05, 1.0))
+            match dice.randrange(5):
+                case 0:
+                    self.server.lose_answers(dice.randint(1, 3))
+                case 1:
+                    self.simulation.network.break_connections("zookeeper")
+                case 2:
+                    self.kill(dice.uniform(0.05, 3.0))
+                case 3:
+                    self.host.freeze(dice.uniform(0.1, 8.0))
+                case _:
+                    self.expire()
 
 
 class Noted:
