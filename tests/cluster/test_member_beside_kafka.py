@@ -5,6 +5,7 @@ topics, and the other must see them; Kafka's controller must talk to the socket 
 """
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -170,20 +171,23 @@ def test_kafka_makes_a_topic_of_ours(cluster: Cluster) -> None:
         await store.start()
         kafka = RegisteredBroker(KAFKA, {"PLAINTEXT": Endpoint("127.0.0.1", 1)})
         await store.tell([BrokersRow((kafka,))])
-        made = await store.create_topic(
-            "made", partitions=3, replication_factor=1, configs={"retention.ms": "7"}
+        topic_id = uuid.UUID(int=1 << 100 | 7)
+        refused = await store.create_topic(
+            "made", topic_id=topic_id, partitions=3, replication_factor=1, configs={"retention.ms": "7"}
         )
-        assert not isinstance(made, Refuse)
+        assert refused is None
         async with Admin(bootstrap_servers=cluster.kafka) as admin, asyncio.timeout(SECONDS):
             while "made" not in {one.name for one in await admin.list_topics()}:
                 await asyncio.sleep(0.02)
             found = (await admin.describe_topics("made"))["made"]
-            assert found.topic_id == made
+            assert found.topic_id == topic_id
             assert [partition.replicas for partition in found.partitions] == [(KAFKA,)] * 3
             assert [partition.leader for partition in found.partitions] == [KAFKA] * 3
             resource = ConfigResource(ConfigResourceType.TOPIC, "made")
             assert (await admin.describe_configs(resource))[resource]["retention.ms"].value == "7"
-        again = await store.create_topic("made", partitions=1, replication_factor=1, configs={})
+        again = await store.create_topic(
+            "made", topic_id=uuid.UUID(int=8), partitions=1, replication_factor=1, configs={}
+        )
         assert isinstance(again, Refuse)
         await store.close()
         await member.runtime.tasks.close()

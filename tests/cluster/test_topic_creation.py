@@ -26,11 +26,13 @@ def test_a_topic_is_made_once_whichever_answer_is_lost(lost: int) -> None:
         store = await world.started()
         await store.tell([THREE])
         world.ensemble.machine.to_answer = lost
-        made = await store.create_topic(
-            "orders", partitions=4, replication_factor=2, configs={"retention.ms": "1"}
+        topic_id = uuid.UUID(int=7)
+        refused = await store.create_topic(
+            "orders", topic_id=topic_id, partitions=4, replication_factor=2, configs={"retention.ms": "1"}
         )
+        assert refused is None
         node = documents.decode_topic("orders", world.data("/brokers/topics/orders"))
-        assert node.topic_id == made
+        assert node.topic_id == topic_id
         assert len(node.replicas) == 4
         assert all(len(set(replicas)) == 2 for replicas in node.replicas.values())
         assert documents.decode_configs("", world.data("/config/topics/orders")) == {"retention.ms": "1"}
@@ -50,12 +52,16 @@ def test_of_two_that_create_one_topic_one_does(seed: int) -> None:
         made = await asyncio.gather(
             *(
                 store.create_topic(
-                    "orders", partitions=number, replication_factor=1, configs={"retention.ms": str(number)}
+                    "orders",
+                    topic_id=uuid.UUID(int=number),
+                    partitions=number,
+                    replication_factor=1,
+                    configs={"retention.ms": str(number)},
                 )
                 for number, store in enumerate(stores, start=1)
             )
         )
-        (winner,) = [number for number, one in enumerate(made, start=1) if isinstance(one, uuid.UUID)]
+        (winner,) = [number for number, one in enumerate(made, start=1) if one is None]
         (refused,) = [one for one in made if isinstance(one, Refuse)]
         assert refused.code is ErrorCode.TOPIC_ALREADY_EXISTS
         assert len(documents.decode_topic("orders", world.data("/brokers/topics/orders")).replicas) == winner
@@ -78,10 +84,14 @@ def test_names_that_are_taken() -> None:
             ("made_elsewhere", ErrorCode.INVALID_TOPIC_EXCEPTION),
             ("going", ErrorCode.TOPIC_ALREADY_EXISTS),
         ):
-            refused = await store.create_topic(name, partitions=1, replication_factor=1, configs={})
+            refused = await store.create_topic(
+                name, topic_id=uuid.UUID(int=7), partitions=1, replication_factor=1, configs={}
+            )
             assert isinstance(refused, Refuse)
             assert (name, refused.code) == (name, code)
-        refused = await store.create_topic("wide", partitions=1, replication_factor=4, configs={})
+        refused = await store.create_topic(
+            "wide", topic_id=uuid.UUID(int=7), partitions=1, replication_factor=4, configs={}
+        )
         assert isinstance(refused, Refuse)
         assert refused.code is ErrorCode.INVALID_REPLICATION_FACTOR
         assert not world.has("/config/topics/wide")
@@ -95,7 +105,9 @@ def test_settings_of_an_earlier_topic_do_not_stay() -> None:
         store = await world.started()
         await store.tell([THREE])
         await world.put("topics/orders", {"retention.ms": "1"}, told=False)
-        await store.create_topic("orders", partitions=1, replication_factor=1, configs={})
+        await store.create_topic(
+            "orders", topic_id=uuid.UUID(int=7), partitions=1, replication_factor=1, configs={}
+        )
         assert documents.decode_configs("", world.data("/config/topics/orders")) == {}
 
     World().run(story)
@@ -106,7 +118,9 @@ def test_without_a_controller_nothing_is_made() -> None:
         store = await world.started()
         await store.tell([THREE])
         with pytest.raises(NotControllerError, match="no controller"):
-            await store.create_topic("orders", partitions=1, replication_factor=1, configs={})
+            await store.create_topic(
+                "orders", topic_id=uuid.UUID(int=7), partitions=1, replication_factor=1, configs={}
+            )
         assert not world.has("/brokers/topics/orders")
 
     World().run(story)
