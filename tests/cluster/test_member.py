@@ -114,6 +114,7 @@ def test_nodes_that_may_not_be_written(path: str) -> None:
     World().run(story)
 
 
+@pytest.mark.mission("ZK-03", "ZK-06")
 @pytest.mark.parametrize("lost", [-1, 0, 1])
 def test_a_broker_registers_as_kafka_does(lost: int) -> None:
     async def story(world: World) -> None:
@@ -179,6 +180,7 @@ def test_a_broker_that_was_killed_comes_back_within_its_session(caplog: pytest.L
     assert "broker id 1 is registered in ZooKeeper already, by PLAINTEXT://broker1:9092" in caplog.text
 
 
+@pytest.mark.mission("ZK-03")
 def test_two_brokers_with_one_id() -> None:
     async def story(world: World) -> None:
         first = await world.started(1, host="a")

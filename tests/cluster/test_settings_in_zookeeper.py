@@ -122,11 +122,13 @@ def test_nothing_is_missed_while_the_session_is_lost() -> None:
     async def story(world: World) -> None:
         await world.put("topics/gone", {"retention.ms": "1"})
         store = await world.started()
+        world.simulation.network.partition("broker1", "zookeeper")
         world.ensemble.expire(store.member.client.session_id)
         await world.put("topics/orders", {"retention.ms": "5"})
         await world.kafka.delete("/config/topics/gone")
         for name in await world.kafka.children(paths.CONFIG_CHANGES) or ():
             await world.kafka.delete(f"{paths.CONFIG_CHANGES}/{name}")  # As after fifteen minutes.
+        world.simulation.network.heal()
         await until(lambda: store.image.topic_configs("orders"))
         await until(lambda: not store.image.topic_configs("gone"))
         await world.put("topics/orders", {"retention.ms": "6"})

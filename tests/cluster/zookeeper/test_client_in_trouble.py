@@ -13,57 +13,14 @@ import pytest
 from semel.cluster.zookeeper.client import SessionExpiredError, Settings, ZooKeeperClient
 from semel.cluster.zookeeper.connect_string import Servers
 from semel.cluster.zookeeper.recipes import Registration, ensure, write_if
-from semel.core.zookeeper.machine import Machine
 from semel.core.zookeeper.wire.messages import WatchEvent
 from semel.runtime.bundle import Runtime
-from semel.runtime.simulation import SimulatedHost, Simulation
-from semel.verify.simulation.zookeeper_server import ZooKeeperServer
+from semel.runtime.simulation import Simulation
+from support.cluster.member_kit import PORT, Ensemble
 
 SEEDS = 60
-_PORT = 2181
 _WRITES = 40
-_SETTINGS = Settings(Servers((("zookeeper", _PORT),)), session_timeout_ms=6_000)
-
-
-class Ensemble:
-    """One server, that comes back whenever it was ended."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self.host: SimulatedHost = simulation.host("zookeeper")
-        self.server = ZooKeeperServer(Machine(tick_ms=500, timeout_max_ms=60_000))
-        self.pause = 0.1
-
-    async def keep(self) -> None:
-        while True:
-            self.host.start(lambda runtime: self.server.run(runtime, "zookeeper", _PORT))
-            await self.host.until_dead()
-            await asyncio.sleep(self.pause)
-
-    def kill(self, pause: float) -> None:
-        self.pause = pause
-        if self.host.is_alive:
-            self.host.kill()
-
-    def expire(self) -> None:
-        for session_id in list(self.server.machine.sessions.by_id):
-            if self.host.is_alive:
-                self.server.expire(session_id, self.host.clock.monotonic_ms())
-
-    async def trouble(self, dice: random.Random) -> None:
-        while True:
-            await asyncio.sleep(dice.uniform(0.05, 1.0))
-            match dice.randrange(5):
-                case 0:
-                    self.server.lose_answers(dice.randint(1, 3))
-                case 1:
-                    self.simulation.network.break_connections("zookeeper")
-                case 2:
-                    self.kill(dice.uniform(0.05, 3.0))
-                case 3:
-                    self.host.freeze(dice.uniform(0.1, 8.0))
-                case _:
-                    self.expire()
+_SETTINGS = Settings(Servers((("zookeeper", PORT),)), session_timeout_ms=6_000)
 
 
 def _number(data: bytes | None) -> int:

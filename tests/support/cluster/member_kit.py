@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -71,6 +72,22 @@ class Ensemble:
             if self.host.is_alive:
                 self.server.expire(session_id, self.host.clock.monotonic_ms())
 
+    async def trouble(self, dice: random.Random) -> None:
+        """Everything that befalls a ZooKeeper and the way to it, until cancelled."""
+        while True:
+            await asyncio.sleep(dice.uniform(0.05, 1.0))
+            match dice.randrange(5):
+                case 0:
+                    self.server.lose_answers(dice.randint(1, 3))
+                case 1:
+                    self.simulation.network.break_connections("zookeeper")
+                case 2:
+                    self.kill(dice.uniform(0.05, 3.0))
+                case 3:
+                    self.host.freeze(dice.uniform(0.1, 8.0))
+                case _:
+                    self.expire()
+
 
 class Noted:
     """An applier that notes what it was told."""
@@ -87,6 +104,7 @@ class World:
     """A ZooKeeper, and whoever uses it."""
 
     def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
         self.simulation = Simulation(seed)
         self.ensemble = Ensemble(self.simulation)
         self.fatal: list[SemelError] = []

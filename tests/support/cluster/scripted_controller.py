@@ -68,6 +68,8 @@ class ScriptedController:
         self.answer = answer
         self.served = tuple(ServedApi(key, *versions) for key, versions in served.items())
         self.api_versions_last = api_versions_last
+        self.address = Address("", 0)
+        """Where it listens."""
         self.frames: list[bytes] = []
         """Of every request but ApiVersions."""
         self.introductions: list[bytes] = []
@@ -80,7 +82,7 @@ class ScriptedController:
     async def listen(self, runtime: Runtime, port: int) -> Listener:
         self._runtime = runtime
         listener = Listener(runtime, self._handle)
-        await listener.start("127.0.0.1", port)
+        self.address = Address(*await listener.start("127.0.0.1", port))
         return listener
 
     def _handle(self, frame: bytearray, connection: InboundConnection) -> Reply | Awaitable[Reply]:

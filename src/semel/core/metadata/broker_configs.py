@@ -36,6 +36,7 @@ _SERVED: Final[Mapping[str, str]] = {
     "advertised.listeners": "Where clients are told to connect, if it differs from where the broker listens.",
     "auto.create.topics.enable": "Whether a topic nobody created is made when a client asks for it.",
     "broker.id": "The older name of node.id.",
+    "broker.id.generation.enable": "Whether a member of a cluster under ZooKeeper without an id takes the next one there is.",
     "compression.gzip.level": "How hard gzip works where the broker compresses.",
     "compression.lz4.level": "How hard lz4 works where the broker compresses.",
     "compression.type": "The codec batches are stored in; 'producer' keeps the one they came with.",
@@ -115,6 +116,7 @@ _SERVED: Final[Mapping[str, str]] = {
     "process.roles": "What the process is: a broker, among whatever else is named.",
     "producer.id.expiration.check.interval.ms": "How often producers are looked at for ones to forget.",
     "producer.id.expiration.ms": "A producer silent for longer is forgotten.",
+    "reserved.broker.max.id": "Ids up to this one are given by hand; those that ZooKeeper gives are above.",
     "socket.listen.backlog.size": "How many connections the system keeps until the broker accepts them.",
     "socket.receive.buffer.bytes": "The receive buffer of a connection; the system tunes it where this is not set.",
     "socket.request.max.bytes": "A longer request closes its connection.",
@@ -126,6 +128,10 @@ _SERVED: Final[Mapping[str, str]] = {
     "transaction.state.log.segment.bytes": "The size of a segment of the topic transactions are kept in.",
     "transaction.two.phase.commit.enable": "Whether transactions may be prepared now and ended by anyone later.",
     "transactional.id.expiration.ms": "A transactional id without a transaction for so long is forgotten.",
+    "zookeeper.connect": "The cluster's ZooKeeper, as HOST:PORT with commas between, and one /CHROOT behind the last.",
+    "zookeeper.connection.timeout.ms": "How long a start waits for ZooKeeper; as long as its session lives where this is not set.",
+    "zookeeper.max.in.flight.requests": "How many requests to ZooKeeper are under way at a time.",
+    "zookeeper.session.timeout.ms": "ZooKeeper takes a broker for dead that was silent for so long.",
 }
 LISTENER_ONLY: Final = frozenset(
     {
