@@ -165,7 +165,7 @@ def test_settings_without_effect_are_named_once(caplog: pytest.LogCaptureFixture
 
     simulation.run(main())
     said = [record.getMessage() for record in caplog.records if "not implemented" in record.getMessage()]
-    assert said == ["these settings are accepted but not implemented: broker.rack, num.io.threads"]
+    assert said == ["these settings are accepted but not implemented: num.io.threads"]
 
 
 def test_a_broker_starts_without_what_only_groups_and_transactions_need() -> None:

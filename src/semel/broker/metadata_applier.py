@@ -9,8 +9,9 @@ Rules.  * The origin of a change does not matter: a delta names the difference, 
         * A topic that the disk refuses stops no other. It is returned to the committer, and housekeeping tries it again.
 """
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig
@@ -38,6 +39,10 @@ from semel.core.metadata.deltas import (
 )
 from semel.core.metadata.image import DEFAULT_BROKER, MetadataImage
 from semel.core.metadata.rows import TopicRow
+from semel.errors import ConfigError
+
+
+_logger: Final = logging.getLogger(__name__)
 
 
 def as_changed(config: BrokerConfig, image: MetadataImage) -> BrokerConfig:
@@ -154,8 +159,12 @@ class MetadataApplier:
                 host.lead(index, state.leader_epoch)
 
     def reconfigure(self) -> None:
-        """Let the broker's settings take effect as the metadata changes them."""
-        config = as_changed(self._config, self._image)
+        """Let the broker's settings take effect as the metadata changes them. Settings that contradict each other change nothing."""
+        try:
+            config = as_changed(self._config, self._image)
+        except ConfigError as error:
+            _logger.error("the changed settings of this broker do not take effect: %s", error)
+            return
         if config is not self._config:
             self._config = config
             for use in self.on_reconfigured:
