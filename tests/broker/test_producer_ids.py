@@ -8,7 +8,8 @@ import asyncio
 
 import pytest
 
-from semel.broker.producer_ids import BLOCK_SIZE, MemberProducerIds, ProducerIds
+from semel.broker.member_producer_ids import MemberProducerIds
+from semel.broker.producer_ids import BLOCK_SIZE, ProducerIds
 from semel.cluster.standalone import METADATA_CONFIG, StandaloneStore
 from semel.core.metadata.topic_names import METADATA_TOPIC
 from semel.core.wire.messages.find_coordinator import FindCoordinatorRequest

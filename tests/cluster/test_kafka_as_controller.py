@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from semel.broker.producer_ids import MemberProducerIds
+from semel.broker.member_producer_ids import MemberProducerIds
 from semel.cluster.controlled_shutdown import ShutdownSettings, shut_down
 from semel.cluster.controller_channel import ControllerChannel
 from semel.cluster.isr_changes import IsrChanges

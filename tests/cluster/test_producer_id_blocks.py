@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from semel.broker.producer_ids import MemberProducerIds
+from semel.broker.member_producer_ids import MemberProducerIds
 from semel.cluster.controller_channel import ChannelClosedError, ControllerChannel
 from semel.cluster.producer_id_blocks import ProducerIdBlocks
 from semel.core.cluster.versions import ADVERTISED
