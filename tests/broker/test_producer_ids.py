@@ -133,11 +133,18 @@ def test_a_member_asks_for_the_next_block_when_nine_tenths_are_used() -> None:
         assert blocks.asked == 3
         blocks.given.put_nowait(range(9010, 9020))
         await runtime.tasks.sleep(1)
-        assert [ids.take() for _ in range(11)] == list(range(9009, 9020)), (
-            "no gap where the next one is there"
-        )
+        assert [ids.take(), blocks.asked] == [9009, 3]
+        assert [ids.take() for _ in range(8)] == list(range(9010, 9018)), "no gap where the next one is there"
+        await runtime.tasks.sleep(1)
+        assert blocks.asked == 3
+        assert ids.take() == 9018
         await runtime.tasks.sleep(1)
         assert blocks.asked == 4
+        blocks.given.put_nowait(range(9020, 9030))
+        await runtime.tasks.sleep(1)
+        assert ids.take() == 9019
+        await runtime.tasks.sleep(1)
+        assert blocks.asked == 4, "one block ahead is enough"
 
     in_simulation(story)
 

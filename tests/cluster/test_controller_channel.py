@@ -194,6 +194,19 @@ def test_not_controller_is_asked_again_until_the_metadata_names_another() -> Non
     assert len(present.asked) == 1
 
 
+def test_a_request_goes_to_the_controller_of_then_though_nobody_told_of_it() -> None:
+    former = ScriptedController(lambda _request: GIVEN)
+    present = ScriptedController(lambda _request: GIVEN)
+
+    async def story(_runtime: Runtime, channel: ControllerChannel, known: Known) -> None:
+        for address in (FIRST, SECOND, FIRST):
+            known.address = address
+            assert await channel.ask(REQUEST, timeout_ms=None) == GIVEN
+
+    told(story, former, present)
+    assert (len(former.asked), len(present.asked)) == (2, 1)
+
+
 def test_a_lost_answer_is_asked_for_again() -> None:
     controller = one_after_the_other(None, None, GIVEN)
 

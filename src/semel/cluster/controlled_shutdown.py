@@ -13,18 +13,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from semel.cluster.controller_channel import ControllerChannel
+from semel.cluster.controller_channel import ChannelBusyError, ControllerChannel
 from semel.core.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from semel.errors import ErrorCode, SemelError, error_code
+from semel.errors import (
+    DisconnectedError,
+    ErrorCode,
+    RefusedError,
+    UnsupportedVersionError,
+    WireError,
+    error_code,
+)
 from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
 _log: Final = logging.getLogger(__name__)
 _NAMED_MAX: Final = 20
 """Partitions that remain and are named in the log; the others are counted."""
+_NO_ANSWER: Final = (
+    DisconnectedError,
+    RefusedError,
+    WireError,
+    UnsupportedVersionError,
+    ChannelBusyError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +63,14 @@ async def shut_down(
     node_id: int,
     broker_epoch: Callable[[], int],
 ) -> bool:
-    """Whether nothing is led here any more that another broker can lead."""
+    """Whether nothing is led here any more that another broker can lead. Raises `ChannelClosedError`."""
     if not settings.enable:
         return False
     for left in reversed(range(settings.max_retries)):
         request = ControlledShutdownRequest(broker_id=node_id, broker_epoch=broker_epoch())
         try:
             answer = await channel.attempt(request, timeout_ms=settings.timeout_ms)
-        except SemelError as error:
+        except _NO_ANSWER as error:
             _log.warning("controlled shutdown: no controller has answered: %s", error)
         else:
             if _is_done(answer):
