@@ -18,6 +18,12 @@ from semel.core.cluster.documents import BrokerNode, StateNode, TopicNode
 from semel.core.metadata.brokers import Endpoint
 from semel.core.wire import framing
 from semel.core.wire.message import Response
+from semel.core.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from semel.core.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -32,6 +38,7 @@ from semel.core.wire.messages.stop_replica import (
 )
 from semel.core.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from semel.core.wire.registry import ApiKey
+from semel.errors import ErrorCode
 from semel.net.inbound import InboundConnection
 from semel.net.listener import Listener
 from semel.net.reply import Reply
@@ -119,7 +126,7 @@ class PretendBroker:
         assert found is not None
         return documents.decode_state(name, index, found.data), found.stat.version
 
-    def handle(self, frame: bytearray, connection: InboundConnection) -> Reply:
+    def handle(self, frame: bytearray, _connection: InboundConnection) -> Reply:
         header, position = framing.read_request_header(frame)
         version = header.api_version
         answer: Response
@@ -130,10 +137,31 @@ class PretendBroker:
                 answer = self._become(LeaderAndIsrRequest.decode(frame, version, position))
             case ApiKey.STOP_REPLICA:
                 answer = self._stop(StopReplicaRequest.decode(frame, version, position))
-            case _:  # A follower fetches; there is nothing to be had here.
-                connection.abort()
-                return None
+            case ApiKey.FETCH:
+                answer = self._put_off(FetchRequest.decode(frame, version, position))
+            case other:
+                raise AssertionError(f"nobody was expected to ask for {ApiKey(other).name}")
         return framing.response_frame(header.correlation_id, answer, version)
+
+    def _put_off(self, request: FetchRequest) -> FetchResponse:
+        """A follower fetches, and is to come back later."""
+        return FetchResponse(
+            responses=[
+                FetchableTopicResponse(
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        PartitionData(
+                            partition_index=one.partition,
+                            error_code=ErrorCode.UNKNOWN_LEADER_EPOCH,
+                            high_watermark=-1,
+                            records=b"",
+                        )
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
 
     def _learn(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         brokers = {
