@@ -41,7 +41,6 @@ from semel.core.metadata.image import DEFAULT_BROKER, MetadataImage
 from semel.core.metadata.rows import TopicRow
 from semel.errors import ConfigError
 
-
 _logger: Final = logging.getLogger(__name__)
 
 

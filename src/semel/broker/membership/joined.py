@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from semel.broker.config import BrokerConfig
+from semel.broker.member_producer_ids import MemberProducerIds
 from semel.broker.membership.applier import MemberApplier
 from semel.broker.membership.orders import Orders
 from semel.broker.partitions import Partitions, Quiet
 from semel.broker.parts import Membership
-from semel.broker.producer_ids import MemberProducerIds
 from semel.broker.replicas.fetchers import Fetchers
 from semel.broker.replicas.followed_partition import FollowedPartition
 from semel.broker.replicas.led_partition import LedPartition
