@@ -315,7 +315,7 @@ async def _start(broker: "Broker") -> None:
     address = f"{config.host}:{config.port}"
     try:
         await broker.start()
-    except ConfigError as error:
+    except SemelError as error:  # Of settings, of the data, or of the cluster to join.
         raise ConfigError(in_flags(str(error), BROKER_FLAGS)) from error
     except socket.gaierror as error:
         raise ConfigError(
