@@ -219,7 +219,7 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, failed: Failed) -> N
         (["--listen", "host:port"], "expected PLAINTEXT://HOST:PORT with a port from 0 to 65535"),
         (["--listen", "127.0.0.1:0", "-X", "listeners=PLAINTEXT://:1"], "name one thing: keep one."),
         (["--broker-id", "-1"], "-1 is not in the range"),
-        (["--zookeeper", "localhost:2181"], "No such option"),
+        (["--quorum", "localhost:2181"], "No such option"),
         (
             ["--config", "/nowhere/server.properties"],
             "/nowhere/server.properties cannot be read: No such file",

@@ -12,6 +12,7 @@ Rules.  * Nothing is ordered before the broker is registered, and it registers w
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from semel.broker.config import BrokerConfig
@@ -78,17 +79,18 @@ class Joined:
         self.assigned: Final = MetadataImage()
         """The topics with the partitions whose replicas are to be here, as controllers ordered."""
         link = _LinkConfig(config)
-        self._channel = ControllerChannel(
-            runtime, link=link, controller=self._controller, node_id=config.node_id
+        # As Kafka's: a request of one kind that is answered late holds up none of another.
+        to_controller = partial(
+            ControllerChannel, runtime, link=link, controller=self._controller, node_id=config.node_id
         )
-        self._leaving = ControllerChannel(
-            runtime, link=link, controller=self._controller, node_id=config.node_id, served=BETWEEN_BROKERS
-        )
+        self._altering, self._forwarding = to_controller(), to_controller()
+        self._leaving = to_controller(served=BETWEEN_BROKERS)
+        self._channels = (self._altering, self._forwarding, self._leaving)
         self._isr_changes = IsrChanges(
-            runtime, self._channel, node_id=config.node_id, broker_epoch=self.broker_epoch
+            runtime, self._altering, node_id=config.node_id, broker_epoch=self.broker_epoch
         )
         blocks = ProducerIdBlocks(
-            runtime, self._channel, node_id=config.node_id, broker_epoch=self.broker_epoch
+            runtime, self._forwarding, node_id=config.node_id, broker_epoch=self.broker_epoch
         )
         self.producer_ids: Final = MemberProducerIds(blocks, runtime.tasks)
         self._attached: _Attached | None = None
@@ -166,7 +168,7 @@ class Joined:
         )
         partitions.replication = attached
         applier.on_brokers.append(attached.brokers_changed)
-        applier.on_controller.append(self._channel.controller_changed)
+        applier.on_controller.extend(one.controller_changed for one in self._channels)
         applier.on_reconfigured.append(lambda _config: attached.fetchers.settings_changed())
         return Membership(attached.orders, self.store, attached.fetchers)
 
@@ -253,8 +255,8 @@ class Joined:
                     broker_epoch=self.broker_epoch,
                 )
             await attached.fetchers.close()
-        await self._leaving.close()
-        await self._channel.close()
+        for channel in self._channels:
+            await channel.close()
 
     async def leave(self) -> None:
         """End the session: the broker is no member any more."""
