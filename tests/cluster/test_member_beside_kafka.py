@@ -83,9 +83,11 @@ def cluster(old_kafka_home: KafkaHome, tmp_path_factory: pytest.TempPathFactory)
 
         cluster_id = asyncio.run(found())
         directory = tmp_path_factory.mktemp("kafka")
-        LogDirectory.open(
+        formatted = LogDirectory.open(
             RealFiles(), str(directory / "data"), node_id=KAFKA, cluster_id=cluster_id, kind=Kind.MEMBER
-        ).close(0)
+        )
+        formatted.claim()
+        formatted.close(0)
         connect = f"127.0.0.1:{port}{CHROOT}"
         with kafka_under_zookeeper(
             old_kafka_home, directory, connect, {"offsets.topic.num.partitions": "1"}

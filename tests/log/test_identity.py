@@ -42,6 +42,8 @@ def test_a_directory_of_kafka_under_zookeeper_is_taken_as_it_is(files: Files) ->
 
 def test_a_new_directory_says_what_kafka_says(files: Files) -> None:
     assert identity.settle(files, "/data", MEMBER) == MEMBER
+    assert identity.read(files, "/data") is None, "nothing before the cluster has taken the broker"
+    identity.claim(files, "/data", MEMBER)
     assert identity.settle(files, "/data", MEMBER) == MEMBER
     text = checkpoints.read_meta_properties(files, "/data/meta.properties")
     assert text == {"version": "0", "broker.id": "1", "cluster.id": CLUSTER}
@@ -50,6 +52,7 @@ def test_a_new_directory_says_what_kafka_says(files: Files) -> None:
 def test_a_directory_without_a_cluster_joins_its_first(files: Files) -> None:
     put(files, "version=0\nbroker.id=1\n")
     assert identity.settle(files, "/data", MEMBER) == MEMBER
+    identity.claim(files, "/data", MEMBER)
     with pytest.raises(ConfigError, match="belongs to cluster"):
         identity.settle(files, "/data", Identity(Kind.MEMBER, 1, "other"))
 

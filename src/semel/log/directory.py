@@ -53,6 +53,7 @@ class LogDirectory:
         """How many partitions the start has to open."""
         self.opened = 0
         """How many of them are opened or given up, nearly: several threads count."""
+        self._identity: Identity | None = None
         self.directory_id: str | None = None
         self.cluster_id: str | None = None
         self._doomed: list[str] = []
@@ -91,6 +92,7 @@ class LogDirectory:
             directory = cls(files, path, lock, clean=files.exists(clean_mark))
             own = identity.settle(files, path, Identity(kind, node_id, cluster_id, directory_id))
             directory.directory_id, directory.cluster_id = own.directory_id, own.cluster_id
+            directory._identity = own
             if directory.was_clean:
                 files.remove(clean_mark)
                 files.sync_directory(path)
@@ -98,6 +100,11 @@ class LogDirectory:
             lock.release()
             raise
         return directory
+
+    def claim(self) -> None:
+        """Write down that it is this broker's: a member's cluster has taken the broker."""
+        if self._identity is not None:
+            identity.claim(self._files, self.path, self._identity)
 
     def load(self, topic_partition: TopicPartition, config: LogConfig, now_ms: int) -> PartitionLog:
         """Open the log of one partition; create an empty one if there is none."""

@@ -6,6 +6,7 @@ Flow.   `LogDirectory.open` settles it under the directory's lock. A broker of a
 Rules.  * A broker alone has version 1 with `node.id`, as Kafka has with KRaft. A member of a cluster under ZooKeeper has version 0
           with `broker.id` and `cluster.id`, to the letter as Kafka 3.9 writes it: both may use the directory, one after the other.
         * A directory of the other kind is refused. Its logs are the same, but its metadata is elsewhere.
+        * A member's new directory is written to when the cluster has taken the broker (`claim`): a refused one may be used for another.
         * Kafka's old directories of version 0 name no cluster. Such a one belongs to the first cluster that it joins.
 """
 
@@ -62,10 +63,14 @@ def read(files: Files, path: str) -> Identity | None:
 
 
 def settle(files: Files, path: str, own: Identity) -> Identity:
-    """The identity of the directory once it is this broker's. Raises `ConfigError` if it is another's."""
+    """The identity of the directory once it is this broker's. Raises `ConfigError` if it is another's.
+
+    A member claims it later.
+    """
     found = read(files, path)
     if found is None:
-        _write(files, path, own)
+        if own.kind is Kind.ALONE:
+            claim(files, path, own)
         return own
     if found.kind is not own.kind:
         raise ConfigError(other_kind(path, found))
@@ -77,7 +82,6 @@ def settle(files: Files, path: str, own: Identity) -> Identity:
     if own.kind is Kind.ALONE:
         return found  # It keeps its own cluster's id, and the one suggested is dropped.
     if found.cluster_id is None:
-        _write(files, path, own)
         return own
     if found.cluster_id != own.cluster_id:
         raise ConfigError(other_cluster(path, found.cluster_id, str(own.cluster_id)))
@@ -109,7 +113,8 @@ def _key(kind: Kind) -> str:
     return _NODE_ID if kind is Kind.ALONE else _BROKER_ID
 
 
-def _write(files: Files, path: str, own: Identity) -> None:
+def claim(files: Files, path: str, own: Identity) -> None:
+    """Write down whose directory it is."""
     values = {"version": own.kind.value}
     if own.cluster_id is not None:
         values[_CLUSTER_ID] = own.cluster_id

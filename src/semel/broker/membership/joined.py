@@ -143,6 +143,7 @@ class Joined:
         """Put together the parts that need the logs."""
         config = self.config
         attached = self._attached = _Attached(
+            directory,
             partitions,
             Orders(
                 node_id=config.node_id,
@@ -183,6 +184,7 @@ class Joined:
             )
         )
         if self._attached is not None:
+            self._attached.directory.claim()
             self._attached.orders.begin()
 
     def broker_epoch(self) -> int:
@@ -267,8 +269,14 @@ class _Attached:
     """The parts that need the logs; the way from replicas here to the controller and to leaders elsewhere."""
 
     def __init__(
-        self, partitions: Partitions, orders: Orders, isr_changes: IsrChanges, fetchers: Fetchers
+        self,
+        directory: LogDirectory,
+        partitions: Partitions,
+        orders: Orders,
+        isr_changes: IsrChanges,
+        fetchers: Fetchers,
     ) -> None:
+        self.directory = directory
         self.partitions = partitions
         self.orders = orders
         self.fetchers = fetchers

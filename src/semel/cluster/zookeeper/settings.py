@@ -19,6 +19,7 @@ CONNECTION_TIMEOUT: Final = "zookeeper.connection.timeout.ms"
 IN_FLIGHT: Final = "zookeeper.max.in.flight.requests"
 _SET_ACL: Final = "zookeeper.set.acl"
 _MIGRATION: Final = "zookeeper.metadata.migration.enable"
+_DIGEST: Final = "semel.zookeeper.digest"
 _TLS: Final = "zookeeper.ssl.client.enable"
 _SOCKET: Final = "zookeeper.clientCnxnSocket"
 
@@ -34,7 +35,8 @@ def settings_of(value: Callable[[str], Value]) -> Settings:
         raise ConfigError(f"{_SOCKET}={socket}: it is a class of Java's client; leave it out")
     if value(_SET_ACL):
         raise ConfigError(
-            f"{_SET_ACL}=true: this broker does not log in to ZooKeeper, so its nodes would belong to nobody; leave it false"
+            f"{_SET_ACL}=true: this broker gives its nodes no access lists of their own; leave it false, and let the owner of the "
+            f"chroot set them (with {_DIGEST}=USER:PASSWORD this broker logs in)"
         )
     if value(_MIGRATION):
         raise ConfigError(
@@ -43,12 +45,15 @@ def settings_of(value: Callable[[str], Value]) -> Settings:
         )
     session = _milliseconds(value, SESSION_TIMEOUT)
     connection = session if value(CONNECTION_TIMEOUT) is None else _milliseconds(value, CONNECTION_TIMEOUT)
-    in_flight = value(IN_FLIGHT)
+    in_flight, digest = value(IN_FLIGHT), value(_DIGEST)
+    if digest is not None and ":" not in str(digest):
+        raise ConfigError(f"{_DIGEST} is no USER:PASSWORD: it lacks the colon")
     return Settings(
         parse(str(value(CONNECT) or "")),
         session_timeout_ms=session,
         connection_timeout_ms=connection,
         max_in_flight_requests=in_flight if isinstance(in_flight, int) else 1,
+        credentials=() if digest is None else (("digest", str(digest).encode()),),
     )
 
 

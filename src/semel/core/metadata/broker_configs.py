@@ -133,6 +133,7 @@ _SERVED: Final[Mapping[str, str]] = {
     "replica.socket.timeout.ms": "How long an answer of a leader is waited for.",
     "reserved.broker.max.id": "Ids up to this one are given by hand; those that ZooKeeper gives are above.",
     "semel.controller.eligible": "Whether this broker may be the controller of its cluster; not yet.",
+    "semel.zookeeper.digest": "USER:PASSWORD by which this broker logs in to ZooKeeper, for nodes whose access lists ask for it.",
     "socket.connection.setup.timeout.ms": "How long a connection to another broker may take.",
     "socket.listen.backlog.size": "How many connections the system keeps until the broker accepts them.",
     "socket.receive.buffer.bytes": "The receive buffer of a connection; the system tunes it where this is not set.",

@@ -44,6 +44,7 @@ OLDER: Final = (
     ConfigKey("password.encoder.secret", PASSWORD, None, None, MEDIUM),
     ConfigKey("reserved.broker.max.id", INT, "1000", Range(0), MEDIUM),
     ConfigKey("semel.controller.eligible", BOOLEAN, "false", None, MEDIUM),
+    ConfigKey("semel.zookeeper.digest", PASSWORD, None, None, MEDIUM),
     ConfigKey("zookeeper.clientCnxnSocket", STRING, None, None, MEDIUM),
     ConfigKey("zookeeper.connect", STRING, None, None, HIGH),
     ConfigKey("zookeeper.connection.timeout.ms", INT, None, None, HIGH),
