@@ -69,6 +69,7 @@ class Node:
         settings: dict[str, str | int | bool] | None = None,
         topic: str = TOPIC,
         topic_id: uuid.UUID = TOPIC_ID,
+        listener: str = LISTENER.name,
     ) -> None:
         self.node_id = node_id
         self.brokers = brokers
@@ -78,6 +79,7 @@ class Node:
         self.followed: dict[int, FollowedPartition] = {}
         self.topic, self.topic_id = topic, topic_id
         self._partitions = partitions
+        self._listener = listener
         self._log_config = config or LogConfig()
         self.settings = BrokerConfig.of({"node.id": node_id, "log.dirs": "/data", **(settings or {})})
 
@@ -105,24 +107,30 @@ class Node:
         )
         directory.load_all(lambda _tp: self._log_config, now_ms)
         assert not directory.damaged, directory.damaged
-        for index in range(self._partitions):
-            where = TopicPartition(self.topic, index)
-            log = directory.logs.get(where)
-            if log is None:
-                log = directory.create(where, self.topic_id, self._log_config, now_ms)
-            self.replicas.append(Replica(log, self.topic_id, runtime))
         self.directory = directory
+        self.grow(self._partitions)
         self.cuts = LogCuts(directory, self.quiet, runtime)
         self.fetchers = Fetchers(
             runtime,
             node_id=self.node_id,
             broker_epoch=lambda: self.broker_epoch,
             brokers=self.brokers,
-            listener=LISTENER.name,
+            listener=self._listener,
             settings=lambda: self.settings,
             cuts=self.cuts,
             on_failure=lambda one, error: self.failures.append((one.topic_partition, error)),
         )
+
+    def grow(self, partitions: int) -> None:
+        """Have so many partitions at least."""
+        while (index := len(self.replicas)) < partitions:
+            where = TopicPartition(self.topic, index)
+            log = self.directory.logs.get(where)
+            if log is None:
+                log = self.directory.create(
+                    where, self.topic_id, self._log_config, self.runtime.clock.now_ms()
+                )
+            self.replicas.append(Replica(log, self.topic_id, self.runtime))
 
     @contextlib.asynccontextmanager
     async def quiet(self, _topic_partitions: Sequence[TopicPartition]) -> AsyncIterator[None]:
