@@ -52,6 +52,14 @@ class Appended(NamedTuple):
 AppendResult: TypeAlias = Appended | Duplicate | Refuse
 
 
+class Replayed(NamedTuple):
+    """The state of a log at one of its offsets."""
+
+    producers: ProducerState
+    largest: tuple[int, int]
+    """The largest timestamp of the segment that ends there, and its offset."""
+
+
 class PartitionLog:
     """One partition's log."""
 
@@ -525,10 +533,10 @@ class PartitionLog:
         found = self.segment_at(offset).locate(offset)
         return offset if found is None else min(offset, found[1].base_offset)
 
-    def truncate_to(self, offset: int, now_ms: int, producers: ProducerState | None = None) -> None:
+    def truncate_to(self, offset: int, now_ms: int, replayed: Replayed | None = None) -> None:
         """Truncate every batch with records at or above `offset`, because a new leader has others.
 
-        `producers`: their state where the log will end (`end_below`), if it was replayed already: that may take long.
+        `replayed`: the state where the log will end (`end_below`), if it is known already: to find it may take long.
         """
         if offset >= self.log_end_offset:
             # An epoch that began here and wrote nothing goes all the same: the new leader does not know it.
@@ -545,16 +553,16 @@ class PartitionLog:
         keep = self.segment_index(offset - 1) + 1  # Keep at least the first: a log needs a segment.
         self._drop(list(reversed(self.segments[keep:])), now_ms)
         del self.segments[keep:]
-        self.active.truncate_to(offset)
+        self.active.truncate_to(offset, None if replayed is None else replayed.largest)
         self.log_end_offset = offset
         self._sync_truncation()
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.leader_epochs.truncate_from_end(offset)
-        if producers is None:
+        if replayed is None:
             self.reload_producers(now_ms)
         else:
-            self.producers.take_over(producers)
+            self.producers.take_over(replayed.producers)
             self.producers.on_high_watermark(self.high_watermark)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
@@ -614,21 +622,21 @@ class PartitionLog:
             up_to=up_to,
         )
 
-    def replaying(self, up_to: int, now_ms: int) -> Callable[[], ProducerState]:
-        """The same as a call for a thread: it reads batches and snapshots below `up_to`, which no append changes.
+    def replaying(self, up_to: int, now_ms: int) -> Callable[[], Replayed]:
+        """Find the state at `up_to`, as a call for a thread: it reads batches and snapshots below, which no append changes.
 
         If the log is truncated or its segments are exchanged meanwhile, the result is of no use, or the call fails.
         """
-        segments = list(self.segments)
+        segments = self.segments[: self.segment_index(up_to - 1) + 1]
         found = self.snapshots.up_to(up_to)
         producers = ProducerState(producer_id_expiration_ms=self.config.producer_id_expiration_ms)
 
-        def run() -> ProducerState:
+        def run() -> Replayed:
             start = found.load(producers, now_ms)
             from_offset = segments[0].base_offset if start is None else start
             index = max(0, bisect_right(segments, from_offset, key=lambda one: one.base_offset) - 1)
             replay(producers, segments[index:], now_ms, from_offset=from_offset, up_to=up_to)
-            return producers
+            return Replayed(producers, segments[-1].largest_below(up_to))
 
         return run
 

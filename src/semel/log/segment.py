@@ -366,14 +366,25 @@ class Segment:
 
     # Cutting and removing
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop every batch that holds records at or above `offset`."""
+    def largest_below(self, offset: int) -> tuple[int, int]:
+        """The largest timestamp of records below `offset`, and its offset. Where times do not rise, every header is read."""
+        timestamp, at_offset = self.time_index.last_below(offset) or (NO_TIMESTAMP, self.base_offset)
+        for _position, header in self.walk(self.offset_index.position_before(at_offset)):
+            if header.base_offset >= offset:
+                break
+            if header.max_timestamp > timestamp:
+                timestamp, at_offset = header.max_timestamp, header.last_offset
+        return timestamp, at_offset
+
+    def truncate_to(self, offset: int, largest: tuple[int, int] | None = None) -> None:
+        """Drop every batch that holds records at or above `offset`. `largest`: `largest_below` it, if that is known."""
         found = self.locate(offset)
         if found is not None:
-            self.cut(found[0], offset)
+            self.cut(found[0], offset, largest)
 
-    def cut(self, position: int, offset: int) -> None:
+    def cut(self, position: int, offset: int, largest: tuple[int, int] | None = None) -> None:
         """Drop the bytes from `position` on; `offset` is the first offset they held."""
+        self.max_timestamp, self.max_timestamp_offset = largest or self.largest_below(offset)
         self.file.truncate(position)
         self.size_bytes = position
         self.offset_index.truncate_to(offset)
@@ -382,14 +393,6 @@ class Segment:
         self._bytes_since_index = 0
         if position == 0:
             self._first_timestamp = None
-        # The largest timestamp may come after the last remaining entry: read the log behind it.
-        self.max_timestamp, self.max_timestamp_offset = self.time_index.last or (
-            NO_TIMESTAMP,
-            self.base_offset,
-        )
-        for _position, header in self.walk(self.offset_index.position_before(self.max_timestamp_offset)):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
 
     def mark_deleted(self) -> list[str]:
         """Rename the files so that no start takes them for a segment; returns the new names, to be removed."""

@@ -62,9 +62,20 @@ class TimeIndex:
         found = self.file.floor(timestamp)
         return self.base_offset if found is None else self.base_offset + found[1]
 
+    def last_below(self, offset: int) -> tuple[int, int] | None:
+        """The largest timestamp that is noted of records below `offset`, and its offset."""
+        count = self._count_below(offset)
+        if not count:
+            return None
+        timestamp, relative = self.file.entry(count - 1)
+        return timestamp, self.base_offset + relative
+
     def truncate_to(self, offset: int) -> None:
         """Remove entries at or above `offset`."""
+        self.file.truncate(self._count_below(offset))
+
+    def _count_below(self, offset: int) -> int:
         count = self.file.count
         while count and self.base_offset + self.file.entry(count - 1)[1] >= offset:
             count -= 1
-        self.file.truncate(count)
+        return count

@@ -99,8 +99,9 @@ def test_a_fenced_follower_asks_nothing_until_it_is_told_more() -> None:
 
 def test_an_answer_to_an_earlier_question_counts_no_more() -> None:
     one = following()
-    first = asked(one)
+    first = asked(one, end=END - 1)
     second = asked(one)
+    assert asked(one) is second, "the same question is asked once"
     assert told(one, first, Told(high_watermark=1)) is None
     assert told(one, second, Told(high_watermark=1), end=END - 1) is None, "the log has been cut meanwhile"
     assert told(one, second, Told(high_watermark=1)) is None, "nor does the same answer count twice"

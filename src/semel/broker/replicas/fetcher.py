@@ -159,7 +159,7 @@ class Fetcher:
     async def _run(self) -> None:
         try:
             while not self._is_ended:
-                asked = self._questions()
+                asked = await self._questions()
                 if not asked:
                     await self._pause(self._seconds_to_next())
                     continue
@@ -178,15 +178,19 @@ class Fetcher:
             if self._link is not None:
                 self._link.close()
 
-    def _questions(self) -> dict[TopicPartition, _Asked]:
+    async def _questions(self) -> dict[TopicPartition, _Asked]:
         """The next question of every partition that may ask now."""
         backoff_ms = self._around.config(self.number).backoff_ms
+        turns = Turns(self._around.runtime, f"broker {self.leader_id}")
         asked: dict[TopicPartition, _Asked] = {}
-        for topic_partition, partition in self._partitions.items():
+        for topic_partition, partition in list(self._partitions.items()):
+            if self._partitions.get(topic_partition) is not partition:
+                continue  # It was removed in a pause.
             partition.following.backoff_ms = backoff_ms
             ask = partition.ask()
             if ask is not None:
                 asked[topic_partition] = _Asked(partition, ask)
+            await turns.breathe()
         return asked
 
     def _seconds_to_next(self) -> float | None:

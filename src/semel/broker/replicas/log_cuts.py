@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semel.broker.replicas.followed_partition import FollowedPartition
-from semel.core.idempotence.producer_state import ProducerState
 from semel.errors import CorruptBatchError, LogError
 from semel.log.directory import LogDirectory
+from semel.log.partition_log import Replayed
 from semel.runtime.bundle import Runtime
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class LogCuts:
 
     async def _cut(self, cut: Cut) -> None:
         log, clock = cut.partition.log, self._runtime.clock
-        producers: ProducerState | None = None
+        replayed: Replayed | None = None
         if not self._is_wanted(cut):
             return
         before = log.log_start_offset, log.log_end_offset
@@ -96,7 +96,7 @@ class LogCuts:
             truncations = log.truncations
             replay = log.replaying(log.end_below(cut.offset), clock.now_ms())
             try:
-                producers = await self._runtime.tasks.in_thread(replay)
+                replayed = await self._runtime.tasks.in_thread(replay)
             except FileNotFoundError:
                 return  # Retention took a segment away: the leader is asked again.
             if not self._is_wanted(cut) or log.truncations != truncations:
@@ -108,7 +108,7 @@ class LogCuts:
             if cut.is_whole:
                 log.truncate_fully_and_start_at(cut.offset, clock.now_ms())
             else:
-                log.truncate_to(cut.offset, clock.now_ms(), producers)
+                log.truncate_to(cut.offset, clock.now_ms(), replayed)
         except OSError as error:
             log.offline = f"it could not be cut back ({error}); load the log again"
             raise

@@ -118,11 +118,19 @@ class Following:
     def ask(
         self, *, log_end_offset: int, log_start_offset: int, latest_epoch: int, now_ms: int
     ) -> Ask | None:
-        """The next fetch, or None if there is to be none now."""
+        """The next fetch, or None if there is to be none now. A question that has no answer yet stays asked."""
         if self.has_failed or now_ms < self.retry_at_ms:
             return None
-        self._asked = Ask(self.leader_epoch, log_end_offset, latest_epoch, log_start_offset)
-        return self._asked
+        asked = self._asked
+        if (
+            asked is None
+            or asked.fetch_offset != log_end_offset
+            or asked.leader_epoch != self.leader_epoch
+            or asked.last_fetched_epoch != latest_epoch
+            or asked.log_start_offset != log_start_offset
+        ):
+            asked = self._asked = Ask(self.leader_epoch, log_end_offset, latest_epoch, log_start_offset)
+        return asked
 
     def told(
         self,
