@@ -6,6 +6,7 @@ Rules.  * The metadata is changed first. A crash before the directories are made
         * Two requests for the same new topic make one topic.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -19,6 +20,8 @@ from semel.errors import ErrorCode
 from semel.runtime.randomness import random_uuid
 
 _logger: Final = logging.getLogger(__name__)
+_ASKING_SECONDS: Final = 1.0
+"""How long a client's question for metadata waits for a topic of a cluster: it is asked again."""
 AT_ONCE: Final = 100
 """Topics that one change makes or removes: some ten milliseconds of work."""
 
@@ -38,8 +41,9 @@ async def create_all(broker: Administration, rows: Sequence[TopicRow]) -> dict[s
 async def create_missing(broker: Administration, names: Sequence[str]) -> None:
     """Make these topics with the broker's defaults, where they are not there yet."""
     if not broker.store.is_controller:
-        for name in dict.fromkeys(names):
-            await _ask_for(broker, name)
+        spawn = broker.runtime.tasks.spawn
+        asking = [spawn(_ask_for(broker, name), name=f"create {name}") for name in dict.fromkeys(names)]
+        await asyncio.wait(asking, timeout=_ASKING_SECONDS)
         return
     states = spread(broker.store.image, broker.config.num_partitions)
     rows = [

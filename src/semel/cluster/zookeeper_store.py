@@ -51,6 +51,8 @@ from semel.errors import ConfigError, Refuse
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
+_CONFIGS_SECONDS: Final = 5.0
+"""How long an order waits for a new topic's settings; a controller waits for its answer."""
 
 
 class ZooKeeperStore:
@@ -125,7 +127,7 @@ class ZooKeeperStore:
 
         `anew`: a topic has another id than was known. Without ZooKeeper it returns after a while, and they come later.
         """
-        await self._configs.load(names, anew=anew, seconds=self._change_seconds)
+        await self._configs.load(names, anew=anew, seconds=min(_CONFIGS_SECONDS, self._change_seconds))
 
     async def commit(self, rows: Sequence[Row | TopicConfigRow]) -> Mapping[str, OSError]:
         """Raises `NotControllerError` for what is the controller's, `UnservedChangeError`, `MetadataAwayError`."""
