@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KAFKA_VERSIONS ?= 4.3.1 3.9.2
+KAFKA_VERSIONS ?= 4.3.1 3.9.2 2.8.2
 TESTS ?= tests
 # Tests wait a lot (for sessions to end, for brokers to start): one worker more than there are cores, but not a crowd.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')

@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
@@ -46,6 +48,25 @@ public class CompatShell {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
     private static Integer exitStatus;
+    /** Where a tool's words go; null: nowhere. */
+    private static OutputStream lent;
+
+    /** Scala's tools remember the System.out they first saw: it stays the same, and what is behind it changes. */
+    private static final class Lent extends OutputStream {
+        @Override
+        public void write(int one) throws IOException {
+            if (lent != null) {
+                lent.write(one);
+            }
+        }
+
+        @Override
+        public void write(byte[] bytes, int start, int length) throws IOException {
+            if (lent != null) {
+                lent.write(bytes, start, length);
+            }
+        }
+    }
 
     private static final class Exited extends RuntimeException {
     }
@@ -54,8 +75,7 @@ public class CompatShell {
     private static void exit(int status) {
         if (exitStatus == null) {
             exitStatus = status;
-            System.setOut(new PrintStream(PrintStream.nullOutputStream()));
-            System.setErr(new PrintStream(PrintStream.nullOutputStream()));
+            lent = null;
         }
         throw new Exited();
     }
@@ -63,6 +83,7 @@ public class CompatShell {
     public static void main(String[] ignored) throws Exception {
         Exit.setExitProcedure((status, message) -> exit(status));
         Exit.setHaltProcedure((status, message) -> exit(status));
+        System.setOut(new PrintStream(new Lent(), true, StandardCharsets.UTF_8));
         OUT.println(". ok");
         for (String line = IN.readLine(); line != null; line = IN.readLine()) {
             String[] fields = line.split("\t", -1);
@@ -175,22 +196,21 @@ public class CompatShell {
     /** A tool writes to System.out, which is ours to lend, and ends by Exit or by returning. */
     private static void tool(String[] fields) throws Exception {
         ByteArrayOutputStream written = new ByteArrayOutputStream();
-        PrintStream lent = new PrintStream(written, true, StandardCharsets.UTF_8);
         PrintStream errors = System.err;
         exitStatus = null;
-        System.setOut(lent);
-        System.setErr(lent);
+        lent = written;
+        System.setErr(System.out);
         try {
             Class.forName(fields[1])
                 .getMethod("main", String[].class)
                 .invoke(null, (Object) Arrays.copyOfRange(fields, 2, fields.length));
         } catch (InvocationTargetException failure) {
             if (exitStatus == null) {
-                failure.getCause().printStackTrace(lent);
+                failure.getCause().printStackTrace(System.out);
                 exitStatus = -1;
             }
         } finally {
-            System.setOut(OUT);
+            lent = null;
             System.setErr(errors);
         }
         for (String line : written.toString(StandardCharsets.UTF_8).split("\n")) {

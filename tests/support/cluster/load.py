@@ -1,0 +1,304 @@
+"""Producers that write numbers while brokers die, and the judge of what became of them.
+
+Role.   `Load` is librdkafka with acks=all and idempotence on a thread of its own; `VerifiableLoad` is Kafka's own VerifiableProducer
+        in its JVM. `judge` compares what they were told with what the replicas hold.
+Rules.  * Every value is written once by the program. Whatever a client repeats by itself must not be there twice.
+        * Values of a partition count up, and idempotent producers keep their order.
+        * A value nobody acknowledged may be there, once, or not.
+"""
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from semel.core.records.build import Record
+from semel.peers.kafka import KafkaHome
+from support.cluster.mixed_cluster import QUIET
+
+_FLUSH_SECONDS: Final = 180.0
+_READ_SECONDS: Final = 120.0
+_PAUSE_SECONDS: Final = 0.02
+_SHOWN: Final = 8
+_DELIVERY_MS: Final = 240_000
+IDEMPOTENT: Final[Mapping[str, Any]] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 1,
+    "message.timeout.ms": _DELIVERY_MS,
+    "topic.metadata.refresh.interval.ms": 1000,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 50,
+    "retry.backoff.max.ms": 200,
+    **QUIET,
+}
+
+
+class Ack(NamedTuple):
+    """What a producer was told of a record."""
+
+    partition: int
+    offset: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of the acknowledged values. All lists are empty if all is well."""
+
+    acked: int
+    lost: list[Ack] = field(default_factory=list)
+    duplicated: list[tuple[int, int]] = field(default_factory=list)
+    """Partition and value."""
+    misplaced: list[Ack] = field(default_factory=list)
+    """At another offset than was answered."""
+    disordered: list[tuple[int, int]] = field(default_factory=list)
+    """Partition, and the value that stands behind a larger one."""
+
+    @property
+    def is_right(self) -> bool:
+        return not (self.lost or self.duplicated or self.misplaced or self.disordered)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.acked} acknowledged; lost {len(self.lost)} {self.lost[:_SHOWN]}, "
+            f"duplicated {len(self.duplicated)} {self.duplicated[:_SHOWN]}, "
+            f"misplaced {len(self.misplaced)} {self.misplaced[:_SHOWN]}, "
+            f"disordered {len(self.disordered)} {self.disordered[:_SHOWN]}"
+        )
+
+
+def judge(
+    acks: Iterable[Ack], stored: Mapping[int, Sequence[tuple[int, int]]], *, deleted_before: int = 0
+) -> Verdict:
+    """`stored`: for each partition its offsets and values, in their order. Offsets below `deleted_before` may be gone."""
+    told = [ack for ack in acks if ack.offset >= deleted_before]
+    offsets: dict[tuple[int, int], int] = {}
+    duplicated, disordered = [], []
+    for partition, rows in stored.items():
+        before = -1
+        for offset, value in rows:
+            if (partition, value) in offsets:
+                duplicated.append((partition, value))
+            elif value < before:
+                disordered.append((partition, value))
+            offsets.setdefault((partition, value), offset)
+            before = max(before, value)
+    lost = [ack for ack in told if (ack.partition, ack.value) not in offsets]
+    misplaced = [
+        ack for ack in told if offsets.get((ack.partition, ack.value), ack.offset) not in (ack.offset, -1)
+    ]
+    return Verdict(len(told), lost, duplicated, misplaced, disordered)
+
+
+def as_stored(records: Iterable[Record]) -> list[tuple[int, int]]:
+    """Of a replica's file, for `judge`."""
+    return [(one.offset, int(one.value or b"-1")) for one in records]
+
+
+def consumed(bootstrap: str, topic: str, ends: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """What librdkafka's consumer is given up to these ends, for `judge`: from whoever leads."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            **QUIET,
+        }
+    )
+    found: dict[int, list[tuple[int, int]]] = {partition: [] for partition in ends}
+    left = {partition for partition, end in ends.items() if end}
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+        deadline = time.monotonic() + _READ_SECONDS
+        while left:
+            assert time.monotonic() < deadline, f"partitions {left} of {topic} are not read to their ends"
+            for message in consumer.consume(5000, timeout=0.2):
+                partition, offset = message.partition(), message.offset()
+                if message.error() is not None:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    if offset >= ends[partition]:
+                        left.discard(partition)
+                    continue
+                found[partition].append((offset, int(message.value())))
+    finally:
+        consumer.close()
+    return found
+
+
+class Load:
+    """A producer that goes on until it is told to stop."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        pause_seconds: float = _PAUSE_SECONDS,
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.acks: list[Ack] = []
+        self.errors: list[str] = []
+        self.sent = 0
+        self._times: dict[int, list[float]] = defaultdict(list)
+        self._pause_seconds = pause_seconds
+        self._config = {"bootstrap.servers": bootstrap, **IDEMPOTENT, **(settings or {})}
+        self._ends = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"load on {topic}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ends.set()
+        self._thread.join(_FLUSH_SECONDS + 30)
+        if exc[0] is None:
+            self.finish()
+
+    def finish(self) -> None:
+        """Stop, and wait until everything is answered. Raises what went wrong on its thread."""
+        self._ends.set()
+        self._thread.join(_FLUSH_SECONDS + 30)
+        assert not self._thread.is_alive(), f"the load on {self.topic} does not end"
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            producer = Producer(self._config)
+            while not self._ends.is_set():
+                for partition in range(self.partitions):
+                    self._send(producer, partition, self.sent)
+                    self.sent += 1
+                producer.poll(self._pause_seconds)
+            left = producer.flush(_FLUSH_SECONDS)
+            assert not left, f"{left} records were never answered"
+        except BaseException as failure:  # Shown by the thread that waits for it.
+            self._failure = failure
+
+    def _send(self, producer: Producer, partition: int, value: int) -> None:
+        def told(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self.errors.append(f"{value} for {partition}: {error}")
+                return
+            self.acks.append(Ack(partition, message.offset(), value))
+            self._times[partition].append(time.monotonic())
+
+        while True:
+            try:
+                producer.produce(self.topic, b"%d" % value, partition=partition, on_delivery=told)
+            except BufferError:
+                producer.poll(0.1)
+                if self._ends.is_set():
+                    return
+            else:
+                return
+
+    def wait_acks(self, more: int = 1, *, seconds: float = 120.0) -> None:
+        """Until every partition has so many acknowledgements more than now."""
+        wanted = {partition: len(self._times[partition]) + more for partition in range(self.partitions)}
+        deadline = time.monotonic() + seconds
+        while any(len(self._times[partition]) < count for partition, count in wanted.items()):
+            if self._failure is not None:
+                raise self._failure
+            counts = {partition: len(self._times[partition]) for partition in wanted}
+            assert time.monotonic() < deadline, (
+                f"acknowledged {counts}, wanted {wanted}; errors {self.errors[:5]}"
+            )
+            time.sleep(0.02)
+
+    def longest_gap(self, since: float) -> float:
+        """The longest time any partition went without an acknowledgement, from a time of `time.monotonic` on."""
+        longest = 0.0
+        for times in self._times.values():
+            marks = [since, *(one for one in list(times) if one > since), time.monotonic()]
+            longest = max(longest, *(late - early for early, late in zip(marks, marks[1:], strict=False)))
+        return longest
+
+
+class VerifiableLoad:
+    """org.apache.kafka.tools.VerifiableProducer, the program of Kafka's own system tests: idempotent, acks=all."""
+
+    def __init__(self, home: KafkaHome, bootstrap: str, topic: str, log: Path, *, per_second: int = 200) -> None:
+        self.topic = topic
+        self.acks: list[Ack] = []
+        self.errors: list[str] = []
+        config = log.with_suffix(".properties")
+        config.write_text(
+            f"enable.idempotence=true\ndelivery.timeout.ms={_DELIVERY_MS}\nreconnect.backoff.max.ms=200\n"
+            "retry.backoff.ms=50\nmetadata.max.age.ms=2000\nlinger.ms=1\nrequest.timeout.ms=20000\n",
+            encoding="utf-8",
+        )
+        command = home.java(
+            *("org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap),
+            *("--topic", topic, "--acks", "-1", "--throughput", str(per_second)),
+            *("--command-config", str(config)),
+            heap="96M",
+        )
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        self._thread = threading.Thread(target=self._read, name="VerifiableProducer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if exc[0] is not None:
+            self._process.kill()
+        self.finish()
+
+    def finish(self) -> None:
+        """SIGTERM: it sends no more, and waits for what is under way."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(_FLUSH_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError("VerifiableProducer does not end") from None
+        finally:
+            self._thread.join(30)
+            self._log.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.startswith("{"):
+                continue
+            said = json.loads(line)
+            if said.get("name") == "producer_send_success":
+                self.acks.append(Ack(said["partition"], said["offset"], int(said["value"])))
+            elif said.get("name") == "producer_send_error":
+                self.errors.append(line.strip())
+        self._process.stdout.close()
+
+    def wait_acks(self, more: int = 1, *, seconds: float = 120.0) -> None:
+        wanted, deadline = len(self.acks) + more, time.monotonic() + seconds
+        while len(self.acks) < wanted:
+            assert self._process.poll() is None, f"VerifiableProducer ended with {self._process.returncode}"
+            assert time.monotonic() < deadline, f"{len(self.acks)} of {wanted}; errors {self.errors[:5]}"
+            time.sleep(0.02)
+
+
+def counted(acks: Iterable[Ack]) -> Counter[int]:
+    """Acknowledgements by partition."""
+    return Counter(ack.partition for ack in acks)
