@@ -39,7 +39,10 @@ def cluster(running_cluster: MixedCluster) -> MixedCluster:
 @pytest.fixture(scope="session")
 def tools(old_kafka_home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     """Apache Kafka 3.9.2's tools."""
-    with (tmp_path_factory.mktemp("tools") / "tools.log").open("wb") as log, JavaShell(old_kafka_home, log) as shell:
+    with (
+        (tmp_path_factory.mktemp("tools") / "tools.log").open("wb") as log,
+        JavaShell(old_kafka_home, log) as shell,
+    ):
         yield Tools(shell)
 
 

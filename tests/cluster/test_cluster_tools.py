@@ -6,17 +6,20 @@ to do is looked up in ZooKeeper and in the brokers' files. Every broker leads so
 """
 
 import json
+import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from semel.peers.kafka import KafkaHome
 from support.cluster import replica_files
 from support.cluster.judging import assert_equal, assert_kept
-from support.cluster.load import IDEMPOTENT, Load
-from support.cluster.mixed_cluster import QUIET, MixedCluster
+from support.cluster.load import IDEMPOTENT, QUIET, Load
+from support.cluster.members import Member
+from support.cluster.mixed_cluster import MixedCluster
 from support.cluster.tools import (
     CONFIGS,
     DELETE_RECORDS,
@@ -52,6 +55,27 @@ def replica_assignment(replicas: list[list[int]]) -> str:
     return ",".join(":".join(map(str, one)) for one in replicas)
 
 
+def wait_gone(cluster: MixedCluster, directories: list[Path]) -> None:
+    cluster.wait(lambda: not any(one.exists() for one in directories), f"{directories} are gone")
+
+
+def wait_told(
+    cluster: MixedCluster,
+    tools: Tools,
+    member: Member,
+    entity: tuple[str, ...],
+    *wanted: str,
+    absent: str = "",
+) -> None:
+    """Kafka's ConfigCommand, asking this broker, tells all of it."""
+
+    def so() -> bool:
+        told = tools.run(CONFIGS, "--bootstrap-server", member.address, "--describe", *entity)
+        return all(one in told for one in wanted) and not (absent and absent in told)
+
+    cluster.wait(so, f"{member} knows {wanted}, and not {absent!r}, of {entity}", every=0.1)
+
+
 def written(path: Path, text: str) -> str:
     path.write_text(text, encoding="utf-8")
     return str(path)
@@ -60,11 +84,15 @@ def written(path: Path, text: str) -> str:
 def test_topics_are_made_grown_and_deleted(cluster: MixedCluster, tools: Tools) -> None:
     topic = "made-by-tool"
     where = ("--bootstrap-server", cluster.bootstrap)
-    tools.run(TOPICS, *where, "--create", "--topic", topic, "--replica-assignment", replica_assignment(SPREAD))
+    tools.run(
+        TOPICS, *where, "--create", "--topic", topic, "--replica-assignment", replica_assignment(SPREAD)
+    )
     cluster.wait_in_sync(topic)
     cluster.wait_known(topic)
     for member in cluster.members.values():
-        rows = described(tools.run(TOPICS, "--bootstrap-server", member.address, "--describe", "--topic", topic))
+        rows = described(
+            tools.run(TOPICS, "--bootstrap-server", member.address, "--describe", "--topic", topic)
+        )
         assert [(one["Leader"], one["Replicas"]) for one in rows.values()] == [
             (str(replicas[0]), ",".join(map(str, replicas))) for replicas in SPREAD
         ], f"as {member} tells it"
@@ -84,11 +112,9 @@ def test_topics_are_made_grown_and_deleted(cluster: MixedCluster, tools: Tools) 
     assert_equal(cluster, topic)
     for health in HEALTH:
         assert not tools.run(TOPICS, *where, "--describe", health).strip(), health
-    directories = [cluster.log_of(broker, topic, partition) for broker in (1, 2, 3) for partition in range(4)]
-    assert all(one.is_dir() for one in directories)
     tools.run(TOPICS, *where, "--delete", "--topic", topic)
     cluster.wait_deleted(topic)
-    cluster.wait(lambda: not any(one.exists() for one in directories), "no replica is left on a disk")
+    cluster.wait_absent(topic, *cluster.ids, partitions=4)
     assert topic not in tools.run(TOPICS, *where, "--list").splitlines()
 
 
@@ -117,9 +143,9 @@ def test_partitions_move_from_broker_to_broker_under_load(
             assert "No partition reassignments found" in tools.run(REASSIGN, *where, "--list")
             cluster.wait_in_sync(topic)
             for partition, brokers in enumerate(replicas):
-                for gone in set(cluster.ids) - set(brokers):
-                    left = cluster.log_of(gone, topic, partition)
-                    cluster.wait(lambda left=left: not left.exists(), f"{left} is gone")
+                gone = set(cluster.ids) - set(brokers)
+                left = [cluster.log_of(broker, topic, partition) for broker in gone]
+                wait_gone(cluster, left)
         load.wait_acks(20)
     assert load.errors == []
     assert_equal(cluster, topic)
@@ -155,59 +181,39 @@ def test_preferred_leaders_are_elected(cluster: MixedCluster, tools: Tools, tmp_
 def test_settings_reach_every_broker(cluster: MixedCluster, tools: Tools) -> None:
     topic = "configured"
     cluster.create(topic, SPREAD)
-    addresses = [one.address for one in cluster.members.values()]
+    members = list(cluster.members.values())
 
-    def told(address: str, *entity: str) -> str:
-        return tools.run(CONFIGS, "--bootstrap-server", address, "--describe", *entity)
+    def alter(member: Member, entity: tuple[str, ...], *change: str) -> None:
+        tools.run(CONFIGS, "--bootstrap-server", member.address, "--alter", *entity, *change)
 
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
-    for number, address in enumerate(addresses):
+    for number, member in enumerate(members):
         # Each broker is asked once to write; all of them have to know.
         value = f"retention.ms={1_000_000_000 + number}"
-        tools.run(CONFIGS, "--bootstrap-server", address, "--alter", *of_topic, "--add-config", value)
-        for reader in addresses:
-            cluster.wait(lambda r=reader, v=value: v in told(r, *of_topic), f"{reader} knows {value}", every=0.1)
-    tools.run(CONFIGS, "--bootstrap-server", addresses[-1], "--alter", *of_topic, "--delete-config", "retention.ms")
-    for reader in addresses:
-        cluster.wait(
-            lambda r=reader: "retention.ms" not in told(r, *of_topic), f"{reader} has dropped it", every=0.1
-        )
+        alter(member, of_topic, "--add-config", value)
+        for reader in members:
+            wait_told(cluster, tools, reader, of_topic, value)
+    alter(members[-1], of_topic, "--delete-config", "retention.ms")
+    for reader in members:
+        wait_told(cluster, tools, reader, of_topic, absent="retention.ms")
+
     everyone = ("--entity-type", "brokers", "--entity-default")
-    tools.run(
-        *(CONFIGS, "--bootstrap-server", addresses[-1], "--alter", *everyone),
-        *("--add-config", "log.retention.ms=987654321"),
-    )
+    alter(members[-1], everyone, "--add-config", "log.retention.ms=987654321")
     for broker, member in cluster.members.items():
         one = ("--entity-type", "brokers", "--entity-name", str(broker), "--all")
-        cluster.wait(
-            lambda m=member, o=one: "log.retention.ms=987654321" in told(m.address, *o),
-            f"{member} has the new default",
-            every=0.1,
-        )
-    tools.run(
-        *(CONFIGS, "--bootstrap-server", addresses[0], "--alter", *everyone),
-        *("--delete-config", "log.retention.ms"),
-    )
+        wait_told(cluster, tools, member, one, "log.retention.ms=987654321")
+    alter(members[0], everyone, "--delete-config", "log.retention.ms")
+
     user = ("--entity-type", "users", "--entity-name", "ada")
-    for address, added in (
-        (addresses[-1], "SCRAM-SHA-256=[iterations=4096,password=secret]"),
-        (addresses[-1], "producer_byte_rate=123456789"),
-    ):
-        tools.run(CONFIGS, "--bootstrap-server", address, "--alter", *user, "--add-config", added)
-    for reader in addresses:
-        cluster.wait(
-            lambda r=reader: all(
-                one in told(r, *user)
-                for one in ("producer_byte_rate=1.23456789E8", "SCRAM-SHA-256=iterations=4096")
-            ),
-            f"{reader} knows the user",
-            every=0.1,
+    alter(members[-1], user, "--add-config", "SCRAM-SHA-256=[iterations=4096,password=secret]")
+    alter(members[-1], user, "--add-config", "producer_byte_rate=123456789")
+    for reader in members:
+        wait_told(
+            cluster, tools, reader, user, "producer_byte_rate=1.23456789E8", "SCRAM-SHA-256=iterations=4096"
         )
 
 
-def test_records_are_deleted_on_every_replica(
-    cluster: MixedCluster, tools: Tools, tmp_path: Path
-) -> None:
+def test_records_are_deleted_on_every_replica(cluster: MixedCluster, tools: Tools, tmp_path: Path) -> None:
     topic = "deleted-records"
     where = ("--bootstrap-server", cluster.bootstrap)
     cluster.create(topic, SPREAD)
@@ -300,12 +306,12 @@ def test_a_transaction_is_the_same_on_every_replica(cluster: MixedCluster) -> No
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False, **QUIET}
     )
-    seen = []
+    seen: list[Message] = []
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(3)])
-        cluster.wait(
-            lambda: (seen.extend(consumer.consume(100, timeout=0.2)), len(seen) >= 6)[1], "six are committed"
-        )
+        deadline = time.monotonic() + 60
+        while len(seen) < 6 and time.monotonic() < deadline:
+            seen += consumer.consume(100, timeout=0.2)
         seen += consumer.consume(100, timeout=1)
     finally:
         consumer.close()
@@ -341,13 +347,16 @@ def test_a_compacted_topic_holds_the_same_on_every_replica(cluster: MixedCluster
     def cleaned(broker: int) -> bool:
         """Many of its records are gone, on each partition."""
         counts = [
-            sum(one.header.records_count for one in replica_files.read(cluster.log_of(broker, topic, p)).batches)
+            sum(
+                one.header.records_count
+                for one in replica_files.read(cluster.log_of(broker, topic, p)).batches
+            )
             for p in range(3)
         ]
         return all(count < 200 for count in counts)
 
     for broker in cluster.ids:
-        cluster.wait(lambda b=broker: cleaned(b), f"{broker} has compacted its replicas", every=0.2)
+        cluster.wait(partial(cleaned, broker), f"{broker} has compacted its replicas", every=0.2)
     assert_equal(cluster, topic, compacted=True)
 
 
@@ -365,7 +374,9 @@ def test_tools_of_2_8_write_znodes(
         *("--replica-assignment", replica_assignment([[1, 2], [3, 2]])),
     )
     cluster.wait_in_sync(topic)
-    cluster.wait(lambda: bool((cluster.read(f"/brokers/topics/{topic}") or ({}, 0))[0].get("topic_id")), "an id")
+    cluster.wait(
+        lambda: bool((cluster.read(f"/brokers/topics/{topic}") or ({}, 0))[0].get("topic_id")), "an id"
+    )
     cluster.wait_known(topic)
     topic_id = cluster.topic_id(topic)
     with Load(cluster.bootstrap, topic, 2) as load:
@@ -395,13 +406,7 @@ def test_tools_of_2_8_write_znodes(
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
     znode_tools.run(CONFIGS, *where, "--alter", *of_topic, "--add-config", "retention.ms=1234567890")
     for member in cluster.members.values():
-        cluster.wait(
-            lambda m=member: "retention.ms=1234567890"
-            in tools.run(CONFIGS, "--bootstrap-server", m.address, "--describe", *of_topic),
-            f"{member} knows the setting",
-            every=0.1,
-        )
+        wait_told(cluster, tools, member, of_topic, "retention.ms=1234567890")
     znode_tools.run(OLD_TOPICS, *where, "--delete", "--topic", topic)
     cluster.wait_deleted(topic)
-    directories = [cluster.log_of(broker, topic, partition) for broker in (1, 2, 3) for partition in range(3)]
-    cluster.wait(lambda: not any(one.exists() for one in directories), "no replica is left on a disk")
+    cluster.wait_absent(topic, *cluster.ids, partitions=3)

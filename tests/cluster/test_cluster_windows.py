@@ -12,7 +12,8 @@ from semel.errors import ErrorCode
 from support.cluster import replica_files
 from support.cluster.judging import assert_equal
 from support.cluster.mixed_cluster import KAFKA, MixedCluster
-from support.cluster.raw_producer import Answer, RawConnection, RawProducer
+from support.cluster.raw_connection import RawConnection
+from support.cluster.raw_producer import Answer, RawProducer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
@@ -40,7 +41,9 @@ def wait_stored(cluster: MixedCluster, broker: int, topic: str, end: int) -> Non
 
 
 @pytest.mark.mission("IDEM-04")
-def test_a_batch_that_was_replicated_but_not_answered_is_a_duplicate_for_the_heir(cluster: MixedCluster) -> None:
+def test_a_batch_that_was_replicated_but_not_answered_is_a_duplicate_for_the_heir(
+    cluster: MixedCluster,
+) -> None:
     for leader, heir, third in successions(cluster):
         story = f"{cluster.members[leader]} dies, {cluster.members[heir]} inherits"
         topic = f"windows-{leader}-{heir}"

@@ -302,7 +302,11 @@ def _pom(version: str) -> str:
         else ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
     )
     # Up to 2.8 the tools are part of the broker's own jar.
-    tools = () if version.split(".")[0] in ("0", "1", "2") else (("org.apache.kafka", "kafka-tools", version),)
+    tools = (
+        ()
+        if version.split(".", maxsplit=1)[0] in ("0", "1", "2")
+        else (("org.apache.kafka", "kafka-tools", version),)
+    )
     wanted = (("org.apache.kafka", "kafka_2.13", version), *tools, backend)
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version></dependency>\n"

@@ -28,9 +28,7 @@ def assert_equal(cluster: MixedCluster, *topics: str, compacted: bool = False) -
     """Batches byte for byte, and leader epochs; of compacted topics the contents."""
     for topic in topics:
         for partition in cluster.assignment(topic):
-            found = replica_files.settled_differences(
-                paths(cluster, topic, partition), compacted=compacted
-            )
+            found = replica_files.settled_differences(paths(cluster, topic, partition), compacted=compacted)
             assert not found, f"{topic}-{partition}: {found}\n{cluster.tails()}"
 
 

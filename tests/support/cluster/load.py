@@ -7,6 +7,7 @@ Rules.  * Every value is written once by the program. Whatever a client repeats 
         * A value nobody acknowledged may be there, once, or not.
 """
 
+import itertools
 import json
 import subprocess
 import threading
@@ -21,13 +22,14 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from semel.core.records.build import Record
 from semel.peers.kafka import KafkaHome
-from support.cluster.mixed_cluster import QUIET
 
 _FLUSH_SECONDS: Final = 180.0
 _READ_SECONDS: Final = 120.0
 _PAUSE_SECONDS: Final = 0.02
 _SHOWN: Final = 8
 _DELIVERY_MS: Final = 240_000
+QUIET: Final = {"log_level": 0}
+"""librdkafka reports every lost connection, and here they are lost on purpose."""
 IDEMPOTENT: Final[Mapping[str, Any]] = {
     "acks": "all",
     "enable.idempotence": True,
@@ -148,12 +150,14 @@ class Load:
         *,
         settings: Mapping[str, Any] | None = None,
         pause_seconds: float = _PAUSE_SECONDS,
+        first: int = 0,
     ) -> None:
         self.topic = topic
         self.partitions = partitions
         self.acks: list[Ack] = []
         self.errors: list[str] = []
-        self.sent = 0
+        self.sent = first
+        """The next value; all from `first` up to it have been sent."""
         self._times: dict[int, list[float]] = defaultdict(list)
         self._pause_seconds = pause_seconds
         self._config = {"bootstrap.servers": bootstrap, **IDEMPOTENT, **(settings or {})}
@@ -228,14 +232,16 @@ class Load:
         longest = 0.0
         for times in self._times.values():
             marks = [since, *(one for one in list(times) if one > since), time.monotonic()]
-            longest = max(longest, *(late - early for early, late in zip(marks, marks[1:], strict=False)))
+            longest = max(longest, *(late - early for early, late in itertools.pairwise(marks)))
         return longest
 
 
 class VerifiableLoad:
     """org.apache.kafka.tools.VerifiableProducer, the program of Kafka's own system tests: idempotent, acks=all."""
 
-    def __init__(self, home: KafkaHome, bootstrap: str, topic: str, log: Path, *, per_second: int = 200) -> None:
+    def __init__(
+        self, home: KafkaHome, bootstrap: str, topic: str, log: Path, *, per_second: int = 200
+    ) -> None:
         self.topic = topic
         self.acks: list[Ack] = []
         self.errors: list[str] = []

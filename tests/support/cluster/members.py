@@ -214,4 +214,3 @@ class SemelMember(Member):
             *("--broker-id", str(self.node_id), "--listen", self.address, "--data-dir", str(self.data)),
             *(part for key, value in self.settings.items() for part in ("-X", f"{key}={value}")),
         ]
-

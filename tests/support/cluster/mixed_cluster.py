@@ -15,15 +15,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from semel.errors import ErrorCode
 from semel.peers.kafka import KafkaHome
 from semel.peers.zookeeper import ZooKeeperProcess
 from semel.spark.java import find_java
+from support.cluster import raw_connection
 from support.cluster.members import KafkaMember, Member, SemelMember
+from support.cluster.raw_connection import RefusedError
 
 KAFKA, SEMEL = "kafka", "semel"
 CHROOT: Final = "/of/clusters/mixed"
@@ -31,10 +32,6 @@ PATIENCE_SECONDS: Final = 150.0
 SESSION_MS: Final = 6_000
 LAG_MS: Final = 10_000
 _TICK_MS: Final = 500
-_ADMIN_SECONDS: Final = 60
-_CLIENT_SECONDS: Final = 40.0
-QUIET: Final = {"log_level": 0}
-"""librdkafka reports every lost connection, and here they are lost on purpose."""
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 _INTERNAL_PARTITIONS: Final = 3
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -89,7 +86,6 @@ class MixedCluster:
         self._home = home
         self._settings = {**_SETTINGS, **(settings or {})}
         self._znodes: KazooClient | None = None
-        self._admin: AdminClient | None = None
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -108,12 +104,6 @@ class MixedCluster:
     def znodes(self) -> KazooClient:
         assert self._znodes is not None
         return self._znodes
-
-    @property
-    def admin(self) -> AdminClient:
-        if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
-        return self._admin
 
     def of_kind(self, kind: str) -> list[int]:
         return [number for number, one in self.members.items() if one.kind == kind]
@@ -162,6 +152,7 @@ class MixedCluster:
         self._znodes = KazooClient(self.connect, timeout=30)
         self._znodes.start(timeout=60)
         self.wait(lambda: set(self.registered()) == set(self.ids), "all brokers are registered")
+        self.wait_all_known()
         on_kafka = self.of_kind(KAFKA)
         for topic in INTERNAL_TOPICS:
             rows = [on_kafka[at:] + on_kafka[:at] for at in range(len(on_kafka))]
@@ -199,6 +190,7 @@ class MixedCluster:
             for one in dead:
                 one.wait_ready()
         self.wait(lambda: set(self.registered()) == set(self.ids), "all brokers are registered")
+        self.wait_all_known()
 
     # What the znodes say
 
@@ -245,7 +237,12 @@ class MixedCluster:
     # What is waited for
 
     def wait(
-        self, condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE_SECONDS, every: float = 0.03
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *,
+        seconds: float = PATIENCE_SECONDS,
+        every: float = 0.03,
     ) -> float:
         """Until it is so; how long it took. Fails with what the brokers wrote last."""
         begun = time.monotonic()
@@ -282,6 +279,18 @@ class MixedCluster:
         )
         return self.state(topic, partition).leader
 
+    def wait_out_of_sync(self, topic: str, broker: int) -> None:
+        """The broker is in no ISR of the topic, and leads nothing of it."""
+        self.wait(
+            lambda: all(broker not in (*state.isr, state.leader) for state in self.states(topic).values()),
+            f"{broker} is out of sync in {topic}",
+        )
+
+    def wait_absent(self, topic: str, *brokers: int, partitions: int) -> None:
+        """No replica is left on the disks of these brokers."""
+        left = [self.log_of(broker, topic, number) for broker in brokers for number in range(partitions)]
+        self.wait(lambda: not any(one.exists() for one in left), f"{topic} is on no disk of {brokers}")
+
     def wait_registered(self, broker: int) -> None:
         self.wait(lambda: broker in self.registered(), f"{broker} is registered")
 
@@ -305,21 +314,35 @@ class MixedCluster:
 
         self.wait(so, f"{topic} has the replicas {replicas}")
 
+    def wait_replicas(self, topic: str, count: int) -> None:
+        """Its first partition has so many, in sync or not."""
+        self.wait(lambda: len(self.assignment(topic)[0]) == count, f"{topic} has {count} replicas")
+
     def wait_deleted(self, topic: str) -> None:
         self.wait(
             lambda: not self.exists(topic) and self.read(f"/admin/delete_topics/{topic}") is None,
             f"{topic} is deleted",
         )
 
+    def wait_all_known(self) -> None:
+        """Every running broker tells clients of all that are registered, and of the controller."""
+
+        def so() -> bool:
+            wanted = (set(self.registered()), self.controller())
+            told = [raw_connection.metadata(one.address) for one in self.members.values() if one.is_running]
+            return all((set(one.brokers), one.controller) == wanted for one in told)
+
+        self.wait(so, "all brokers know each other and the controller", every=0.1)
+
     def wait_known(self, topic: str) -> None:
         """Every running broker tells clients of the topic as ZooKeeper has it: UpdateMetadata has arrived."""
         wanted = {partition: state.leader for partition, state in self.states(topic).items()}
 
         def so() -> bool:
-            for one in self.members.values():
-                if one.is_running and leaders_told(one.address, topic) != wanted:
-                    return False
-            return True
+            told = [
+                raw_connection.metadata(one.address, topic) for one in self.members.values() if one.is_running
+            ]
+            return all(one.leaders.get(topic) == wanted for one in told)
 
         self.wait(so, f"all brokers know who leads {topic}", every=0.1)
 
@@ -329,23 +352,40 @@ class MixedCluster:
         self, topic: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
     ) -> None:
         """A topic with its replicas where they are wanted; every broker knows it, and all are in sync."""
-        wanted = NewTopic(
-            topic, len(replicas), replica_assignment=[list(one) for one in replicas], config=dict(configs or {})
-        )
-        self.admin.create_topics([wanted], operation_timeout=_ADMIN_SECONDS)[topic].result(_ADMIN_SECONDS)
+        self.order(lambda address: raw_connection.create_topic(address, topic, replicas, configs or {}))
         self.wait_in_sync(topic)
         self.wait_known(topic)
 
-    def delete(self, topic: str) -> None:
-        """Delete and wait until no node is left of it."""
-        self.admin.delete_topics([topic])[topic].result(_ADMIN_SECONDS)
+    def elect_preferred(self, topic: str) -> None:
+        """The first replica of each partition leads, and everybody knows."""
+        replicas = self.assignment(topic)
+        self.order(lambda address: raw_connection.elect_preferred(address, topic, list(replicas)))
+        for partition, brokers in replicas.items():
+            self.wait_leader(topic, brokers[0], partition)
+        self.wait_known(topic)
+
+    def delete(self, topic: str, *, timeout_ms: int = 60_000) -> None:
+        """Delete and wait until no node is left of it. Raises `RefusedError` if that takes longer than `timeout_ms`."""
+        self.order(lambda address: raw_connection.delete_topic(address, topic, timeout_ms=timeout_ms))
         self.wait_deleted(topic)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """DeleteRecords on the leader; the log start it answered."""
-        where = TopicPartition(topic, partition, before)
-        (answer,) = self.admin.delete_records([where], request_timeout=_CLIENT_SECONDS).values()
-        return int(answer.result(_CLIENT_SECONDS).low_watermark)
+        leader = self.members[self.state(topic, partition).leader]
+        return raw_connection.delete_records(leader.address, topic, partition, before)
+
+    def order(self, send: Callable[[str], None]) -> None:
+        """Ask the controller, whoever it is by then. Raises `RefusedError`."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                send(self.members[self.wait_controller()].address)
+            except RefusedError as refused:
+                if refused.code is not ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            time.sleep(0.1)
 
     def log_of(self, broker: int, topic: str, partition: int = 0) -> Path:
         """The directory of a replica."""
@@ -358,15 +398,6 @@ class MixedCluster:
             text = one.log.read_text(errors="replace")[-3000:] if one.log.exists() else ""
             said.append(f"--- {one}, {'runs' if one.is_running else 'ended'}\n{text}")
         return "\n".join(said)
-
-
-def leaders_told(address: str, topic: str) -> dict[int, int]:
-    """Who leads, as this broker tells its clients."""
-    admin = AdminClient({"bootstrap.servers": address, "socket.timeout.ms": "5000", **QUIET})
-    with contextlib.suppress(Exception):
-        told = admin.list_topics(topic, timeout=5).topics[topic]
-        return {number: one.leader for number, one in told.partitions.items()}
-    return {}
 
 
 @contextlib.contextmanager

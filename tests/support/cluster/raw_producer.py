@@ -1,29 +1,26 @@
 """One producer's Produce requests, sent by hand: an answer may be left unread, and the same batch sent to another broker.
 
 Role.   IDEM-04 and its kin: what clients do by themselves and nobody can time.
-Rules.  * Versions that Apache Kafka 3.9 and Semel as its fellow both speak.
-        * A connection is one socket that blocks, with a deadline on every read.
 """
 
 import contextlib
-import select
-import socket
-import struct
 import time
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from semel.core.records.build import RecordInput, build_batch
-from semel.core.wire import registry
-from semel.core.wire.framing import RequestHeader, read_response_header, request_frame
-from semel.core.wire.message import Request
 from semel.core.wire.messages.init_producer_id import InitProducerIdRequest
-from semel.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from semel.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from semel.errors import ErrorCode
+from support.cluster.raw_connection import RawConnection, ask
 
 _PRODUCE_VERSION: Final = 9
 _INIT_VERSION: Final = 4
-_ANSWER_SECONDS: Final = 60.0
 _TRY_SECONDS: Final = 90.0
 _PRODUCE_TIMEOUT_MS: Final = 30_000
 # The broker we ask does not lead (yet), or cannot serve yet: what clients try again.
@@ -43,52 +40,6 @@ class Answer(NamedTuple):
 
     error: ErrorCode
     base_offset: int
-
-
-class RawConnection:
-    """Requests out, and answers when they are asked for, in order."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS)
-        self._sent: list[tuple[type[Any], int]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._socket.close()
-
-    def send(self, request: Request[Any], version: int) -> None:
-        key = request.schema.api_key
-        self._socket.sendall(
-            request_frame(RequestHeader(key, version, len(self._sent), "by-hand"), request)
-        )
-        self._sent.append((registry.api(key).response, version))
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether something has arrived: an answer, or the end of the connection."""
-        return bool(select.select([self._socket], [], [], 0)[0])
-
-    def answer(self, number: int) -> Any:
-        """The answer to the request sent as this one. Answers are read in the order of requests."""
-        (size,) = struct.unpack(">i", self._exactly(4))
-        frame = self._exactly(size)
-        response, version = self._sent[number]
-        header = registry.api(response.schema.api_key).response_header(version)
-        correlation_id, start = read_response_header(frame, header)
-        assert correlation_id == number, (correlation_id, number)
-        return response.decode(frame, version, start)
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("the broker closed the connection")
-            data += piece
-        return data
 
 
 class RawProducer:
@@ -140,12 +91,12 @@ class RawProducer:
             assert time.monotonic() < deadline, f"{address} does not serve {self.topic}: {answer}"
             time.sleep(0.05)
 
-    def ask_all(self, address: str, batches: Sequence[bytes]) -> list[Answer]:
+    def ask_all(self, address: str, batches: Sequence[bytes], *, acks: int = -1) -> list[Answer]:
         """One after the other."""
-        return [self.ask(address, one) for one in batches]
+        return [self.ask(address, one, acks=acks) for one in batches]
 
 
-def one_answer(response: Any) -> Answer:
+def one_answer(response: ProduceResponse) -> Answer:
     """Of the only partition."""
     ((told,),) = [topic.partition_responses for topic in response.responses]
     return Answer(ErrorCode(told.error_code), told.base_offset)
@@ -155,11 +106,11 @@ def _identify(address: str) -> tuple[int, int]:
     """A new producer id: its block may have to come from the controller first."""
     deadline = time.monotonic() + _TRY_SECONDS
     while True:
-        with RawConnection(address) as connection:
-            connection.send(
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), _INIT_VERSION
-            )
-            told = connection.answer(0)
+        told = ask(
+            address,
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
+            _INIT_VERSION,
+        )
         if told.error_code == ErrorCode.NONE:
             return told.producer_id, told.producer_epoch
         assert ErrorCode(told.error_code) in _AGAIN, ErrorCode(told.error_code)

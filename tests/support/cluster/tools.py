@@ -112,8 +112,7 @@ def _verifying(home: KafkaHome, bootstrap: str, topics: str, log: Path) -> Itera
 
     def read() -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip("\n"))
+        lines.extend(line.rstrip("\n") for line in process.stdout)
 
     reader = threading.Thread(target=read, name="ReplicaVerificationTool", daemon=True)
     reader.start()
@@ -150,6 +149,5 @@ def _is_over(lines: Sequence[str], ends: Mapping[str, int]) -> bool:
     """Its last reports say that nobody lags, and name an offset that is a log's end. It names one partition of all."""
     found = [match for line in lines if (match := _LAG.search(line))][-3:]
     return len(found) == 3 and all(
-        int(one[1]) == 0 and int(one[3]) == ends.get(one[2], -1) and int(one[4]) == len(ends)
-        for one in found
+        int(one[1]) == 0 and int(one[3]) == ends.get(one[2], -1) and int(one[4]) == len(ends) for one in found
     )
