@@ -1,7 +1,7 @@
 """Producers that write numbers while brokers die, and the judge of what became of them.
 
-Role.   `Load` is librdkafka with acks=all and idempotence on a thread of its own; `VerifiableLoad` is Kafka's own VerifiableProducer
-        in its JVM. `judge` compares what they were told with what the replicas hold.
+Role.   `Load` is librdkafka with acks=all and idempotence on a thread of its own; `VerifiableLoad` and `VerifiableReader` are Kafka's
+        own VerifiableProducer and VerifiableConsumer in their JVMs. `judge` compares what they were told with what the replicas hold.
 Rules.  * Every value is written once by the program. Whatever a client repeats by itself must not be there twice.
         * Values of a partition count up, and idempotent producers keep their order.
         * A value nobody acknowledged may be there, once, or not.
@@ -12,8 +12,8 @@ import json
 import subprocess
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -245,66 +245,127 @@ class VerifiableLoad:
         self.topic = topic
         self.acks: list[Ack] = []
         self.errors: list[str] = []
-        config = log.with_suffix(".properties")
+        config = log.with_name(f"{log.name}.properties")
         config.write_text(
-            f"enable.idempotence=true\ndelivery.timeout.ms={_DELIVERY_MS}\nreconnect.backoff.max.ms=200\n"
+            f"enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms={_DELIVERY_MS}\nreconnect.backoff.max.ms=200\n"
             "retry.backoff.ms=50\nmetadata.max.age.ms=2000\nlinger.ms=1\nrequest.timeout.ms=20000\n",
             encoding="utf-8",
         )
         command = home.java(
             *("org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap),
             *("--topic", topic, "--acks", "-1", "--throughput", str(per_second)),
-            *("--command-config", str(config)),
+            *("--producer.config", str(config)),
             heap="96M",
         )
-        self._log = log.open("ab")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True
-        )
-        self._thread = threading.Thread(target=self._read, name="VerifiableProducer", daemon=True)
+        self._program = _Program(command, log, self._hear)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._program.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if exc[0] is not None:
-            self._process.kill()
-        self.finish()
+        self._program.end(kill=exc[0] is not None)
 
     def finish(self) -> None:
-        """SIGTERM: it sends no more, and waits for what is under way."""
-        if self._process.poll() is None:
-            self._process.terminate()
-        try:
-            self._process.wait(_FLUSH_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            raise AssertionError("VerifiableProducer does not end") from None
-        finally:
-            self._thread.join(30)
-            self._log.close()
+        """It sends no more, and waits for what is under way."""
+        self._program.end()
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if not line.startswith("{"):
-                continue
-            said = json.loads(line)
-            if said.get("name") == "producer_send_success":
+    def _hear(self, said: dict[str, Any]) -> None:
+        match said.get("name"):
+            case "producer_send_success":
                 self.acks.append(Ack(said["partition"], said["offset"], int(said["value"])))
-            elif said.get("name") == "producer_send_error":
-                self.errors.append(line.strip())
-        self._process.stdout.close()
+            case "producer_send_error":
+                self.errors.append(str(said))
 
     def wait_acks(self, more: int = 1, *, seconds: float = 120.0) -> None:
         wanted, deadline = len(self.acks) + more, time.monotonic() + seconds
         while len(self.acks) < wanted:
-            assert self._process.poll() is None, f"VerifiableProducer ended with {self._process.returncode}"
+            self._program.check()
             assert time.monotonic() < deadline, f"{len(self.acks)} of {wanted}; errors {self.errors[:5]}"
             time.sleep(0.02)
 
 
-def counted(acks: Iterable[Ack]) -> Counter[int]:
-    """Acknowledgements by partition."""
-    return Counter(ack.partition for ack in acks)
+class VerifiableReader:
+    """org.apache.kafka.tools.VerifiableConsumer, which tells of every record it is given, in a group of its own."""
+
+    def __init__(self, home: KafkaHome, bootstrap: str, topic: str, log: Path) -> None:
+        self.seen: list[Ack] = []
+        config = log.with_name(f"{log.name}.properties")
+        config.write_text(
+            "metadata.max.age.ms=2000\nreconnect.backoff.max.ms=200\nretry.backoff.ms=50\n"
+            "default.api.timeout.ms=120000\nrequest.timeout.ms=20000\n",
+            encoding="utf-8",
+        )
+        command = home.java(
+            *("org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap),
+            *("--topic", topic, "--group-id", f"reads-{topic}", "--reset-policy", "earliest", "--verbose"),
+            *("--consumer.config", str(config)),
+            heap="96M",
+        )
+        self._program = _Program(command, log, self._hear)
+
+    def __enter__(self) -> Self:
+        self._program.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._program.end(kill=exc[0] is not None)
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if said.get("name") == "record_data":
+            self.seen.append(Ack(said["partition"], said["offset"], int(said["value"])))
+
+    def wait_seen(self, values: Collection[int], *, seconds: float = _READ_SECONDS) -> None:
+        """Until it has been given all of these."""
+        deadline = time.monotonic() + seconds
+        while missing := set(values) - {one.value for one in list(self.seen)}:
+            self._program.check()
+            assert time.monotonic() < deadline, f"VerifiableConsumer was not given {sorted(missing)[:_SHOWN]}"
+            time.sleep(0.1)
+
+
+class _Program:
+    """One of Kafka's verifiable programs: it says a JSON document a line, and ends when it is asked to."""
+
+    def __init__(self, command: list[str], log: Path, hear: Callable[[dict[str, Any]], None]) -> None:
+        self._command = command
+        self._hear = hear
+        self._log_path = log
+        self._process: subprocess.Popen[str] | None = None
+        self._thread = threading.Thread(target=self._read, name=log.name, daemon=True)
+
+    def start(self) -> None:
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self._thread.start()
+
+    def check(self) -> None:
+        """It should be running."""
+        assert self._process is not None
+        ended = self._process.poll()
+        assert ended is None, (
+            f"{self._log_path.name} ended with {ended}: {self._log_path.read_text()[-2000:]}"
+        )
+
+    def end(self, *, kill: bool = False) -> None:
+        """SIGTERM, and wait until it has done what is under way."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            (self._process.kill if kill else self._process.terminate)()
+        try:
+            self._process.wait(_FLUSH_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError(f"{self._log_path.name} does not end") from None
+        finally:
+            self._thread.join(30)
+
+    def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                self._hear(json.loads(line))
+        self._process.stdout.close()

@@ -47,6 +47,8 @@ class Member(ABC):
     kind: ClassVar[str]
     ready: ClassVar[bytes]
     """Printed once it serves."""
+    former_session: ClassVar[str]
+    """Printed where its own node of a former life has not gone yet."""
 
     def __init__(self, node_id: int, directory: Path, zookeeper: str, settings: Mapping[str, str]) -> None:
         self.node_id = node_id
@@ -117,6 +119,10 @@ class Member(ABC):
                 )
             time.sleep(0.03)
 
+    def is_refused_for_its_former_session(self, text: str) -> bool:
+        """Whether it ended with this because its node of a former life is still there."""
+        return self.former_session in text
+
     def said(self) -> bytes:
         """What it has written in this life."""
         with self.log.open("rb") as log:
@@ -172,6 +178,7 @@ class KafkaMember(Member):
 
     kind = "kafka"
     ready = b"] started (kafka.server.KafkaServer)"
+    former_session = "NodeExistsException"
 
     def __init__(
         self, home: KafkaHome, node_id: int, directory: Path, zookeeper: str, settings: Mapping[str, str]
@@ -207,6 +214,7 @@ class SemelMember(Member):
 
     kind = "semel"
     ready = b" ready on "
+    former_session = "already registered"
 
     def command(self) -> list[str]:
         return [
