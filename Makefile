@@ -85,6 +85,7 @@ campaign: install ## long seeded runs, result written to docs/campaign.md
 	$(BIN)/python tests/support/once/once_story.py --rounds 1000
 	$(BIN)/python tests/support/spark/kill_story.py --runs 200 --write docs/spark-kills.md
 	$(BIN)/python tests/support/spark/fold_story.py --rounds 200
+	$(BIN)/python tests/support/cluster/kill_story.py --kills 200 --write docs/cluster-kills.md
 	$(BIN)/python -m pytest -m campaign tests
 
 mission: install ## every row of the mission's checklist with its tests and their last result

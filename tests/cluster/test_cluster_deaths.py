@@ -172,6 +172,36 @@ def lose_tail(cluster: MixedCluster, topic: str, *, leader: int, frozen: tuple[i
             cluster.members[broker].thaw()
 
 
+def test_a_leader_that_slept_through_its_session_gives_way(cluster: MixedCluster) -> None:
+    """It is stopped for longer than its session lives, under load, and wakes up believing it leads.
+
+    The others have gone on without it. Nothing it still had in hand may count, and it comes back as a follower, registered anew.
+    """
+    for broker in one_of_each_kind(cluster):
+        topic = f"asleep-{broker}"
+        first, second = (one for one in cluster.ids if one != broker)
+        cluster.create(topic, [[broker, first, second], [first, second, broker]])
+        member = cluster.members[broker]
+        with Load(cluster.bootstrap, topic, 2) as load:
+            load.wait_acks(20)
+            before = cluster.state(topic).leader_epoch
+            member.freeze()
+            try:
+                cluster.wait_out_of_sync(topic, broker)
+                load.wait_acks(20)
+            finally:
+                member.thaw()
+            cluster.wait_registered(broker)
+            cluster.wait_in_sync(topic)
+            assert cluster.state(topic).leader_epoch > before
+            load.wait_acks(20)
+            cluster.elect_preferred(topic)
+            load.wait_acks(20)
+        assert load.errors == []
+        assert_equal(cluster, topic)
+        assert assert_kept(cluster, topic, load.acks) == load.sent
+
+
 def test_a_topic_is_deleted_while_a_broker_is_dead_and_made_again(cluster: MixedCluster) -> None:
     """The deletion waits for the broker; then the name is free, and nothing of the old topic is left (trap 25)."""
     for broker in one_of_each_kind(cluster):
