@@ -111,7 +111,8 @@ def test_topics_are_made_grown_and_deleted(cluster: MixedCluster, tools: Tools) 
     assert load.errors == grown.errors == []
     assert_equal(cluster, topic)
     for health in HEALTH:
-        assert not tools.run(TOPICS, *where, "--describe", health).strip(), health
+        told = tools.run(TOPICS, *where, "--describe", health)
+        assert f"Topic: {topic}\t" not in told, f"{health}: {told}"
     tools.run(TOPICS, *where, "--delete", "--topic", topic)
     cluster.wait_deleted(topic)
     cluster.wait_absent(topic, *cluster.ids, partitions=4)
