@@ -12,7 +12,7 @@ import pytest
 
 from semel.errors import ErrorCode
 from support.cluster import replica_files
-from support.cluster.judging import assert_clean_end, assert_equal, assert_kept
+from support.cluster.judging import assert_clean_end, assert_equal, assert_equal_at_rest, assert_kept
 from support.cluster.load import Load
 from support.cluster.mixed_cluster import KAFKA, SESSION_MS, MixedCluster
 from support.cluster.raw_connection import RefusedError
@@ -135,7 +135,7 @@ def test_what_only_a_dead_leader_had_is_cut_when_it_returns(cluster: MixedCluste
         cluster.elect_preferred(topic)
         after = producer.batch(b"kept to the end")
         assert producer.ask(address[first], after).base_offset == end + 2
-        assert_equal(cluster, topic)
+        assert_equal_at_rest(cluster, topic)
 
 
 def spared(cluster: MixedCluster, topic: str, heir: int) -> int:
@@ -198,7 +198,7 @@ def test_a_leader_that_slept_through_its_session_gives_way(cluster: MixedCluster
             cluster.elect_preferred(topic)
             load.wait_acks(20)
         assert load.errors == []
-        assert_equal(cluster, topic)
+        assert_equal_at_rest(cluster, topic)
         assert assert_kept(cluster, topic, load.acks) == load.sent
 
 
@@ -285,5 +285,5 @@ def test_a_replica_of_an_older_topic_of_the_name_is_never_taken_for_the_new_one(
         cluster.members[broker].start()
         cluster.wait_assigned(topic, [[first, second, broker]])
         cluster.wait_in_sync(topic)
-        assert_equal(cluster, topic)
+        assert_equal_at_rest(cluster, topic)
         assert assert_kept(cluster, topic, [*new.acks, *more.acks]) == more.sent

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from semel.peers.kafka import KafkaHome
 from support.cluster import replica_files
-from support.cluster.judging import assert_equal, assert_kept
+from support.cluster.judging import assert_equal, assert_equal_at_rest, assert_kept
 from support.cluster.load import IDEMPOTENT, QUIET, Load
 from support.cluster.members import Member
 from support.cluster.mixed_cluster import MixedCluster
@@ -175,7 +175,7 @@ def test_preferred_leaders_are_elected(cluster: MixedCluster, tools: Tools, tmp_
             assert "Valid replica already elected" in again, again
         load.wait_acks(20)
     assert load.errors == []
-    assert_equal(cluster, topic)
+    assert_equal_at_rest(cluster, topic)
     assert assert_kept(cluster, topic, load.acks) == load.sent
 
 

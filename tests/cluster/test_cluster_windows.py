@@ -10,7 +10,7 @@ import pytest
 
 from semel.errors import ErrorCode
 from support.cluster import replica_files
-from support.cluster.judging import assert_equal
+from support.cluster.judging import assert_equal_at_rest
 from support.cluster.mixed_cluster import KAFKA, MixedCluster
 from support.cluster.raw_connection import RawConnection
 from support.cluster.raw_producer import Answer, RawProducer
@@ -85,7 +85,7 @@ def test_a_batch_that_was_replicated_but_not_answered_is_a_duplicate_for_the_hei
 
         cluster.members[leader].start()
         cluster.wait_in_sync(topic)
-        assert_equal(cluster, topic)
+        assert_equal_at_rest(cluster, topic)
         values = [one.value for one in replica_files.read(cluster.log_of(leader, topic)).records()]
         assert len(values) == end + 1, story
         assert values.count(b"next") == 1, story

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from semel.peers.kafka import KafkaHome, PeerFailedError
 from support.cluster import replica_files
-from support.cluster.judging import paths
+from support.cluster.judging import lazy, paths
 from support.cluster.load import (
     Ack,
     Load,
@@ -163,7 +163,7 @@ class KillRounds:
         ends = {}
         for partition in cluster.assignment(topic):
             replicas = paths(cluster, topic, partition)
-            if found := replica_files.settled_differences(replicas):
+            if found := replica_files.settled_differences(replicas, lazy=lazy(cluster)):
                 tally.differing += len(found)
                 tally.stories.append(f"{topic}-{partition}: {found}")
             mine = [ack for ack in acks if ack.partition == partition]

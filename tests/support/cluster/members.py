@@ -214,7 +214,7 @@ class SemelMember(Member):
 
     kind = "semel"
     ready = b" ready on "
-    former_session = "already registered"
+    former_session = "belongs to another broker of the cluster"
 
     def command(self) -> list[str]:
         return [

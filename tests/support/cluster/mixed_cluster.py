@@ -179,6 +179,19 @@ class MixedCluster:
                 if self.members[number].is_running:
                     self.members[number].stop()
 
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """Semel's brokers have come to a clean end meanwhile."""
+        members = [self.members[number] for number in self.of_kind(SEMEL)]
+        for one in members:
+            one.ask_to_stop()
+        for one in members:
+            one.wait_ended()
+        try:
+            yield
+        finally:
+            self.heal()
+
     def heal(self) -> None:
         """Whoever is frozen goes on, whoever is dead comes back, Kafka's brokers first; all are registered."""
         for one in self.members.values():
