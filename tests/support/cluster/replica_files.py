@@ -10,7 +10,8 @@ Rules.  * Kafka's replicas are byte for byte equal, for a follower stores what i
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -105,7 +106,7 @@ def _rows(checkpoint: Path) -> list[str]:
     return rows
 
 
-def differences(replicas: Mapping[str, ReplicaFiles], *, lazy: Set[str] = frozenset()) -> list[str]:
+def differences(replicas: Mapping[str, ReplicaFiles], *, lazy: AbstractSet[str] = frozenset()) -> list[str]:
     """How these replicas of one partition differ, in words; empty if they do not.
 
     Those of `lazy` write their epochs down at a sync or at a clean end, and run: their checkpoints are not compared.
@@ -161,7 +162,7 @@ def content_differences(replicas: Mapping[str, ReplicaFiles]) -> list[str]:
 
 
 def settled_differences(
-    paths: Mapping[str, Path], *, compacted: bool = False, lazy: Set[str] = frozenset()
+    paths: Mapping[str, Path], *, compacted: bool = False, lazy: AbstractSet[str] = frozenset()
 ) -> list[str]:
     """The differences that are left once they are equal or time is over: a follower and a checkpoint may be a moment behind."""
     deadline = time.monotonic() + _QUIET_SECONDS
