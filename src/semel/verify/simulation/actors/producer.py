@@ -41,6 +41,8 @@ from semel.verify.history.events import Given, GivenUp, IdGiven, Settled
 from semel.verify.simulation.actors.client import IN_FLIGHT_MAX, Client
 from semel.verify.simulation.world import BROKER, World
 
+CLUSTER: Final = "cluster"
+"""The giver of producer ids where there is a cluster."""
 _BY_ID_SINCE: Final = 13
 _INIT_VERSION: Final = 4
 _BACK_OFF_SECONDS: Final = (0.01, 0.3)
@@ -93,9 +95,11 @@ class Producer:
         partitions: list[TopicPartition],
         *,
         through: str = BROKER,
+        others: tuple[str, ...] = (),
     ) -> None:
+        """`through`: the broker; in a cluster the one that is asked first, and `others` those that are asked then."""
         self.name = name
-        self._through = through
+        self._brokers = (through, *others)
         self._world = world
         self._habits = habits
         self._partitions = partitions
@@ -106,7 +110,7 @@ class Producer:
     async def run(self, runtime: Runtime) -> None:
         self._processes += 1
         name = f"{self.name}.{self._processes}"
-        self._delivery = _Delivery(self._world, name, self._habits, runtime, self._partitions, self._through)
+        self._delivery = _Delivery(self._world, name, self._habits, runtime, self._partitions, self._brokers)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._delivery.send_for_ever(group), name=f"{name} sender")
             if self._finishing:
@@ -141,14 +145,15 @@ class _Delivery:
         habits: Habits,
         runtime: Runtime,
         partitions: list[TopicPartition],
-        through: str,
+        brokers: tuple[str, ...],
     ) -> None:
         self._world = world
         self._name = name
         self._habits = habits
         self._runtime = runtime
         self._partitions = partitions
-        self._client = Client(runtime, name, habits.request_timeout_ms, through)
+        self._client = Client(runtime, name, habits.request_timeout_ms, brokers[0], brokers[1:])
+        self._is_in_cluster = len(brokers) > 1
         self._in_flight: InFlight[TopicPartition] = InFlight(in_flight_max=habits.in_flight_max)
         self._batches: dict[int, _Batch] = {}
         self._given = 0
@@ -206,14 +211,32 @@ class _Delivery:
         while True:
             self._wake.clear()
             try:
+                home = self._client.host
                 connection = await self._client.connection()
                 await self._prepare()
-                if connection.is_open:
-                    self._send_what_may_leave(connection, group)
+                for host, partitions in self._by_leader(home):
+                    reached = connection if host == home else await self._reach(host)
+                    if reached is not None and reached.is_open:
+                        self._send_what_may_leave(reached, partitions, group)
             except DisconnectedError:
                 await self._runtime.tasks.sleep(self._runtime.dice.uniform(*_BACK_OFF_SECONDS))
                 continue
             await self._until_woken()
+
+    async def _reach(self, host: str) -> Connection | None:
+        """The connection to a leader; None if it cannot be reached: another one may lead by now."""
+        try:
+            return await self._client.connection(host)
+        except DisconnectedError:
+            self._is_stale = True
+            return None
+
+    def _by_leader(self, home: str) -> list[tuple[str, list[TopicPartition]]]:
+        """The partitions that have batches, by the host to send them to; first `home`."""
+        found: dict[str, list[TopicPartition]] = {home: []}
+        for topic_partition in self._in_flight.partitions():
+            found.setdefault(self._client.leader(topic_partition), []).append(topic_partition)
+        return list(found.items())
 
     async def _until_woken(self) -> None:
         """Something happened, or a pause of a partition may be over."""
@@ -227,6 +250,7 @@ class _Delivery:
         """Know the topics, have an identity."""
         missing = any(one.topic not in self._client.topics for one in self._in_flight.partitions())
         if self._is_stale or missing:
+            self._client.look_elsewhere()
             await self._client.refresh(sorted({one.topic for one in self._partitions}))
             self._is_stale = False
         if self._in_flight.identity == NO_IDENTITY and self._batches:
@@ -235,18 +259,19 @@ class _Delivery:
             )
             if answer.error_code:
                 raise DisconnectedError(f"no producer id: {ErrorCode(answer.error_code).name}")
-            self._world.history.add(
-                IdGiven(self._world.now(), self._name, answer.producer_id, self._client.host)
-            )
+            giver = CLUSTER if self._is_in_cluster else self._client.host
+            self._world.history.add(IdGiven(self._world.now(), self._name, answer.producer_id, giver))
             self._in_flight.use_identity(answer.producer_id, answer.producer_epoch)
 
-    def _send_what_may_leave(self, connection: Connection, group: asyncio.TaskGroup) -> None:
+    def _send_what_may_leave(
+        self, connection: Connection, partitions: list[TopicPartition], group: asyncio.TaskGroup
+    ) -> None:
         """As many requests as there is room for, each with at most one batch per partition."""
         now = self._runtime.clock.monotonic()
         while self._requests < IN_FLIGHT_MAX:
             sends = [
                 send
-                for topic_partition in list(self._in_flight.partitions())
+                for topic_partition in partitions
                 if self._not_before.get(topic_partition, 0.0) <= now
                 and topic_partition.topic in self._client.topics
                 and (send := self._in_flight.send(topic_partition, self._runtime.clock.monotonic_ms()))
@@ -321,6 +346,7 @@ class _Delivery:
     ) -> None:
         event: Lost[TopicPartition] | Answered[TopicPartition]
         if answer is None:
+            self._is_stale = self._is_stale or self._is_in_cluster
             event = Lost(send.partition, send.batch_id)
         else:
             code = ErrorCode(answer.error_code)
