@@ -17,8 +17,9 @@ Rules.  The promises:
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from semel.errors import ErrorCode
 from semel.types import UNKNOWN_OFFSET
@@ -51,12 +52,30 @@ def judge_openings(history: History) -> list[Broken]:
     return [*(Broken(flaw) for flaw in history.flaws), *_reopenings(history)]
 
 
+MayBeGone: TypeAlias = Callable[[Place, Reopened], bool]
+
+
 def judge(history: History) -> list[Broken]:
     """Every promise that was broken."""
+    return [*judge_openings(history), *_records(history, loses_to_power=True)]
+
+
+def judge_cluster(history: History, may_be_gone: MayBeGone) -> list[Broken]:
+    """The same where members replicate: `history.logs` are those of the leaders. Nothing that anybody was told may be lost.
+
+    `may_be_gone`: whether a member's log was taken away before it was opened again.
+    """
     return [
-        *judge_openings(history),
+        *(Broken(flaw) for flaw in history.flaws),
+        *_reopenings(history, may_be_gone),
+        *_records(history, loses_to_power=False),
+    ]
+
+
+def _records(history: History, *, loses_to_power: bool) -> list[Broken]:
+    return [
         *_producer_ids(history),
-        *_what_lies_where(history),
+        *_what_lies_where(history, loses_to_power=loses_to_power),
         *_carried_over(history),
         *_logs(history),
         *_failed_for_certain(history),
@@ -68,7 +87,11 @@ def judge(history: History) -> list[Broken]:
 # Openings
 
 
-def _reopenings(history: History) -> Iterator[Broken]:
+def _never_gone(_place: Place, _opened: Reopened) -> bool:
+    return False
+
+
+def _reopenings(history: History, may_be_gone: MayBeGone = _never_gone) -> Iterator[Broken]:
     deleted: dict[Place, int] = {}
     pending = list(history.of(RecordsDeleted))
     for opened in history.of(Reopened):
@@ -78,7 +101,9 @@ def _reopenings(history: History) -> Iterator[Broken]:
         for place, before in opened.before.items():
             after = opened.after.get(place)
             if after is None:
-                if not _was_being_deleted(history, before.topic, place, opened):
+                if not (
+                    _was_being_deleted(history, before.topic, place, opened) or may_be_gone(place, opened)
+                ):
                     yield Broken(
                         f"{before.topic}-{place.partition} is gone after {opened.endings}",
                         before.topic,
@@ -165,7 +190,7 @@ class _Testimony:
             del self.values[offset]
 
 
-def _what_lies_where(history: History) -> Iterator[Broken]:
+def _what_lies_where(history: History, *, loses_to_power: bool) -> Iterator[Broken]:
     """Acknowledgements, readers and the log at the end must agree on every offset, but for what was lost rightly."""
     given = {(one.producer, one.batch): one for one in history.of(Given)}
     known: dict[Place, _Testimony] = {}
@@ -185,7 +210,7 @@ def _what_lies_where(history: History) -> Iterator[Broken]:
                     continue
                 testimony = known.setdefault(Place(topic_id, event.partition), _Testimony(event.topic))
                 yield from testimony.hear(event.records, event.since, f"{event.reader} read")
-            case Reopened():
+            case Reopened() if loses_to_power:
                 for place, state in event.after.items():
                     if event.power_was_cut and not state.synced_answers:
                         known.setdefault(place, _Testimony(state.topic)).lose(event.at, state.end)

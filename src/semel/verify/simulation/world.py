@@ -197,6 +197,7 @@ class BrokerHost:
         self._config = BrokerConfig.of(
             {"listeners": f"PLAINTEXT://{name}:{PORT}", "log.dirs": DATA_DIR, **settings}
         )
+        self.broker_id: Final = self._config.node_id
         self._host = world.simulation.host(name)
         self._broker: Broker | None = None
         self._stop: asyncio.Event | None = None
@@ -358,14 +359,14 @@ class BrokerHost:
             for partition in self._broker.parts.partitions
         }
 
-    def read_logs(self, *, without: Collection[str] = ()) -> None:
-        """Put what the logs hold into the history, but for these topics."""
+    def read_logs(self, *, without: Collection[str] = (), led_only: bool = False) -> None:
+        """Put what the logs hold into the history, but for these topics, or for those that others lead."""
         if self._broker is None:
             return
         states = self.logs()
         for partition in self._broker.parts.partitions:
             log = partition.log
-            if log.topic_partition.topic in without:
+            if log.topic_partition.topic in without or (led_only and partition.leader is None):
                 continue
             place = Place(partition.topic_id.bytes, log.topic_partition.partition)
             batches = [
