@@ -91,10 +91,14 @@ class Client:
             connection.close()
 
     def leader(self, topic_partition: TopicPartition) -> str:
-        """The host to ask about a partition: its leader, or, where none is known, any."""
+        """The host to ask about a partition: its leader, or, where none is known, any.
+
+        A member of a cluster may know some partitions of a topic and not yet others.
+        """
         known = self.topics.get(topic_partition.topic)
-        leader = None if known is None else known.leaders[topic_partition.partition]
-        return self.host if leader is None else leader
+        if known is None or topic_partition.partition >= len(known.leaders):
+            return self.host
+        return known.leaders[topic_partition.partition] or self.host
 
     async def refresh(self, names: list[str]) -> None:
         """Ask what these topics are now; missing topics are forgotten."""
@@ -105,10 +109,11 @@ class Client:
         hosts = {broker.node_id: broker.host for broker in response.brokers}
         for topic in response.topics:
             name = topic.name or ""
-            if topic.error_code or not topic.partitions:
+            partitions = sorted(topic.partitions, key=lambda one: one.partition_index)
+            is_whole = [one.partition_index for one in partitions] == [*range(len(partitions))]
+            if topic.error_code or not partitions or not is_whole:
                 self.topics.pop(name, None)
             else:
-                partitions = sorted(topic.partitions, key=lambda one: one.partition_index)
                 self.topics[name] = KnownTopic(
                     topic.topic_id,
                     tuple(one.leader_epoch for one in partitions),

@@ -154,11 +154,8 @@ class ClusterReader:
                 await self._find_beginnings(
                     broker, [one for one in led if one not in self._positions], client
                 )
-                known = {
-                    one: self._positions[one]
-                    for one in led
-                    if one in self._positions and one.topic in client.topics
-                }
+                led = self._led_by(broker, client)
+                known = {one: self._positions[one] for one in led if one in self._positions}
                 if known:
                     await self._fetch(broker, known, client)
                 else:
