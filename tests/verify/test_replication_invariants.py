@@ -24,7 +24,7 @@ _PRODUCER = ProducerEntry(7, 0, -1, 1000, None, b"")
 def _state(
     at: float, leader: int, epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3)
 ) -> StateSeen:
-    return StateSeen(at, "orders", _PLACE, replicas, leader, epoch, isr, epoch)
+    return StateSeen(at, "orders", _PLACE, replicas, (), leader, epoch, isr, epoch)
 
 
 def _replica(
@@ -82,6 +82,15 @@ def test_a_leader_that_lacks_what_was_acknowledged_breaks_i1() -> None:
 def test_a_record_that_was_acknowledged_later_is_not_missed_on_an_earlier_leader() -> None:
     history, seen = _right()
     seen.looks[2] = _replica(1.15, 2, 1, high_watermark=0)
+    assert _broken(history, seen) == ""
+
+
+def test_a_deposed_leader_needs_nothing_that_was_acknowledged_after_its_time() -> None:
+    history, seen = _right()
+    seen.states.insert(1, _state(1.0, 3, 1, (1, 2, 3)))
+    seen.states[2:] = [_state(1.1, 2, 2, (2, 3)), _state(4.0, 2, 2, (2, 3, 1))]
+    seen.led[1:] = [Led(1.05, 3, "orders", _PLACE, 1), Led(2.1, 2, "orders", _PLACE, 2)]
+    seen.looks[2:] = [_replica(3.0, 3, 1, high_watermark=0)]
     assert _broken(history, seen) == ""
 
 

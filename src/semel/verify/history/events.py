@@ -77,6 +77,8 @@ class GivenUp:
     batch: int
     code: str
     maybe_stored: bool
+    refused_by: str = ""
+    """The broker that refused it, in a world of several; nothing if none did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ Rules.  The promises:
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from semel.errors import ErrorCode
-from semel.types import UNKNOWN_OFFSET
+from semel.types import UNKNOWN_OFFSET, TopicPartition
 from semel.verify.history.events import (
     Given,
     GivenUp,
@@ -52,34 +51,39 @@ def judge_openings(history: History) -> list[Broken]:
     return [*(Broken(flaw) for flaw in history.flaws), *_reopenings(history)]
 
 
-MayBeGone: TypeAlias = Callable[[Place, Reopened], bool]
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Facts of a cluster that excuse what a broker alone must not do."""
+
+    may_be_gone: Callable[[Place, Reopened], bool]
+    """Whether a member's log was taken away before it was opened again."""
+    led: Callable[[str, TopicPartition, float, float], bool]
+    """Whether a member led a partition all the time between two moments. One that was deposed, and has not heard of it, may
+    refuse what it has nothing of."""
 
 
 def judge(history: History) -> list[Broken]:
     """Every promise that was broken."""
-    return [*judge_openings(history), *_records(history, loses_to_power=True)]
+    return [*judge_openings(history), *_records(history)]
 
 
-def judge_cluster(history: History, may_be_gone: MayBeGone) -> list[Broken]:
-    """The same where members replicate: `history.logs` are those of the leaders. Nothing that anybody was told may be lost.
-
-    `may_be_gone`: whether a member's log was taken away before it was opened again.
-    """
+def judge_cluster(history: History, facts: ClusterFacts) -> list[Broken]:
+    """The same where members replicate: `history.logs` are those of the leaders. Nothing that anybody was told may be lost."""
     return [
         *(Broken(flaw) for flaw in history.flaws),
-        *_reopenings(history, may_be_gone),
-        *_records(history, loses_to_power=False),
+        *_reopenings(history, facts),
+        *_records(history, facts),
     ]
 
 
-def _records(history: History, *, loses_to_power: bool) -> list[Broken]:
+def _records(history: History, facts: ClusterFacts | None = None) -> list[Broken]:
     return [
         *_producer_ids(history),
-        *_what_lies_where(history, loses_to_power=loses_to_power),
+        *_what_lies_where(history, loses_to_power=facts is None),
         *_carried_over(history),
         *_logs(history),
         *_failed_for_certain(history),
-        *_refused_without_reason(history),
+        *_refused_without_reason(history, facts),
         *_readers(history),
     ]
 
@@ -87,11 +91,7 @@ def _records(history: History, *, loses_to_power: bool) -> list[Broken]:
 # Openings
 
 
-def _never_gone(_place: Place, _opened: Reopened) -> bool:
-    return False
-
-
-def _reopenings(history: History, may_be_gone: MayBeGone = _never_gone) -> Iterator[Broken]:
+def _reopenings(history: History, facts: ClusterFacts | None = None) -> Iterator[Broken]:
     deleted: dict[Place, int] = {}
     pending = list(history.of(RecordsDeleted))
     for opened in history.of(Reopened):
@@ -101,8 +101,8 @@ def _reopenings(history: History, may_be_gone: MayBeGone = _never_gone) -> Itera
         for place, before in opened.before.items():
             after = opened.after.get(place)
             if after is None:
-                if not (
-                    _was_being_deleted(history, before.topic, place, opened) or may_be_gone(place, opened)
+                if not _was_being_deleted(history, before.topic, place, opened) and (
+                    facts is None or not facts.may_be_gone(place, opened)
                 ):
                     yield Broken(
                         f"{before.topic}-{place.partition} is gone after {opened.endings}",
@@ -110,7 +110,7 @@ def _reopenings(history: History, may_be_gone: MayBeGone = _never_gone) -> Itera
                         opened.at,
                     )
                 continue
-            yield from _log_reopened(place, before, after, opened)
+            yield from _log_reopened(place, before, after, opened, may_follow=facts is not None)
             if after.start < deleted.get(place, 0):
                 yield Broken(
                     f"{before.topic}-{place.partition} begins at {after.start} after {opened.endings}, its records below "
@@ -129,13 +129,22 @@ def _was_being_deleted(history: History, topic: str, place: Place, opened: Reope
     return any(change.since <= opened.at for change in changes[made[0] + 1 :])
 
 
-def _log_reopened(place: Place, before: LogState, after: LogState, opened: Reopened) -> Iterator[Broken]:
+def _log_reopened(
+    place: Place, before: LogState, after: LogState, opened: Reopened, *, may_follow: bool
+) -> Iterator[Broken]:
+    """`may_follow`: what a follower shows need not be on its disk yet, it is on the leader's."""
     name = f"{before.topic}-{place.partition}"
     least, why = before.end, "nothing may be lost without a power cut"
     if opened.power_was_cut:
         least, why = before.recovery_point, "it was synced up to there"
-        if before.synced_answers and before.high_watermark > least:
+        if before.synced_answers and before.high_watermark > least and not may_follow:
             least, why = before.high_watermark, "readers saw that, and it is synced before it is shown"
+    if may_follow and opened.endings == ("clean stop",) and after.high_watermark < before.high_watermark:
+        yield Broken(
+            f"{name}: the high watermark is {after.high_watermark} after a clean stop, it was {before.high_watermark}",
+            before.topic,
+            opened.at,
+        )
     if after.end < least:
         yield Broken(
             f"{name} ends at {after.end} after {opened.endings}, at least {least} expected: {why}",
@@ -314,7 +323,7 @@ def _failed_for_certain(history: History) -> Iterator[Broken]:
             )
 
 
-def _refused_without_reason(history: History) -> Iterator[Broken]:
+def _refused_without_reason(history: History, facts: ClusterFacts | None) -> Iterator[Broken]:
     """A sequence is refused for good only where the broker may have lost the one before, or the producer gave it up."""
     given = {(one.producer, one.batch): one for one in history.of(Given)}
     unsteady = {state.topic for opened in history.of(Reopened) for state in _lossy(opened)}
@@ -325,6 +334,9 @@ def _refused_without_reason(history: History) -> Iterator[Broken]:
         batch = given[failed.producer, failed.batch]
         lane = (failed.producer, batch.topic, batch.partition)
         out_of_order = failed.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name
+        if facts is not None:
+            where = TopicPartition(batch.topic, batch.partition)
+            out_of_order = out_of_order and facts.led(failed.refused_by, where, batch.at, failed.at)
         if out_of_order and lane not in gaps and batch.topic not in unsteady:
             yield Broken(
                 f"{batch.topic}-{batch.partition}: batch {failed.batch} of {failed.producer} was refused as out of "

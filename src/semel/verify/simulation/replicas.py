@@ -33,6 +33,8 @@ class StateSeen:
     topic: str
     place: Place
     replicas: tuple[int, ...]
+    going: tuple[int, ...]
+    """Replicas that are being taken away."""
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
@@ -111,7 +113,7 @@ class Witness:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known: dict[tuple[str, int], int] = {}
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
         self._leaders: set[tuple[int, Place, int]] = set()
         self.seen: Final = Sightings()
 
@@ -125,10 +127,11 @@ class Witness:
         for name in sorted(_children(machine, paths.TOPICS)):
             for index in sorted(_children(machine, paths.partitions(name)), key=int):
                 node = machine.tree.get(paths.state(name, int(index)))
-                if node is None or self._known.get((name, int(index))) == node.mzxid:
+                topic_node = machine.tree.node(paths.topic(name))
+                if node is None or self._known.get((name, int(index))) == (node.mzxid, topic_node.mzxid):
                     continue
-                self._known[name, int(index)] = node.mzxid
-                topic = documents.decode_topic(name, machine.tree.node(paths.topic(name)).data)
+                self._known[name, int(index)] = (node.mzxid, topic_node.mzxid)
+                topic = documents.decode_topic(name, topic_node.data)
                 state = documents.decode_state(name, int(index), node.data)
                 if topic.topic_id is None:
                     continue
@@ -137,6 +140,7 @@ class Witness:
                     name,
                     Place(topic.topic_id.bytes, int(index)),
                     topic.replicas[int(index)],
+                    topic.removing.get(int(index), ()),
                     state.leader,
                     state.leader_epoch,
                     state.isr,
@@ -181,6 +185,13 @@ class Witness:
             for host in self._world.brokers.values()
             for replica in _replicas(host)
         ]
+
+    def led(self, broker: int, where: TopicPartition, since: float, until: float) -> bool:
+        """Whether ZooKeeper named this broker the leader all the time between two moments."""
+        known = [one for one in self.seen.states if one.topic == where.topic and one.at <= until]
+        known = [one for one in known if one.place.partition == where.partition]
+        before = [one for one in known if one.at <= since][-1:]
+        return all(one.leader == broker for one in [*before, *(one for one in known if one.at > since)])
 
     def state(self, topic: str, partition: int) -> StateSeen | None:
         """The newest state of a partition."""

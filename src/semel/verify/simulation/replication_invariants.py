@@ -40,17 +40,24 @@ def judge(history: History, seen: Sightings) -> list[Broken]:
 
 
 def _acknowledged(history: History, seen: Sightings) -> Iterator[Broken]:
-    """Leaders that lack what was acknowledged before they were seen, and belongs to an earlier epoch."""
+    """Leaders that lack what was acknowledged before they were seen, and belongs to an earlier epoch.
+
+    A leader that was followed by another, and has not heard of it, needs to have nothing of what that one acknowledges.
+    """
     final = _longest(seen.last)
+    begun = _begun(seen)
     acknowledged = _acknowledged_offsets(history)
     for look in seen.looks:
         kept = final.get(look.place)
         if look.leads_in is None or kept is None:
             continue
         held = {batch.base_offset: batch for batch in look.batches}
+        until = min(
+            [look.at, *(at for epoch, at in begun.get(look.place, {}).items() if epoch > look.leads_in)]
+        )
         for offset, (at, who) in acknowledged.get(look.place, {}).items():
             expected = _covering(kept.batches, offset)
-            if expected is None or at > look.at or expected.leader_epoch >= look.leads_in:
+            if expected is None or at > until or expected.leader_epoch >= look.leads_in:
                 continue
             if offset >= look.start and held.get(expected.base_offset) != expected:
                 yield Broken(
@@ -60,6 +67,14 @@ def _acknowledged(history: History, seen: Sightings) -> Iterator[Broken]:
                     look.at,
                 )
                 break
+
+
+def _begun(seen: Sightings) -> dict[Place, dict[int, float]]:
+    """When ZooKeeper had each leader epoch first."""
+    found: dict[Place, dict[int, float]] = {}
+    for one in seen.states:
+        found.setdefault(one.place, {}).setdefault(one.leader_epoch, one.at)
+    return found
 
 
 def _acknowledged_offsets(history: History) -> dict[Place, dict[int, tuple[float, str]]]:

@@ -24,6 +24,8 @@ from typing import Final, Protocol
 
 from semel.broker.app import Broker
 from semel.broker.config import BrokerConfig
+from semel.cluster.registration import DuplicateBrokerIdError
+from semel.cluster.zookeeper.client import ZooKeeperUnreachableError
 from semel.core.records.batch import BatchHeader
 from semel.core.records.build import iter_records
 from semel.core.records.control import read_marker
@@ -43,6 +45,8 @@ BROKER: Final = "broker"
 PORT: Final = 9092
 DATA_DIR: Final = "/data"
 _START_SECONDS_MAX: Final = 60.0
+_NO_MEMBERSHIP: Final = ZooKeeperUnreachableError | DuplicateBrokerIdError
+"""A member cannot start while ZooKeeper is away, or keeps the session of its former life for longer than it may."""
 _POLL_SECONDS: Final = 0.05
 
 
@@ -198,6 +202,7 @@ class BrokerHost:
             {"listeners": f"PLAINTEXT://{name}:{PORT}", "log.dirs": DATA_DIR, **settings}
         )
         self.broker_id: Final = self._config.node_id
+        self._is_member: Final = self._config.zookeeper_connect is not None
         self._host = world.simulation.host(name)
         self._broker: Broker | None = None
         self._stop: asyncio.Event | None = None
@@ -306,7 +311,9 @@ class BrokerHost:
             if failed is not None:
                 self._start_failed(failed)
         if self._broker is not None:
-            self._before = {**self._unopened, **self.logs()}
+            # Inside a change of the disk a member may be cutting a log: memory and disk differ then, and both are right.
+            is_inside = self._direct is None and self._host.last_death is not None
+            self._before = {**self._unopened, **self.logs(led_only=is_inside and self._is_member)}
             self._broker = None
         # Of two deaths that were planned either may have come: the machine knows which.
         ending = self._direct or self._host.last_death or "kill"
@@ -321,7 +328,7 @@ class BrokerHost:
 
     def _start_failed(self, error: BaseException) -> None:
         self._world.tell(f"{self._label} cannot go on: {error!r}")
-        if self._world.calm or not isinstance(error, OSError | LogError):
+        if self._world.calm or not isinstance(error, OSError | LogError | _NO_MEMBERSHIP):
             self._world.flaw(f"{self._label} cannot go on: {error!r}")
 
     # What it holds
@@ -342,21 +349,26 @@ class BrokerHost:
             for partition in self._broker.parts.partitions
         }
 
-    def logs(self) -> dict[Place, LogState]:
-        """The state of every log, from memory."""
+    def logs(self, *, led_only: bool = False) -> dict[Place, LogState]:
+        """The state of every log, from memory; of a member also where a replica has no role yet."""
         if self._broker is None:
             return {}
+        partitions = self._broker.parts.partitions
+        if self._is_member and not led_only:
+            known = [(log, topic_id) for log, topic_id in partitions.logs if topic_id is not None]
+        else:
+            known = [(one.log, one.topic_id) for one in partitions if one.leader is not None or not led_only]
         return {
-            Place(partition.topic_id.bytes, partition.log.topic_partition.partition): LogState(
-                topic=partition.log.topic_partition.topic,
-                start=partition.log.log_start_offset,
-                end=partition.log.log_end_offset,
-                high_watermark=partition.log.high_watermark,
-                recovery_point=partition.log.recovery_point,
-                synced_answers=partition.log.config.flush_messages == 1,
-                producers=tuple(sorted(partition.log.producers.entries(), key=lambda one: one.producer_id)),
+            Place(topic_id.bytes, log.topic_partition.partition): LogState(
+                topic=log.topic_partition.topic,
+                start=log.log_start_offset,
+                end=log.log_end_offset,
+                high_watermark=log.high_watermark,
+                recovery_point=log.recovery_point,
+                synced_answers=log.config.flush_messages == 1,
+                producers=tuple(sorted(log.producers.entries(), key=lambda one: one.producer_id)),
             )
-            for partition in self._broker.parts.partitions
+            for log, topic_id in known
         }
 
     def read_logs(self, *, without: Collection[str] = (), led_only: bool = False) -> None:

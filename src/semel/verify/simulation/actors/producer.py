@@ -217,7 +217,7 @@ class _Delivery:
                 for host, partitions in self._by_leader(home):
                     reached = connection if host == home else await self._reach(host)
                     if reached is not None and reached.is_open:
-                        self._send_what_may_leave(reached, partitions, group)
+                        self._send_what_may_leave(reached, host, partitions, group)
             except DisconnectedError:
                 await self._runtime.tasks.sleep(self._runtime.dice.uniform(*_BACK_OFF_SECONDS))
                 continue
@@ -264,7 +264,7 @@ class _Delivery:
             self._in_flight.use_identity(answer.producer_id, answer.producer_epoch)
 
     def _send_what_may_leave(
-        self, connection: Connection, partitions: list[TopicPartition], group: asyncio.TaskGroup
+        self, connection: Connection, host: str, partitions: list[TopicPartition], group: asyncio.TaskGroup
     ) -> None:
         """As many requests as there is room for, each with at most one batch per partition."""
         now = self._runtime.clock.monotonic()
@@ -281,7 +281,7 @@ class _Delivery:
                 return
             self._requests += 1
             topic_ids = {name: topic.topic_id for name, topic in self._client.topics.items()}
-            exchange = self._exchange(connection, self._request(sends, topic_ids), sends, topic_ids)
+            exchange = self._exchange(connection, host, self._request(sends, topic_ids), sends, topic_ids)
             group.create_task(exchange, name=f"{self._name} request")
 
     def _request(self, sends: list[Send[TopicPartition]], topic_ids: dict[str, bytes]) -> ProduceRequest:
@@ -304,6 +304,7 @@ class _Delivery:
     async def _exchange(
         self,
         connection: Connection,
+        host: str,
         request: ProduceRequest,
         sends: list[Send[TopicPartition]],
         topic_ids: dict[str, bytes],
@@ -323,12 +324,13 @@ class _Delivery:
                 for one in topic.partition_responses
             }
         self._requests -= 1
+        by = host if self._is_in_cluster else ""
         for send in sends:
             topic_id = topic_ids[send.partition.topic] if self._by_id else None
             answer = None if answers is None else answers.get(send.partition)
             if answers is not None and answer is None:
                 self._world.flaw(f"{self._name}: {send.partition} is missing in the answer to Produce")
-            self._on_outcome(send, answer, since, topic_id)
+            self._on_outcome(send, answer, since, topic_id, by)
         self._wake.set()
 
     @property
@@ -343,6 +345,7 @@ class _Delivery:
         answer: PartitionProduceResponse | None,
         since: float,
         topic_id: bytes | None,
+        by: str,
     ) -> None:
         event: Lost[TopicPartition] | Answered[TopicPartition]
         if answer is None:
@@ -353,7 +356,7 @@ class _Delivery:
             self._is_stale = self._is_stale or code in _STALE
             event = Answered(send.partition, send.batch_id, code, answer.base_offset)
         decisions = self._in_flight.handle(event, self._runtime.clock.monotonic_ms())
-        self._carry_out(decisions, since, topic_id, send.attempt)
+        self._carry_out(decisions, since, topic_id, send.attempt, by)
 
     def _expire(self, topic_partition: TopicPartition, batch_id: int) -> None:
         if batch_id in self._batches:
@@ -367,6 +370,7 @@ class _Delivery:
         since: float,
         topic_id: bytes | None,
         attempt: int,
+        by: str = "",
     ) -> None:
         history, now = self._world.history, self._world.now()
         for decision in decisions:
@@ -376,7 +380,7 @@ class _Delivery:
                     if self._batches.pop(batch_id).is_last_word:
                         self._awaited.pop(topic_partition, None)
                 case Fail(topic_partition, batch_id, code, maybe_stored):
-                    history.add(GivenUp(now, self._name, batch_id, code.name, maybe_stored))
+                    history.add(GivenUp(now, self._name, batch_id, code.name, maybe_stored, by))
                     self._on_failed(topic_partition, self._batches.pop(batch_id))
                 case Retry(topic_partition):
                     pause = self._runtime.dice.uniform(*_BACK_OFF_SECONDS)

@@ -31,7 +31,7 @@ from semel.verify.simulation.actors.cluster_admin import ClusterAdmin
 from semel.verify.simulation.actors.cluster_reader import ClusterReader, Tastes
 from semel.verify.simulation.actors.controller import Controller, Temper
 from semel.verify.simulation.actors.producer import Habits, Producer
-from semel.verify.simulation.invariants import Broken
+from semel.verify.simulation.invariants import Broken, ClusterFacts
 from semel.verify.simulation.replicas import AtRest, Witness
 from semel.verify.simulation.scenarios.broker_story import BrokerStory
 from semel.verify.simulation.scenarios.produce import habits
@@ -43,6 +43,7 @@ CONTROLLERS: Final = 2
 SETTLE_SECONDS: Final = 120.0
 """How long after the last disturbance everything must be settled."""
 _TROUBLES_MAX: Final = 10
+_LOOK_SECONDS: Final = 0.1
 _CLOCKS_OFF_MS_MAX: Final = 60_000
 _IN_POWER: Final[tuple[Ending, ...]] = ("kill", "kill", "clean stop")
 _ALL_ENDINGS: Final[tuple[Ending, ...]] = ("kill", "power cut", "clean stop")
@@ -100,6 +101,8 @@ class Story(BrokerStory):
         self._start([*producers, *readers])
         await play(world, self._troubles([*producers, *readers]), self.seconds)
         world.make_calm()
+        if self.is_peaceful:
+            await self._peace()  # Else the last one in sync may be the one that has lost its power.
         await self._end_members(_IN_POWER, at_once=dice.random() < 0.5)
         await world.settle([self.cluster_admin, *self.controllers, *producers, self.rest], SETTLE_SECONDS)
         await world.settle([*readers, self.rest], SETTLE_SECONDS)
@@ -107,6 +110,12 @@ class Story(BrokerStory):
         await world.settle([self.rest], SETTLE_SECONDS)
         watching.cancel()
         self._look_for_the_last_time()
+
+    async def _peace(self) -> None:
+        """Return once everything is in sync, or after so long that `settle` will say what is not."""
+        deadline = self.world.now() + SETTLE_SECONDS
+        while self.rest.owes() is not None and self.world.now() < deadline:
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _look_for_the_last_time(self) -> None:
         for look in self.witness.look():
@@ -167,17 +176,21 @@ class Story(BrokerStory):
         return self.dice.sample(list(self.world.brokers), MEMBERS)
 
     def _judge(self) -> list[Broken]:
-        seen, history = self.witness.seen, self.world.history
-        states: dict[Place, list[tuple[float, tuple[int, ...]]]] = {}
+        seen, history, brokers = self.witness.seen, self.world.history, self.world.brokers
+        stay: dict[Place, list[tuple[float, set[int]]]] = {}
         for one in seen.states:
-            states.setdefault(one.place, []).append((one.at, one.replicas))
+            stay.setdefault(one.place, []).append((one.at, set(one.replicas) - set(one.going)))
 
         def may_be_gone(place: Place, opened: Reopened) -> bool:
             """Whether its replica was to be elsewhere, at some time before it was opened again."""
-            broker = self.world.brokers[opened.broker].broker_id
-            return any(at <= opened.at and broker not in replicas for at, replicas in states.get(place, ()))
+            broker = brokers[opened.broker].broker_id
+            return any(at <= opened.at and broker not in replicas for at, replicas in stay.get(place, ()))
 
-        return [*replication_invariants.judge(history, seen), *invariants.judge_cluster(history, may_be_gone)]
+        def led(name: str, where: TopicPartition, since: float, until: float) -> bool:
+            return name in brokers and self.witness.led(brokers[name].broker_id, where, since, until)
+
+        facts = ClusterFacts(may_be_gone, led)
+        return [*replication_invariants.judge(history, seen), *invariants.judge_cluster(history, facts)]
 
 
 def _member_settings(dice: random.Random) -> dict[str, str | int | bool]:
