@@ -8,6 +8,8 @@ Rules.  * An order counts if it is for this life of this broker, from the latest
         * Nothing counts before this life is registered: a request that comes earlier waits. It may be for the former life, whose log
           it names leader; or for this one, for the controller may hear of a registration before this broker has the answer.
         * One request at a time: the order in which two controllers' requests are obeyed is that of their epochs.
+        * An order may come twice, the second time late. A replica that was deleted is not made again by an order from before, nor
+          one of a deleted topic by any: its id does not come back.
         * A role ends without a wait. A replica with a new log takes its role when the log is on disk.
         * A partition that the disk refuses, or whose log is offline, is answered KAFKA_STORAGE_ERROR: the controller counts the replica
           as offline. Every other one is obeyed.
@@ -32,6 +34,9 @@ from semel.runtime.bundle import Runtime
 from semel.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 
 _logger: Final = logging.getLogger(__name__)
+_DELETED_MAX: Final = 10_000
+"""Replicas that were deleted in this life, and are remembered."""
+_EVERY_EPOCH: Final = 1 << 31
 
 
 class Sender(NamedTuple):
@@ -94,6 +99,8 @@ class Orders:
         self._load_configs = load_configs
         self._lock = asyncio.Lock()
         self._registered = asyncio.Event()
+        self._deleted: dict[tuple[uuid.UUID, int], int] = {}
+        """Up to which leader epoch orders for replicas that were deleted are old, the latest last."""
         self.controller_epoch = 0
         """The highest that was seen."""
         self.is_stopping = False
@@ -180,9 +187,9 @@ class Orders:
             )
             return ErrorCode.INCONSISTENT_TOPIC_ID
         known = self._known(topic_partition, topic.topic_id)
-        match fencing.new_role(
-            state.leader_epoch, NO_PARTITION_LEADER_EPOCH if known is None else known.leader_epoch
-        ):
+        known_epoch = NO_PARTITION_LEADER_EPOCH if known is None else known.leader_epoch
+        known_epoch = max(known_epoch, self._deleted.get((topic.topic_id, index), known_epoch))
+        match fencing.new_role(state.leader_epoch, known_epoch):
             case Order.OLD | Order.SAME:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             case Order.OBEY:
@@ -242,7 +249,10 @@ class Orders:
             codes = {one.topic_partition: self._judge_stop(one) for one in orders}
             obeyed = [one for one in orders if not codes[one.topic_partition]]
             self._stop_roles([one for one in obeyed if not one.delete])
-            failed = await self._delete([one.topic_partition for one in obeyed if one.delete])
+            doomed = [one for one in obeyed if one.delete]
+            for one in doomed:
+                self._remember_deletion(one)
+            failed = await self._delete([one.topic_partition for one in doomed])
             return {**codes, **failed}
 
     def _judge_stop(self, order: StopOrder) -> ErrorCode:
@@ -253,6 +263,23 @@ class Orders:
         if known is None or not known.is_known:
             return ErrorCode.NONE
         return fencing.stop(order.leader_epoch, known.leader_epoch)
+
+    def _remember_deletion(self, order: StopOrder) -> None:
+        """Orders from before this one are old from now on."""
+        name, index = order.topic_partition
+        row, state = self._assigned.topic(name), self._assigned.partition(order.topic_partition)
+        topic_id = self._partitions.topic_id(order.topic_partition) or (None if row is None else row.topic_id)
+        if topic_id is None:
+            return
+        epoch = order.leader_epoch
+        if epoch == fencing.DURING_DELETION:
+            epoch = _EVERY_EPOCH
+        elif epoch == fencing.NOT_GIVEN and state is not None:
+            epoch = state.leader_epoch
+        before = self._deleted.pop((topic_id, index), epoch)
+        self._deleted[topic_id, index] = max(before, epoch)
+        while len(self._deleted) > _DELETED_MAX:
+            del self._deleted[next(iter(self._deleted))]
 
     def _stop_roles(self, orders: Sequence[StopOrder]) -> None:
         for order in orders:
