@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from semel.broker import markers, turns
+from semel.broker import turns
 from semel.broker.handlers import describe_configs
+from semel.broker.markers import sending
+from semel.broker.markers.here import MarkersHere
 from semel.core.groups.consumer.coordinator import ConsumerCoordinator
 from semel.core.groups.shard import GroupShard
 from semel.core.transactions.coordinator.shard import TransactionShard
@@ -80,7 +82,7 @@ QUESTIONS: list[tuple[Any, str, Request[Any], str]] = [
         "results",
     ),
     (
-        markers.Markers,
+        MarkersHere,
         "write",
         WriteTxnMarkersRequest(
             markers=[
@@ -188,7 +190,7 @@ def test_others_have_their_turns_while_a_transaction_of_many_partitions_ends(
     at_once: int, seen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And every partition has its marker, once, when the next transaction may begin."""
-    monkeypatch.setattr(markers, "_AT_ONCE", at_once)
+    monkeypatch.setattr(sending, "_AT_ONCE", at_once)
 
     async def story(client: Client) -> None:
         await made(client)

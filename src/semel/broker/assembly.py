@@ -110,6 +110,7 @@ async def member(joined: "Joined", runtime: Runtime, directory: LogDirectory) ->
         assigned=joined.assigned,
     )
     applier.on_reconfigured.append(parts.settings.use)
+    applier.on_brokers.append(parts.transactions.brokers_changed)
     membership = joined.attach(
         directory, partitions, applier, parts.cleaner.paused, lambda: parts.settings.current
     )

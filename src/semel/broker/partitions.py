@@ -460,10 +460,9 @@ class Partitions:
     def _guard(self, log: PartitionLog) -> None:
         """Let no transaction be opened that its coordinator does not know. Coordinators see to their own topics.
 
-        Two-phase commit fences by this question, so it is asked wherever two-phase commit is on. A member of a cluster does not ask:
-        the coordinator may be on another broker, and Kafka skips the question where it cannot be asked.
+        Two-phase commit fences by this question, so it is asked wherever two-phase commit is on.
         """
-        wanted = not self._is_member and bool(
+        wanted = bool(
             self._config.value("transaction.partition.verification.enable")
             or self._config.value("transaction.two.phase.commit.enable")
         )

@@ -12,7 +12,7 @@ import pytest
 
 from compat.differential.comparison import kafka_side, semel_side
 from compat.differential.transaction_stories import Both, Who
-from semel.broker.markers import Markers
+from semel.broker.markers.here import MarkersHere
 from semel.errors import ErrorCode
 from semel.peers.kafka import KafkaHome
 
@@ -24,7 +24,7 @@ PLACE = ("orders", 0)
 
 
 def out_of_order(*_place: object, **_marker: object) -> ErrorCode:
-    """In place of `Markers.write`."""
+    """In place of `MarkersHere.write`."""
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -36,7 +36,7 @@ def both(kafka_home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Ite
         semel_side(directory / "semel") as ours,
         kafka_side(kafka_home, directory / "kafka", advertised_listeners=NOWHERE) as theirs,
     ):
-        patched.setattr(Markers, "write", out_of_order)
+        patched.setattr(MarkersHere, "write", out_of_order)
         pair = Both(ours, theirs)
         pair.create("orders", 2)
         pair.find("first", 1)

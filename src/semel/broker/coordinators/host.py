@@ -193,6 +193,10 @@ class CoordinatorHost(Generic[S, E]):
         """The leader epoch of a partition; None if it is not led here."""
         return self._epochs[index] if index in self._led else None
 
+    def tenure_of(self, index: int) -> object | None:
+        """This broker's leadership of a partition, another object after each interruption; None if it is not led here."""
+        return self._led.get(index)
+
     @property
     def partitions_count(self) -> int:
         """How many there are; 0 while the topic is not made."""
@@ -312,6 +316,28 @@ class CoordinatorHost(Generic[S, E]):
                 return
             yield question(hosted.shard)
 
+    def start_verification(
+        self, index: int, *, producer_id: int, producer_epoch: int
+    ) -> int | ErrorCode | None:
+        """Before a producer's transaction reaches this partition: a token for `is_verified`, None where its transaction is open
+        here already, or why nothing can be written now."""
+        hosted = self._ready(index)
+        if isinstance(hosted, ErrorCode):
+            return hosted
+        token = hosted.partition.log.producers.start_verification(
+            producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            supports_epoch_bump=False,
+            now_ms=self._runtime.clock.now_ms(),
+        )
+        return token.code if isinstance(token, Refuse) else token
+
+    def is_verified(self, index: int, *, producer_id: int, token: int) -> bool:
+        """Whether no transaction of this producer has begun or ended here since the token was given."""
+        partition = self._led.get(index)
+        return partition is not None and partition.log.producers.is_guarded(producer_id, token)
+
     def append_marker(
         self,
         index: int,
@@ -321,7 +347,7 @@ class CoordinatorHost(Generic[S, E]):
         coordinator_epoch: int,
         commit: bool,
         transaction_version: int = 0,
-    ) -> ErrorCode | Awaitable[ErrorCode]:
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
         """End a producer's transaction on this partition; NONE once the marker is as durable as the topic asks."""
         hosted = self._ready(index)
         if isinstance(hosted, ErrorCode):

@@ -5,10 +5,13 @@ Role.   Handlers of every transaction API call `ask` with a transactional id and
 Flow.   handler -> ask -> host -> shard; once a transaction's end is committed, `Markers` carries it out and the shard is
         told that it is complete. Once a prepared transaction has a new owner, the leaders of its partitions are told to ask
         again before its predecessor goes on, and then the owner is answered.
+        In a cluster the coordinator of a producer may be another broker: `admit` asks it then.
 Rules.  * FindCoordinator makes the topic. Without it nobody's coordinator is here: NOT_COORDINATOR.
         * Producer ids are fetched before they run out; the shard never waits for one.
         * Settings that change while the broker runs reach every shard.
         * The code of shards is imported with the first shard: a broker without transactions starts without it.
+        * A member of a cluster verifies where `transaction.partition.verification.enable` says so. Two-phase commit needs more than
+          Kafka's leaders know: a member refuses it.
 """
 
 import logging
@@ -21,13 +24,14 @@ from semel.broker.coordinators.groups import GroupCoordinator
 from semel.broker.coordinators.host import CoordinatorHost
 from semel.broker.coordinators.internal_topics import create_internal_topic
 from semel.broker.coordinators.tickets import Answer, answered
-from semel.broker.markers import Markers
+from semel.broker.markers.sending import Markers
 from semel.broker.partitions import Partitions
 from semel.broker.producer_ids import ProducerIdGiver
 from semel.broker.replicas.led_partition import LedPartition
 from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Outcome, Ticket
 from semel.core.metadata.brokers import RegisteredBroker
+from semel.core.metadata.image import MetadataImage
 from semel.core.transactions.coordinator.decision import (
     Decision,
     FencePredecessor,
@@ -44,6 +48,7 @@ from semel.runtime.bundle import Runtime
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
+    from semel.broker.coordinators.verification import Verification
     from semel.core.transactions.coordinator.shard import TransactionShard
 
 R = TypeVar("R", bound=Response)
@@ -52,6 +57,8 @@ _DECIDED: Final = AddPartitionsToTxnResponse()
 """Answers the broker's own question, whose codes go another way: it makes no message and reads none."""
 _NOTHING_DECIDED: Final = Decision()
 _RETRY_SECONDS: Final = 0.1
+_ANSWER_SHARE: Final = 0.8
+"""Of `request.timeout.ms`: a coordinator elsewhere is answered before it gives up."""
 
 
 class TransactionCoordinator:
@@ -71,7 +78,14 @@ class TransactionCoordinator:
         self._partitions = partitions
         self._producer_ids = producer_ids
         self._is_fetching_ids = False
+        self._image = store.image
+        self._node_id = config.node_id
+        self._verification: Verification | None = None
+        self.verifies_offsets = _verifies_offsets(config, store.image)
+        """Whether a group's offsets must belong to a transaction that its coordinator confirms."""
         self.markers = Markers(store, partitions, groups, runtime)
+        if store.image.is_told:
+            self._join(config, runtime, store, groups)
         partitions_count: Any = config.value("transaction.state.log.num.partitions")
         replication_factor: Any = config.value("transaction.state.log.replication.factor")
         create = partial(
@@ -100,6 +114,24 @@ class TransactionCoordinator:
             row_times=ROW_TIMES,
         )
 
+    def _join(
+        self, config: BrokerConfig, runtime: Runtime, store: MetadataStore, groups: GroupCoordinator
+    ) -> None:
+        """Have ways to the leaders and coordinators of a cluster."""
+        from semel.broker.coordinators import verification
+        from semel.broker.markers.elsewhere import MarkersElsewhere
+
+        brokers = store.image.brokers
+        self._verification = verification.Verification(config, runtime, brokers)
+        self.markers = Markers(
+            store,
+            self._partitions,
+            groups,
+            runtime,
+            MarkersElsewhere(config, runtime, brokers),
+            answer_seconds=config.request_timeout_ms / 1000 * _ANSWER_SHARE,
+        )
+
     def _make_shard(self, _index: int) -> "TransactionShard":
         from semel.core.transactions.coordinator.shard import TransactionShard
 
@@ -116,10 +148,20 @@ class TransactionCoordinator:
     def stop(self) -> None:
         """Answer every waiting caller."""
         self.host.stop()
+        self.markers.close()
+        if self._verification is not None:
+            self._verification.close()
+
+    def brokers_changed(self) -> None:
+        """Other brokers are alive than before."""
+        self.markers.brokers_changed()
+        if self._verification is not None:
+            self._verification.brokers_changed()
 
     def use(self, config: BrokerConfig) -> None:
         """Let changed settings take effect."""
         self._settings = transaction_settings(config)
+        self.verifies_offsets = _verifies_offsets(config, self._image)
         for shard in self.host.shards:
             shard.settings = self._settings
 
@@ -168,6 +210,12 @@ class TransactionCoordinator:
         """Whether these partitions are in the producer's transaction; with `add` they join it."""
         if not self.host.partitions_count:
             return [ErrorCode.NOT_COORDINATOR] * len(partitions)
+        if self._verification is not None and not add:
+            coordinator = self.coordinator_elsewhere(transactional_id)
+            if coordinator is not None:
+                return self._verification.verify(
+                    coordinator, transactional_id, producer_id, producer_epoch, partitions
+                )
         codes: list[ErrorCode] = []
 
         def decide(shard: "TransactionShard", ticket: Ticket, now_ms: int) -> Outcome[TransactionEffect]:
@@ -192,6 +240,16 @@ class TransactionCoordinator:
         if isinstance(answer, ErrorCode):
             return [answer] * len(partitions)
         return codes if answer is _DECIDED else _codes_later(answer, codes, len(partitions))
+
+    def coordinator_elsewhere(self, transactional_id: str) -> int | None:
+        """The broker that coordinates a transactional id; None if it is this one, or nobody knows."""
+        if self._verification is None or not self.host.partitions_count:
+            return None
+        index = self.host.partition_of(transactional_id)
+        state = self._image.partition(TopicPartition(TOPIC, index))
+        if state is None or self.host.epoch_of(index) is not None or state.leader == self._node_id:
+            return None
+        return state.leader if state.leader in self._image.brokers else None
 
     def check(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
@@ -234,13 +292,13 @@ class TransactionCoordinator:
         self.host.tell(index, lambda shard, _now_ms: shard.fenced(fence))
 
     def _send_markers(self, index: int, markers: SendMarkers) -> None:
-        epoch = self.host.epoch_of(index)
+        epoch, tenure = self.host.epoch_of(index), self.host.tenure_of(index)
         if epoch is None:
             return  # The topic is gone, or another broker coordinates it.
         self.markers.send(
             markers,
             coordinator_epoch=epoch,
-            is_wanted=lambda: self.host.epoch_of(index) is not None,
+            is_wanted=lambda: self.host.tenure_of(index) is tenure,
             on_written=lambda: self.host.tell(index, lambda shard, now_ms: shard.complete(markers, now_ms)),
         )
 
@@ -250,6 +308,11 @@ async def _codes_later(
 ) -> list[ErrorCode]:
     given = await answer if isinstance(answer, Awaitable) else answer
     return [given] * count if isinstance(given, ErrorCode) else codes
+
+
+def _verifies_offsets(config: BrokerConfig, image: MetadataImage) -> bool:
+    """Alone it costs nothing, and is always so; a member does as Kafka."""
+    return not image.is_told or bool(config.value("transaction.partition.verification.enable"))
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:

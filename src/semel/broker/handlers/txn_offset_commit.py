@@ -6,7 +6,8 @@
     5+   transactions v2: the group's partition of __consumer_offsets joins the transaction by itself
 
 The transaction is looked at right before the rows are written, in one step with it: offsets that come after the marker
-would stay pending for ever.
+would stay pending for ever. Where another broker coordinates the transaction it is asked before, and no marker of the producer may have
+come since.
 """
 
 from collections.abc import Awaitable
@@ -24,6 +25,11 @@ from semel.types import TopicPartition
 _LOADING_SINCE: Final = 2
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
+_OF_VERIFICATION: Final = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""Codes of a coordinator elsewhere that older clients would not try again after, and Kafka's words for them."""
 
 
 def handle(
@@ -36,6 +42,8 @@ def handle(
     ready = broker.groups.host.ensure_topic()
     if ready is not ErrorCode.NONE:
         return _when_ready(broker, request, version, ready)
+    if _is_elsewhere(broker, request):
+        return _when_verified(broker, request, version)
     admitted = _admitted(broker, request, version)
     if not isinstance(admitted, list):
         return _when_admitted(broker, request, version, admitted)
@@ -52,6 +60,8 @@ async def _when_ready(
     code = ready if isinstance(ready, ErrorCode) else await ready
     if code is not ErrorCode.NONE:
         return _told(txn_commit_refused(broker.image, request, code), version)
+    if _is_elsewhere(broker, request):
+        return await _when_verified(broker, request, version)
     admitted = _admitted(broker, request, version)
     return await _when_admitted(broker, request, version, admitted)
 
@@ -65,6 +75,46 @@ async def _when_admitted(
     (code,) = admitted if isinstance(admitted, list) else await admitted
     answer = _stored(broker, request, version, code)
     return await _later(answer, version) if isinstance(answer, Awaitable) else _told(answer, version)
+
+
+def _is_elsewhere(broker: Coordinators, request: TxnOffsetCommitRequest) -> bool:
+    """Whether this broker cannot look at the transaction itself, or is not to look."""
+    transactions = broker.transactions
+    return (
+        not transactions.verifies_offsets
+        or transactions.coordinator_elsewhere(request.transactional_id) is not None
+    )
+
+
+async def _when_verified(
+    broker: Coordinators, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
+    """Store them once the transaction's coordinator has confirmed the transaction, unless it ended meanwhile."""
+    code = await _verified(broker, request) if broker.transactions.verifies_offsets else ErrorCode.NONE
+    if code is not ErrorCode.NONE:
+        return _told(txn_commit_refused(broker.image, request, _as_of(code, version)), version)
+    answer = _put(broker, request, version)
+    return _told(await answer if isinstance(answer, Awaitable) else answer, version)
+
+
+async def _verified(broker: Coordinators, request: TxnOffsetCommitRequest) -> ErrorCode:
+    host, place = broker.groups.host, _place(broker, request)
+    token = host.start_verification(
+        place.partition, producer_id=request.producer_id, producer_epoch=request.producer_epoch
+    )
+    if token is None:
+        return ErrorCode.NONE
+    if isinstance(token, ErrorCode):
+        return token
+    asked = broker.transactions.admit(
+        request.transactional_id, request.producer_id, request.producer_epoch, [place], add=False
+    )
+    (code,) = asked if isinstance(asked, list) else await asked
+    if code is ErrorCode.NONE and not host.is_verified(
+        place.partition, producer_id=request.producer_id, token=token
+    ):
+        return ErrorCode.INVALID_TXN_STATE
+    return _OF_VERIFICATION.get(code, code)
 
 
 def _admitted(
@@ -93,11 +143,17 @@ def _stored(
         )
     if code is not ErrorCode.NONE:
         return refused(_as_of(code, version))
+    return _put(broker, request, version)
+
+
+def _put(
+    broker: Coordinators, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     return broker.groups.ask(
         request.group_id,
         lambda shard, ticket, now_ms: shard.commit_in_transaction(request, version, ticket, now_ms),
         TxnOffsetCommitResponse,
-        refused,
+        partial(txn_commit_refused, broker.image, request),
     )
 
 

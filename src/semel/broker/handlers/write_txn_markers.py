@@ -5,12 +5,17 @@
 Coordinators send it, and people who end a transaction that hangs. Every partition is answered by itself. The partitions of
 __consumer_offsets are ended by the group coordinator, so that pending offsets count or vanish. Others have their turns between
 partitions.
+
+The answer waits until every marker is on all replicas in sync, as after acks=all. In a cluster it does not wait for longer than the
+coordinator does: then it is REQUEST_TIMED_OUT, and the marker stays.
 """
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Final, TypeAlias
 
 from semel.broker.context import RequestContext
+from semel.broker.markers.here import Marker
 from semel.broker.parts import Coordinators
 from semel.broker.turns import Steps, Turn, in_turns
 from semel.core.wire.messages.write_txn_markers import (
@@ -42,8 +47,8 @@ def handle(
     pending: list[_Pending] = []
     written = in_turns(_write_all(broker, request, pending), broker.runtime, context.connection.peer)
     if isinstance(written, Exclusive):
-        return Exclusive(_written(written.answer, pending))
-    return _later(written, pending) if pending else written
+        return Exclusive(_written(broker, written.answer, pending))
+    return _later(broker, written, pending) if pending else written
 
 
 def _write_all(
@@ -67,13 +72,15 @@ def _write_all(
 def _write(
     broker: Coordinators, marker: WritableTxnMarker, topic_partition: TopicPartition, pending: list[_Pending]
 ) -> WritableTxnMarkerPartitionResult:
-    code = broker.transactions.markers.write(
+    code = broker.transactions.markers.here.write(
         topic_partition,
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        coordinator_epoch=marker.coordinator_epoch,
-        commit=marker.transaction_result,
-        transaction_version=marker.transaction_version,
+        Marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            commit=marker.transaction_result,
+            transaction_version=marker.transaction_version,
+        ),
     )
     result = WritableTxnMarkerPartitionResult(partition_index=topic_partition.partition)
     if isinstance(code, ErrorCode):
@@ -84,17 +91,21 @@ def _write(
 
 
 async def _written(
-    response: Awaitable[WriteTxnMarkersResponse], pending: list[_Pending]
+    broker: Coordinators, response: Awaitable[WriteTxnMarkersResponse], pending: list[_Pending]
 ) -> WriteTxnMarkersResponse:
-    return await _later(await response, pending)
+    return await _later(broker, await response, pending)
 
 
 async def _later(
-    response: WriteTxnMarkersResponse,
-    pending: list[_Pending],
+    broker: Coordinators, response: WriteTxnMarkersResponse, pending: list[_Pending]
 ) -> WriteTxnMarkersResponse:
+    until = broker.transactions.markers.here.deadline()
     for result, code in pending:
-        result.error_code = _as_leader(await code)
+        try:
+            async with asyncio.timeout_at(until):
+                result.error_code = _as_leader(await code)
+        except TimeoutError:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
     return response
 
 

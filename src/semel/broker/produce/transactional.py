@@ -40,6 +40,7 @@ _UNREACHABLE: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
     }
 )
 

@@ -215,6 +215,10 @@ class ProducerState:
             now_ms=now_ms,
         )
 
+    def is_guarded(self, producer_id: int, token: int) -> bool:
+        """Whether the token of `start_verification` still counts: no batch and no marker of the producer came since."""
+        return self._verifications.holds(producer_id, token)
+
     def doubt(self, producer_id: int) -> None:
         """Another client took the producer's transaction over: the coordinator must confirm its next batch."""
         window = self._producers.get(producer_id, _UNKNOWN)

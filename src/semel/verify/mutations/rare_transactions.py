@@ -6,7 +6,7 @@ Role.   Mutations found by `scenarios.rare_transactions`, each in stories of the
 from collections.abc import Callable
 from typing import Any, Final
 
-from semel.broker.markers import Markers
+from semel.broker.markers.sending import Markers
 from semel.core.coordination.outcome import LogRow, Origin
 from semel.core.groups.rows import OFFSETS_TOPIC
 from semel.core.idempotence.producer_state import ProducerState
@@ -129,13 +129,13 @@ def _gives_up_where_a_topic_is_gone(patch: Patch) -> None:
     """The partitions after the missing one get no marker."""
     write_all = Markers._write_all
 
-    def half(self: Markers, markers: Any, partitions: Any, coordinator_epoch: int) -> Any:
+    def half(self: Markers, sending: Any, partitions: Any) -> Any:
         here = []
         for topic_partition in partitions:
             if topic_partition.topic != OFFSETS_TOPIC and not self._exists(topic_partition):
                 break
             here.append(topic_partition)
-        return write_all(self, markers, here, coordinator_epoch)
+        return write_all(self, sending, here)
 
     patch.setattr(Markers, "_write_all", half)
 

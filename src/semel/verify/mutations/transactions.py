@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from semel.broker.coordinators.host import CoordinatorHost
 from semel.broker.coordinators.transactions import TransactionCoordinator
-from semel.broker.markers import Markers
+from semel.broker.markers.here import Marker, MarkersHere
+from semel.broker.markers.sending import Markers
 from semel.core.coordination.outcome import LogRow, Origin, Outcome
 from semel.core.groups.classic.group import ClassicGroup
 from semel.core.groups.shard import GroupShard
@@ -31,27 +32,28 @@ from semel.verify.simulation.scenarios import transactions
 
 
 def _writes_no_marker_to_one_partition(patch: Patch) -> None:
-    write = Markers.write
+    write = MarkersHere.write
 
     def forgetful(
-        self: Markers, topic_partition: TopicPartition, **more: Any
+        self: MarkersHere, topic_partition: TopicPartition, marker: Marker
     ) -> ErrorCode | Awaitable[ErrorCode]:
         if topic_partition.topic.endswith("outputs") and topic_partition.partition == 0:
             return ErrorCode.NONE
-        return write(self, topic_partition, **more)
+        return write(self, topic_partition, marker)
 
-    patch.setattr(Markers, "write", forgetful)
+    patch.setattr(MarkersHere, "write", forgetful)
 
 
 def _commits_on_some_partitions_only(patch: Patch) -> None:
-    write = Markers.write
+    write = MarkersHere.write
 
     def torn(
-        self: Markers, topic_partition: TopicPartition, *, commit: bool, **more: Any
+        self: MarkersHere, topic_partition: TopicPartition, marker: Marker
     ) -> ErrorCode | Awaitable[ErrorCode]:
-        return write(self, topic_partition, commit=commit and topic_partition.partition != 1, **more)
+        commit = marker.commit and topic_partition.partition != 1
+        return write(self, topic_partition, marker._replace(commit=commit))
 
-    patch.setattr(Markers, "write", torn)
+    patch.setattr(MarkersHere, "write", torn)
 
 
 def _shows_what_is_open(patch: Patch) -> None:
@@ -203,14 +205,15 @@ def _takes_a_fenced_end_for_a_retry(patch: Patch) -> None:
 
 
 def _aborts_on_one_topic(patch: Patch) -> None:
-    write = Markers.write
+    write = MarkersHere.write
 
     def torn(
-        self: Markers, topic_partition: TopicPartition, *, commit: bool, **more: Any
+        self: MarkersHere, topic_partition: TopicPartition, marker: Marker
     ) -> ErrorCode | Awaitable[ErrorCode]:
-        return write(self, topic_partition, commit=commit and topic_partition.topic != "others", **more)
+        commit = marker.commit and topic_partition.topic != "others"
+        return write(self, topic_partition, marker._replace(commit=commit))
 
-    patch.setattr(Markers, "write", torn)
+    patch.setattr(MarkersHere, "write", torn)
 
 
 MUTATIONS: Final = (
