@@ -20,7 +20,7 @@ from semel.cluster.store import MetadataStore
 from semel.core.coordination.outcome import Ticket
 from semel.core.groups.consumer.assignor_names import assignor_names
 from semel.core.groups.group import GroupOutcome, Groups, GroupSettings
-from semel.core.groups.rows import GROUP_ROW_TIMES, GROUP_ROWS, OFFSETS_TOPIC
+from semel.core.groups.rows import GROUP_ROW_TIMES, GROUP_ROWS, MEMBER_GROUP_ROWS, OFFSETS_TOPIC
 from semel.core.records.codecs import Compression
 from semel.core.wire.message import Response
 from semel.errors import ConfigError, ErrorCode
@@ -61,7 +61,7 @@ class GroupCoordinator:
         )
         self.host: CoordinatorHost[GroupShard, Never] = CoordinatorHost(
             topic=OFFSETS_TOPIC,
-            row_format=GROUP_ROWS,
+            row_format=MEMBER_GROUP_ROWS if store.image.is_told else GROUP_ROWS,
             make_shard=self._make_shard,
             create_topic=create,
             partitions=partitions,

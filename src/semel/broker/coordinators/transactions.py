@@ -39,7 +39,7 @@ from semel.core.transactions.coordinator.decision import (
     TransactionEffect,
     TransactionSettings,
 )
-from semel.core.transactions.rows import FORMAT, ROW_TIMES, TOPIC
+from semel.core.transactions.rows import FORMAT, MEMBER_FORMAT, ROW_TIMES, TOPIC
 from semel.core.transactions.transaction import TRANSACTIONS_V2
 from semel.core.wire.message import Response
 from semel.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -73,7 +73,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIdGiver,
         groups: GroupCoordinator,
     ) -> None:
-        self._settings = transaction_settings(config)
+        self._settings = _settings(config, store.image)
         self._runtime = runtime
         self._partitions = partitions
         self._producer_ids = producer_ids
@@ -105,7 +105,7 @@ class TransactionCoordinator:
         )
         self.host: CoordinatorHost[TransactionShard, TransactionEffect] = CoordinatorHost(
             topic=TOPIC,
-            row_format=FORMAT,
+            row_format=MEMBER_FORMAT if store.image.is_told else FORMAT,
             make_shard=self._make_shard,
             create_topic=create,
             partitions=partitions,
@@ -160,7 +160,7 @@ class TransactionCoordinator:
 
     def use(self, config: BrokerConfig) -> None:
         """Let changed settings take effect."""
-        self._settings = transaction_settings(config)
+        self._settings = _settings(config, self._image)
         self.verifies_offsets = _verifies_offsets(config, self._image)
         for shard in self.host.shards:
             shard.settings = self._settings
@@ -308,6 +308,11 @@ async def _codes_later(
 ) -> list[ErrorCode]:
     given = await answer if isinstance(answer, Awaitable) else answer
     return [given] * count if isinstance(given, ErrorCode) else codes
+
+
+def _settings(config: BrokerConfig, image: MetadataImage) -> TransactionSettings:
+    settings = transaction_settings(config)
+    return settings._replace(two_phase_commit=False) if image.is_told else settings
 
 
 def _verifies_offsets(config: BrokerConfig, image: MetadataImage) -> bool:

@@ -50,6 +50,8 @@ _logger: Final = logging.getLogger(__name__)
 _RESPONSE_BYTES_MAX: Final = 16 << 20
 """Of the controller's answers: some bytes for each partition that was asked about."""
 
+_TWO_PHASES: Final = "transaction.two.phase.commit.enable"
+
 
 class _LinkConfig:
     """The settings of links to the controller."""
@@ -103,6 +105,11 @@ class Joined:
 
         `on_fatal` is told later why the broker cannot stay.
         """
+        if config.value(_TWO_PHASES):
+            raise ConfigError(
+                f"{_TWO_PHASES}=true: a cluster under ZooKeeper has no two-phase commit, for the leaders on Kafka's brokers do not "
+                "know of it; set it to false, or start this broker alone (without zookeeper.connect)"
+            )
         member = Member(runtime, settings_of(config.value), on_fatal=on_fatal)
         try:
             known = identity.read(runtime.files, config.data_dir)

@@ -4,6 +4,8 @@ Role.   `RowFormat` knows the kinds of rows one topic holds; `encode` and `decod
 Rules.  * A record's key begins with the kind's number, its value with the value's version, both int16.
         * A row of an unknown kind is skipped (None): a newer broker may have written it. A row that does not decode as
           its kind is corrupt.
+        * Where older brokers read the rows too, `up_to` holds their values to versions that these know. Fields that came later are
+          not written then; all versions are read.
 """
 
 import struct
@@ -16,21 +18,35 @@ from semel.core.wire.message import Row
 from semel.errors import CorruptLogError, UnsupportedVersionError, WireError
 
 _INT16: Final = struct.Struct(">h")
+_NO_LIMITS: Final[Mapping[type[Row], int]] = {}
 
 
 class RowFormat:
     """The kinds of rows in one topic: number -> (class of keys, class of values)."""
 
-    def __init__(self, topic: str, kinds: Mapping[int, tuple[type[Row], type[Row]]]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        kinds: Mapping[int, tuple[type[Row], type[Row]]],
+        value_versions_max: Mapping[type[Row], int] = _NO_LIMITS,
+    ) -> None:
         self._topic = topic
         self._kinds = dict(kinds)
+        self._value_versions_max = dict(value_versions_max)
+
+    def up_to(self, value_versions_max: Mapping[type[Row], int]) -> "RowFormat":
+        """The same rows, with values of these classes in these versions at most."""
+        return RowFormat(self._topic, self._kinds, value_versions_max)
 
     def encode(self, row: LogRow, timestamp_ms: int) -> RecordInput:
         """The record that carries a row."""
         key = _INT16.pack(row.key.schema.api_key) + row.key.encode(0)
         value = None
         if row.value is not None:
-            value = _INT16.pack(row.value_version) + row.value.encode(row.value_version)
+            version = row.value_version
+            if self._value_versions_max:
+                version = min(version, self._value_versions_max.get(type(row.value), version))
+            value = _INT16.pack(version) + row.value.encode(version)
         return RecordInput(key, value, timestamp_ms)
 
     def decode(self, record: Record) -> LogRow | None:

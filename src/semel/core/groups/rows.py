@@ -3,6 +3,7 @@
 Role.   The host reads and writes `OFFSETS_TOPIC` in the format `GROUP_ROWS`; `offset_row` and `committed` convert a
         commit to its row and back.
 Rules.  * Kafka's versions: 1 where the client set its own retention, 4 where the topic's id is known, else 3.
+        * In a cluster with Kafka 3.9 nothing newer than 3 is written (`MEMBER_GROUP_ROWS`): its loader knows no more.
 """
 
 from typing import Final, NamedTuple
@@ -48,6 +49,8 @@ GROUP_ROWS: Final = RowFormat(
         16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     },
 )
+MEMBER_GROUP_ROWS: Final = GROUP_ROWS.up_to({OffsetCommitValue: 3, GroupMetadataValue: 3})
+"""As Kafka 3.9 writes them."""
 GROUP_ROW_TIMES: Final[RowTimes] = {
     OffsetCommitValue: ("commit_timestamp", "expire_timestamp"),
     GroupMetadataValue: ("current_state_timestamp",),

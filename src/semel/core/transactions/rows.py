@@ -2,6 +2,8 @@
 
 Role.   `row_of` and `transaction_of` are each other's reverse; `FORMAT` turns rows into records.
 Rules.  * Rows are written in version 1 (transactions v2's fields are tagged) and read in versions 0 and 1.
+        * In a cluster with Kafka 3.9 they are written in version 0 (`MEMBER_FORMAT`), without these fields. They are hints there: an
+          exhausted epoch leads to a new producer id all the same, and every end follows v1.
         * A transaction in EMPTY has no list of partitions (null); any other has one, perhaps empty.
         * A tombstone ends an id: there is no row for DEAD.
 """
@@ -23,6 +25,8 @@ from semel.types import TopicPartition
 
 TOPIC: Final = "__transaction_state"
 FORMAT: Final = RowFormat(TOPIC, {0: (TransactionLogKey, TransactionLogValue)})
+MEMBER_FORMAT: Final = FORMAT.up_to({TransactionLogValue: 0})
+"""As Kafka 3.9 writes them."""
 ROW_TIMES: Final[RowTimes] = {
     TransactionLogValue: ("transaction_last_update_timestamp_ms", "transaction_start_timestamp_ms")
 }
