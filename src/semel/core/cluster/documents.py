@@ -329,6 +329,14 @@ def decode_features(data: bytes | None) -> Mapping[str, int]:
     return _read(paths.FEATURE, data, take)
 
 
+def are_features_enabled(data: bytes | None) -> bool:
+    """Whether the node holds features that count; a node that cannot be read holds none."""
+    try:
+        return _read(paths.FEATURE, data, lambda document: bool(document["status"] == 1))
+    except ZnodeError:
+        return False
+
+
 # Settings
 
 

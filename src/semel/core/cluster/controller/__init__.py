@@ -1,0 +1,1 @@
+"""The controller of a cluster under ZooKeeper, as a pure machine: Kafka's controller, event by event."""
