@@ -54,6 +54,8 @@ class Member:
         """Awaited when a session is over, before the next one begins: nobody acts on the old one."""
         self.on_session: list[Callable[[], object]] = []
         """Called when another session has begun."""
+        self.on_watch: list[Callable[[WatchEvent], object]] = []
+        """Called with every watch that fires."""
         self._watchers: dict[str, list[Callable[[], object]]] = {}
         self._has_failed = False
         self.is_closed = False
@@ -168,6 +170,8 @@ class Member:
     def _told(self, event: WatchEvent) -> None:
         for heard in self._watchers.get(event.path, ()):
             heard()
+        for told in self.on_watch:
+            told(event)
 
     async def _before_session(self) -> None:
         for one in self.before_session:
