@@ -279,11 +279,6 @@ def _check_member(values: Mapping[str, Value], static: Mapping[str, str]) -> Non
         raise ConfigError(
             f"process.roles={static['process.roles']} is of a cluster without ZooKeeper, and zookeeper.connect is set: keep one"
         )
-    if values.get("semel.controller.eligible"):
-        raise ConfigError(
-            "semel.controller.eligible=true: this broker cannot be the controller of its cluster yet; leave it false, and let a "
-            "Kafka broker of the cluster be it"
-        )
     if values.get("control.plane.listener.name"):
         raise ConfigError(
             f"control.plane.listener.name={values['control.plane.listener.name']}: one listener is served; leave it out, and let the "

@@ -75,10 +75,10 @@ class _Route(RequestCounts):
         self.count_codes = error_counter(api.response, version)
         self.request: type[Request[Any]] = api.request
         self.handle: _Handle = row.handler()
-        if row.is_decided and not parts.store.is_controller:
-            from semel.broker.membership import elsewhere
+        if row.is_decided and parts.membership is not None:
+            from semel.broker.membership.deciding import Deciding
 
-            self.handle = elsewhere.handle
+            self.handle = Deciding(parts.membership, row).handle
         self.has_records = api.key is ApiKey.FETCH
         self.is_api_versions = api.key is ApiKey.API_VERSIONS
         self.is_produce = api.key is ApiKey.PRODUCE

@@ -7,7 +7,7 @@ Flow.   `app` builds every part and puts them together here; `dispatch` hands ea
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.cleaner import Cleaner
 from semel.broker.config import BrokerConfig
@@ -24,7 +24,9 @@ from semel.runtime.bundle import Runtime
 if TYPE_CHECKING:
     from semel.broker.membership.orders import Orders
     from semel.broker.replicas.fetchers import Fetchers
+    from semel.cluster.controller.loop import Controller
     from semel.cluster.zookeeper_store import ZooKeeperStore
+    from semel.core.cluster.controller.events import Answered
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -98,6 +100,16 @@ class Membership:
     orders: "Orders"
     store: "ZooKeeperStore"
     fetchers: "Fetchers"
+    controller: "Controller | None" = None
+    """Of a broker that stands for election."""
+
+    async def ask_controller(self, event: "Answered") -> Any:
+        """The answer of the controller, if that is this broker. Raises `NotActiveError`."""
+        if self.controller is None:
+            from semel.cluster.controller.loop import NotActiveError
+
+            raise NotActiveError("this broker does not stand for election")
+        return await self.controller.ask(event)
 
     def warn_of_missing_ids(self, api: str, version: int) -> None:
         """The controller gives topics no ids."""

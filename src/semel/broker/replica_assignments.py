@@ -3,9 +3,10 @@
 Role.   CreateTopics and CreatePartitions share it: assignments given by hand or not, and the bound on one request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from semel.core.cluster.placement import place
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.partition_state import PartitionState, new_state
 from semel.errors import ErrorCode, Refuse
@@ -27,6 +28,31 @@ def spread(
         for leader in range(len(brokers))
     ]
     return tuple(rounds[index % len(rounds)] for index in range(first, first + partitions))
+
+
+def placed(
+    image: MetadataImage,
+    partitions: int,
+    *,
+    replicas: int,
+    draw: Callable[[int], int],
+    behind: Sequence[PartitionState] = (),
+) -> tuple[PartitionState, ...] | Refuse:
+    """New partitions in a cluster, as Kafka places them; `behind` those that their topic has."""
+    racks = {broker_id: image.brokers[broker_id].rack for broker_id in sorted(image.brokers)}
+    start = None
+    if behind:
+        preferred = behind[0].replicas[0]
+        start = next((at for at, one in enumerate(racks) if one >= preferred), 0)
+    rows = place(
+        racks,
+        partitions=partitions,
+        replication_factor=replicas,
+        draw=draw,
+        start=start,
+        first=len(behind),
+    )
+    return rows if isinstance(rows, Refuse) else tuple(new_state(one) for one in rows)
 
 
 def assignment_flaw(

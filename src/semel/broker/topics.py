@@ -8,7 +8,7 @@ Rules.  * The metadata is changed first. A crash before the directories are made
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from semel.broker.parts import Administration
@@ -16,7 +16,7 @@ from semel.broker.replica_assignments import spread
 from semel.cluster.store import ChangeRefusedError
 from semel.core.metadata.rows import TopicGoneRow, TopicRow
 from semel.core.metadata.topic_names import RESERVED
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, Refuse
 from semel.runtime.randomness import random_uuid
 
 _logger: Final = logging.getLogger(__name__)
@@ -26,21 +26,20 @@ AT_ONCE: Final = 100
 """Topics that one change makes or removes: some ten milliseconds of work."""
 
 
-async def create_all(broker: Administration, rows: Sequence[TopicRow]) -> dict[str, str]:
+async def create_all(
+    broker: Administration, rows: Sequence[TopicRow], *, timeout_ms: int = 0
+) -> Mapping[str, Refuse]:
     """Make or grow topics, in one change; the caller has checked everything.
 
-    Which of them are there but not complete, and why: the disk refused, and it is asked again from time to time.
+    Which of them are not there, or not complete, and why. Where the disk refused, it is asked again from time to time. In a
+    cluster they are complete when all partitions have leaders, which takes `timeout_ms` at most.
     """
-    failed = await broker.store.commit(rows)
-    return {
-        name: f"The topic is there, but not all of its partitions could be made, which is tried again: {error}"
-        for name, error in failed.items()
-    }
+    return await broker.store.change_topics(rows, timeout_ms=timeout_ms)
 
 
 async def create_missing(broker: Administration, names: Sequence[str]) -> None:
     """Make these topics with the broker's defaults, where they are not there yet."""
-    if not broker.store.is_controller:
+    if broker.store.draw is not None:
         spawn = broker.runtime.tasks.spawn
         asking = [spawn(_ask_for(broker, name), name=f"create {name}") for name in dict.fromkeys(names)]
         await asyncio.wait(asking, timeout=_ASKING_SECONDS)
@@ -74,8 +73,8 @@ async def _ask_for(broker: Administration, name: str) -> None:
         _logger.warning("topic %s, which a client asks for, cannot be created: %s", name, refused.reason)
 
 
-async def delete_all(broker: Administration, names: Sequence[str]) -> None:
-    """Remove topics that are there, in one change; raises OSError if the disk refuses."""
-    failed = await broker.store.commit([TopicGoneRow(name) for name in names])
-    for error in failed.values():
-        raise error
+async def delete_all(
+    broker: Administration, names: Sequence[str], *, timeout_ms: int = 0
+) -> Mapping[str, Refuse]:
+    """Remove topics that are there, in one change; which of them are not gone, and why."""
+    return await broker.store.change_topics([TopicGoneRow(name) for name in names], timeout_ms=timeout_ms)

@@ -20,9 +20,9 @@ from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.deltas import Delta
 from semel.core.metadata.image import MetadataImage
 from semel.core.metadata.partition_state import alone
-from semel.core.metadata.rows import BrokerRow, ControllerRow, Row, TopicRow
+from semel.core.metadata.rows import BrokerRow, ControllerRow, Row, TopicGoneRow, TopicRow
 from semel.core.records.build import Record, build_batch, iter_records
-from semel.errors import LogError, Refuse
+from semel.errors import ErrorCode, LogError, Refuse
 from semel.log.config import NO_LIMIT, LogConfig
 from semel.log.group_commit import GroupCommit
 from semel.log.partition_log import Appended, PartitionLog
@@ -37,6 +37,10 @@ METADATA_CONFIG = LogConfig(
     max_message_bytes=16 * 1024 * 1024,
     segment_bytes=16 << 20,  # So that it is compacted, and a start reads little more than what is true.
     delete_retention_ms=0,  # The broker reads it from the beginning or not at all: nobody misses a tombstone.
+)
+
+_INCOMPLETE: Final = (
+    "The topic is there, but not all of its partitions could be made, which is tried again: {}"
 )
 
 
@@ -60,6 +64,10 @@ class StandaloneStore:
     @property
     def is_controller(self) -> bool:
         return True
+
+    @property
+    def draw(self) -> None:
+        return None
 
     async def feed(self, applier: Applier) -> Mapping[str, OSError]:
         self._applier = applier
@@ -85,6 +93,21 @@ class StandaloneStore:
         if name in failed:
             raise failed[name]
         return None
+
+    async def change_topics(
+        self,
+        rows: Sequence[TopicRow | TopicGoneRow],
+        *,
+        timeout_ms: int,  # noqa: ARG002  # It is done when the disk has done it.
+    ) -> Mapping[str, Refuse]:
+        made = {row.name for row in rows if isinstance(row, TopicRow)}
+        failed = (await self.commit(rows)).items()
+        return {
+            name: Refuse(
+                ErrorCode.KAFKA_STORAGE_ERROR, _INCOMPLETE.format(error) if name in made else str(error)
+            )
+            for name, error in failed
+        }
 
     async def commit(self, rows: Sequence[Row]) -> Mapping[str, OSError]:
         now_ms = self._clock.now_ms()

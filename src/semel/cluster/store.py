@@ -8,13 +8,13 @@ Rules.  * A change is in the image, survives a power cut, and is carried out her
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from semel.core.metadata.brokers import RegisteredBroker
 from semel.core.metadata.deltas import Delta
 from semel.core.metadata.image import MetadataImage
-from semel.core.metadata.rows import Row
+from semel.core.metadata.rows import Row, TopicGoneRow, TopicRow
 from semel.errors import ErrorCode, Refuse, SemelError
 
 
@@ -57,6 +57,10 @@ class MetadataStore(Protocol):
     def is_controller(self) -> bool:
         """Whether changes that the controller of a cluster decides are decided here."""
 
+    @property
+    def draw(self) -> Callable[[int], int] | None:
+        """The dice for placing replicas on the brokers of a cluster: a number below its argument. None: there is one broker."""
+
     async def feed(self, applier: Applier) -> Mapping[str, OSError]:
         """Give the applier a snapshot now, and every later change; returns the topics that the disk refused."""
 
@@ -75,6 +79,13 @@ class MetadataStore(Protocol):
         """Have a topic that this broker wants, spread over the brokers there are; why it cannot be.
 
         It may be asked for on any broker of a cluster, so it has leaders only after a while. Raises as `commit` does, and OSError.
+        """
+
+    async def change_topics(
+        self, rows: Sequence[TopicRow | TopicGoneRow], *, timeout_ms: int
+    ) -> Mapping[str, Refuse]:
+        """Make, grow or remove topics; returns those for which that is not done, and why. In a cluster it is asked of the controller,
+        and waits for its effect, for `timeout_ms` at most. Raises `LogError`.
         """
 
     async def commit(self, rows: Sequence[Row]) -> Mapping[str, OSError]:

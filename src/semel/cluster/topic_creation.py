@@ -35,15 +35,16 @@ async def create_topic(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str],
+    placed: tuple[tuple[int, ...], ...] | None = None,
 ) -> uuid.UUID | Refuse:
     """Create a topic over the brokers that the image says are alive; its id. It has leaders once the controller has made it.
 
-    It may be called again by the same id, when nobody knows whether it was made. Raises `ZooKeeperError`, `SessionExpiredError`, `NotControllerError`.
+    `placed`: the replicas of each partition, where they are decided already. It may be called again by the same id, when nobody knows whether it was made. Raises `ZooKeeperError`, `SessionExpiredError`, `NotControllerError`.
     """
     known = image.topic(name)
     if known is not None:
         return topic_id if known.topic_id == topic_id else _exists(name)
-    replicas = place(
+    replicas: tuple[tuple[int, ...], ...] | Refuse = placed or place(
         {broker.broker_id: broker.rack for broker in image.brokers.values()},
         partitions=partitions,
         replication_factor=replication_factor,

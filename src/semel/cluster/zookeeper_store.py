@@ -2,7 +2,7 @@
 
 Role.   `ZooKeeperStore` is the `MetadataStore` of a broker with `zookeeper.connect`.
 Flow.   `start` reads features and settings -> `feed` -> `register` -> `tell`, for all that UpdateMetadata says; `commit` for settings
-        that a client changes here; `create_topic` for topics nobody created.
+        that a client changes here; `create_topic` for topics nobody created; `change_topics` while this broker is the controller.
 Rules.  * Topics, brokers and the controller are what the controller tells. Settings are what ZooKeeper has.
         * A member writes settings and quotas itself, as every broker of Kafka does. What only a controller may decide raises
           `NotControllerError`.
@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from semel.cluster import config_writing, topic_creation
+from semel.cluster import config_writing, topic_administration, topic_creation
 from semel.cluster.config_nodes import ConfigNodes
 from semel.cluster.finalized_features import FinalizedFeatures
 from semel.cluster.member import Member, MemberError
@@ -47,9 +47,10 @@ from semel.core.metadata.rows import (
     TopicGoneRow,
     TopicRow,
 )
-from semel.errors import ConfigError, Refuse
+from semel.errors import ConfigError, ErrorCode, Refuse
 
 T = TypeVar("T")
+_LATE: Final = Refuse(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
 _log: Final = logging.getLogger(__name__)
 _CONFIGS_SECONDS: Final = 5.0
 """How long an order waits for a new topic's settings; a controller waits for its answer."""
@@ -77,6 +78,10 @@ class ZooKeeperStore:
         self._protocols = protocols
         self._change_seconds = change_timeout_ms / 1000
         self._applier: Applier | None = None
+        self._told = asyncio.Event()
+        """Set when the controller has told something, and replaced."""
+        self.controls: Callable[[], bool] = lambda: False
+        """Whether this broker is the controller now."""
 
     @property
     def broker_epoch(self) -> int:
@@ -85,8 +90,11 @@ class ZooKeeperStore:
 
     @property
     def is_controller(self) -> bool:
-        """Never: another broker of the cluster decides."""
-        return False
+        return self.controls()
+
+    @property
+    def draw(self) -> Callable[[int], int]:
+        return self.member.runtime.dice.randrange
 
     async def start(self) -> None:
         """Read features and settings, and follow them. Raises `MemberError`."""
@@ -112,6 +120,8 @@ class ZooKeeperStore:
     async def tell(self, changes: Sequence[Change]) -> Mapping[str, OSError]:
         """The controller says so: the image has it, and the applier follows, in the order of the calls."""
         deltas = [delta for change in changes for delta in self.image.apply(change)]
+        told, self._told = self._told, asyncio.Event()
+        told.set()
         added: list[str] = []
         for delta in deltas:
             match delta:
@@ -164,6 +174,47 @@ class ZooKeeperStore:
 
         made = await self._bounded(create)
         return made if isinstance(made, Refuse) else None
+
+    async def change_topics(
+        self, rows: Sequence[TopicRow | TopicGoneRow], *, timeout_ms: int
+    ) -> Mapping[str, Refuse]:
+        deadline = self.member.runtime.clock.monotonic() + timeout_ms / 1000
+
+        async def change() -> list[Refuse | None]:
+            client, runtime = self.member.client, self.member.runtime
+            return [await topic_administration.change(client, runtime, self.image, row) for row in rows]
+
+        try:
+            outcomes = await self._bounded(change)
+        except ChangeRefusedError as error:
+            return {row.name: Refuse(error.code, str(error)) for row in rows}
+        refused = {row.name: one for row, one in zip(rows, outcomes, strict=True) if one is not None}
+        waiting = [row for row in rows if row.name not in refused]
+        await self._until(lambda: all(self._shows(row) for row in waiting), deadline)
+        late = {row.name: _LATE for row in waiting if not self._shows(row)}
+        return refused | late
+
+    def _shows(self, row: TopicRow | TopicGoneRow) -> bool:
+        """Whether clients are told of a change here."""
+        known = self.image.topic(row.name)
+        if isinstance(row, TopicGoneRow):
+            return known is None
+        return (
+            known is not None
+            and known.topic_id == row.topic_id
+            and known.partitions >= row.partitions
+            and all(state.leader >= 0 for state in known.states)
+        )
+
+    async def _until(self, condition: Callable[[], bool], deadline: float) -> None:
+        """Until the controller has told so, or time is up."""
+        clock = self.member.runtime.clock
+        while not condition() and (left := deadline - clock.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._told.wait()
+            except TimeoutError:
+                return
 
     async def tell_of_failed_logs(self) -> None:
         """Have the controller ask which replicas here are offline. Raises `ChangeRefusedError`; it may be told twice."""

@@ -1,10 +1,12 @@
 """ControlledShutdown (7), versions 0-3: a broker that stops asks the controller to move what it leads.
 
-This broker is never the controller of its cluster (`semel.controller.eligible=false`). Kafka's answer is then STALE_CONTROLLER_EPOCH.
+A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Kafka's do.
 """
 
 from semel.broker.context import RequestContext
 from semel.broker.parts import Membership
+from semel.cluster.controller.loop import NotActiveError
+from semel.core.cluster.controller import events
 from semel.core.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -12,8 +14,12 @@ from semel.core.wire.messages.controlled_shutdown import (
 from semel.errors import ErrorCode
 
 
-def handle(
+async def handle(
     broker: Membership, request: ControlledShutdownRequest, context: RequestContext
 ) -> ControlledShutdownResponse:
-    """Not here."""
-    return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    """Have the controller decide."""
+    try:
+        answer: ControlledShutdownResponse = await broker.ask_controller(events.ControlledShutdown(request))
+    except NotActiveError:
+        return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    return answer

@@ -18,6 +18,7 @@ from semel.broker.replica_assignments import (
     PARTITIONS_PER_REQUEST_MAX,
     TOO_MANY_PARTITIONS,
     assignment_flaw,
+    placed,
     spread,
 )
 from semel.core.metadata.partition_state import new_state
@@ -53,12 +54,13 @@ async def handle(
             grown[topic.name] = decided, _result(topic.name, None)
     if grown and not request.validate_only:
         try:
-            failed = await topics.create_all(broker, [row for row, _result in grown.values()])
+            rows = [row for row, _result in grown.values()]
+            failed = await topics.create_all(broker, rows, timeout_ms=request.timeout_ms)
         except LogError as error:
-            failed = dict.fromkeys(grown, str(error))
-        for name, reason in failed.items():
+            failed = dict.fromkeys(grown, Refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        for name, refused in failed.items():
             result = grown[name][1]
-            result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, reason
+            result.error_code, result.error_message = refused.code, refused.reason
     return CreatePartitionsResponse(results=results + [result for _row, result in grown.values()])
 
 
@@ -90,6 +92,11 @@ def _decide(broker: Administration, topic: CreatePartitionsTopic) -> TopicRow | 
             if flaw is not None:
                 return flaw
         added = tuple(new_state(tuple(assignment.broker_ids)) for assignment in topic.assignments)
+    elif (draw := broker.store.draw) is not None:
+        more = placed(image, additional, replicas=replicas, draw=draw, behind=row.states)
+        if isinstance(more, Refuse):
+            return more
+        added = more
     else:
         added = spread(image, additional, replicas=replicas, first=row.partitions)
     return replace(row, states=row.states + added)

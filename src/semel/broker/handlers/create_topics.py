@@ -21,6 +21,7 @@ from semel.broker.replica_assignments import (
     PARTITIONS_PER_REQUEST_MAX,
     TOO_MANY_PARTITIONS,
     assignment_flaw,
+    placed,
     spread,
 )
 from semel.broker.turns import Turns
@@ -60,14 +61,16 @@ async def handle(
         if too_many:
             results += [_refused(topic.name, TOO_MANY_PARTITIONS) for topic in some]
         else:
-            results += await _create(broker, some, validate_only=request.validate_only)
+            results += await _create(
+                broker, some, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+            )
         await turns.breathe()
     results += [_refused(name, _TWICE) for name, count in named.items() if count > 1]
     return CreateTopicsResponse(topics=results)
 
 
 async def _create(
-    broker: Administration, asked: Sequence[CreatableTopic], *, validate_only: bool
+    broker: Administration, asked: Sequence[CreatableTopic], *, validate_only: bool, timeout_ms: int
 ) -> list[CreatableTopicResult]:
     """Decide some topics, and make those that can be in one change."""
     results: list[CreatableTopicResult] = []
@@ -82,12 +85,12 @@ async def _create(
             made.append((decided, result))
     if made and not validate_only:
         try:
-            failed = await topics.create_all(broker, [row for row, _result in made])
+            failed = await topics.create_all(broker, [row for row, _result in made], timeout_ms=timeout_ms)
         except LogError as error:
-            failed = {row.name: str(error) for row, _result in made}
+            failed = {row.name: Refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) for row, _result in made}
         for row, result in made:
-            if row.name in failed:
-                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, failed[row.name]
+            if (refused := failed.get(row.name)) is not None:
+                result.error_code, result.error_message = refused.code, refused.reason
     return results
 
 
@@ -107,16 +110,22 @@ def _decide(broker: Administration, topic: CreatableTopic) -> TopicRow | Refuse:
     if refused is not None:
         return refused
     own = {name: value for name, value in configs.items() if value is not None}
-    return TopicRow(topic.name, random_uuid(broker.runtime.dice), _states(broker, topic), own)
+    states = _states(broker, topic)
+    if isinstance(states, Refuse):
+        return states
+    return TopicRow(topic.name, random_uuid(broker.runtime.dice), states, own)
 
 
-def _states(broker: Administration, topic: CreatableTopic) -> tuple[PartitionState, ...]:
+def _states(broker: Administration, topic: CreatableTopic) -> tuple[PartitionState, ...] | Refuse:
     """Its partitions: where the client wants them, or spread."""
     if topic.assignments:
         wanted = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
         return tuple(new_state(tuple(assignment.broker_ids)) for assignment in wanted)
     replicas = _replicas(broker, topic)
-    return spread(broker.store.image, _partitions(broker, topic), replicas=replicas)
+    partitions, draw = _partitions(broker, topic), broker.store.draw
+    if draw is not None:
+        return placed(broker.store.image, partitions, replicas=replicas, draw=draw)
+    return spread(broker.store.image, partitions, replicas=replicas)
 
 
 def _replicas(broker: Administration, topic: CreatableTopic) -> int:

@@ -54,11 +54,11 @@ async def handle(
         if not some:
             continue
         try:
-            await topics.delete_all(broker, some)
-        except (LogError, OSError) as error:
-            for name in some:
-                doomed[name].error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                doomed[name].error_message = str(error)
+            failed = await topics.delete_all(broker, some, timeout_ms=request.timeout_ms)
+        except LogError as error:
+            failed = dict.fromkeys(some, Refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        for name, refused in failed.items():
+            doomed[name].error_code, doomed[name].error_message = refused.code, refused.reason
     return DeleteTopicsResponse(responses=[*results, *doomed.values()])
 
 

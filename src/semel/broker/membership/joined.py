@@ -26,12 +26,14 @@ from semel.broker.replicas.followed_partition import FollowedPartition
 from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.replicas.log_cuts import LogCuts
 from semel.cluster.controlled_shutdown import ShutdownSettings, shut_down
+from semel.cluster.controller.loop import Controller, Standing
 from semel.cluster.controller_channel import ControllerChannel
 from semel.cluster.isr_changes import IsrChanges
 from semel.cluster.member import Member
 from semel.cluster.producer_id_blocks import ProducerIdBlocks
 from semel.cluster.zookeeper.settings import settings_of
 from semel.cluster.zookeeper_store import ZooKeeperStore
+from semel.core.cluster.controller.term import Settings
 from semel.core.cluster.versions import BETWEEN_BROKERS
 from semel.core.metadata.brokers import Endpoint, RegisteredBroker
 from semel.core.metadata.image import MetadataImage
@@ -41,6 +43,7 @@ from semel.log import identity
 from semel.log.checkpoints import encode_uuid
 from semel.log.directory import LogDirectory
 from semel.log.identity import Kind
+from semel.net.link import LinkConfig
 from semel.net.security import PLAINTEXT, Security
 from semel.runtime.bundle import Runtime
 from semel.runtime.randomness import random_uuid
@@ -72,6 +75,8 @@ class Joined:
         """With the broker's id, also where the cluster gave it."""
         self.cluster_id: Final = cluster_id
         self._runtime = runtime
+        self._settings: Callable[[], BrokerConfig] | None = None
+        """The settings now, once there are any beside those of the start."""
         self.store: Final = ZooKeeperStore(
             member,
             broker_id=config.node_id,
@@ -96,6 +101,31 @@ class Joined:
         )
         self.producer_ids: Final = MemberProducerIds(blocks, runtime.tasks)
         self._attached: _Attached | None = None
+        self.controller: Final = (
+            self._standing(member, link) if config.value("semel.controller.eligible") else None
+        )
+        """Of a broker that stands for election."""
+        if self.controller is not None:
+            self.store.controls = self.controller.has_office
+
+    def _standing(self, member: Member, link: LinkConfig) -> Controller:
+        standing = Standing(self.config.node_id, link, self._controller_settings, self._balance_seconds)
+        return Controller(self._runtime, member, standing)
+
+    def _controller_settings(self) -> Settings:
+        config = self.config if self._settings is None else self._settings()
+        return Settings(
+            node_id=self.config.node_id,
+            listener=self.config.listener.name,
+            unclean_leader_election_enable=bool(config.value("unclean.leader.election.enable")),
+            delete_topic_enable=bool(config.value("delete.topic.enable")),
+            leader_imbalance_per_broker_percentage=_number(config, "leader.imbalance.per.broker.percentage"),
+        )
+
+    def _balance_seconds(self) -> float | None:
+        if not self.config.value("auto.leader.rebalance.enable"):
+            return None
+        return _number(self.config, "leader.imbalance.check.interval.seconds")
 
     @classmethod
     async def connect(
@@ -149,6 +179,7 @@ class Joined:
     ) -> Membership:
         """Put together the parts that need the logs."""
         config = self.config
+        self._settings = settings
         attached = self._attached = _Attached(
             directory,
             partitions,
@@ -178,7 +209,7 @@ class Joined:
         applier.on_brokers.append(attached.brokers_changed)
         applier.on_controller.extend(one.controller_changed for one in self._channels)
         applier.on_reconfigured.append(lambda _config: attached.fetchers.settings_changed())
-        return Membership(attached.orders, self.store, attached.fetchers)
+        return Membership(attached.orders, self.store, attached.fetchers, self.controller)
 
     async def register(self, host: str, port: int) -> None:
         """Be a member from now on. Raises `SemelError` if another broker has this id, or this endpoint."""
@@ -193,6 +224,9 @@ class Joined:
         if self._attached is not None:
             self._attached.directory.claim()
             self._attached.orders.begin()
+        if self.controller is not None:
+            self.store.registration.on_epoch.append(self.controller.registered)
+            self.controller.start()
 
     def broker_epoch(self) -> int:
         """Which life of this broker it is; -1 before it is registered."""
@@ -264,11 +298,15 @@ class Joined:
                     broker_epoch=self.broker_epoch,
                 )
             await attached.fetchers.close()
+        if self.controller is not None:
+            await self.controller.close()
         for channel in self._channels:
             await channel.close()
 
     async def leave(self) -> None:
         """End the session: the broker is no member any more."""
+        if self.controller is not None:
+            await self.controller.close()
         await self.store.close()
 
 
