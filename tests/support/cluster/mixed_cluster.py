@@ -2,7 +2,8 @@
 
 Role.   `mixed_cluster` starts it. A test kills, stops, freezes and starts its members, and waits for what the znodes say:
         they are where Kafka's controller decides.
-Rules.  * Kafka starts first and is the controller: a Semel broker never stands for election here.
+Rules.  * The kind that directs starts first, and its first broker is the controller. Kafka's brokers always stand for election,
+          Semel's where their kind directs.
         * All znodes are below a chroot, as in production.
         * Topics of coordinators have their replicas on Kafka's brokers only. They exist before the first client asks.
         * Waiting has a generous bound, and a failure tells what the brokers wrote last.
@@ -76,8 +77,12 @@ class MixedCluster:
         kinds: Sequence[str],
         *,
         settings: Mapping[str, str] | None = None,
+        directs: str = KAFKA,
     ) -> None:
+        """`directs`: the kind of the first controller."""
         self.kinds = tuple(kinds)
+        self._order = (directs, SEMEL if directs == KAFKA else KAFKA)
+        self._stands = {"semel.controller.eligible": str(directs == SEMEL).lower()}
         self.directory = directory
         self.zookeeper = ZooKeeperProcess(
             find_java().executable, directory / "zookeeper", settings={"tickTime": str(_TICK_MS)}
@@ -138,12 +143,12 @@ class MixedCluster:
             self.members[number] = (
                 KafkaMember(self._home, number, where, self.connect, self._settings)
                 if kind == KAFKA
-                else SemelMember(number, where, self.connect, self._settings)
+                else SemelMember(number, where, self.connect, {**self._settings, **self._stands})
             )
         # One JVM after the other comes up faster than several at once on few cores, but the first makes the chroot.
-        for kind in (KAFKA, SEMEL):
+        for kind in self._order:
             several = [self.members[number] for number in self.of_kind(kind)]
-            if kind == KAFKA and several:
+            if kind == self._order[0] and several:
                 several.pop(0).start()
             for one in several:
                 one.begin()
@@ -153,7 +158,7 @@ class MixedCluster:
         self._znodes.start(timeout=60)
         self.wait(lambda: set(self.registered()) == set(self.ids), "all brokers are registered")
         self.wait_all_known()
-        on_kafka = self.of_kind(KAFKA)
+        on_kafka = self.of_kind(KAFKA) or list(self.members)
         for topic in INTERNAL_TOPICS:
             rows = [on_kafka[at:] + on_kafka[:at] for at in range(len(on_kafka))]
             self.create(
@@ -415,8 +420,13 @@ class MixedCluster:
 
 @contextlib.contextmanager
 def mixed_cluster(
-    home: KafkaHome, directory: Path, name: str, settings: Mapping[str, str] | None = None
+    home: KafkaHome,
+    directory: Path,
+    name: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    directs: str = KAFKA,
 ) -> Iterator[MixedCluster]:
     """A cluster that runs, by the letters of its brokers' kinds."""
-    with MixedCluster(home, directory, kinds_of(name), settings=settings) as running:
+    with MixedCluster(home, directory, kinds_of(name), settings=settings, directs=directs) as running:
         yield running
