@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from semel.cli import demo_shop
-from semel.cli.demo import command
+from semel.cli.demo import SparkMissingError, command
 from semel.spark.java import JavaMissingError
 from semel.verify.demo.shop.judgement import Line, Verdict
 from semel.verify.demo.shop.story import Outcome, Story
@@ -70,7 +70,7 @@ def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_missing_pyspark_is_one_line_that_names_the_other_story(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     done = CliRunner().invoke(command, [])
-    assert isinstance(done.exception, demo_shop.SparkMissingError)
+    assert isinstance(done.exception, SparkMissingError)
     assert "semel demo --story records" in str(done.exception)
 
 

@@ -1,7 +1,6 @@
 """`semel demo`: the shop's story with its progress, its final table and its picture."""
 
 import contextlib
-import importlib.util
 import json
 import signal
 import sys
@@ -29,10 +28,6 @@ class NotOnceError(SemelError):
     """The demonstration was played to its end, and the promise was not kept."""
 
 
-class SparkMissingError(SemelError):
-    """The story needs PySpark."""
-
-
 def drawn(outcome: Outcome, suffix: str, command: str) -> str:
     """The picture as the file of that name wants it."""
     match suffix:
@@ -46,11 +41,6 @@ def drawn(outcome: Outcome, suffix: str, command: str) -> str:
 
 def show_shop(orders: int, seed: int, picture: Path) -> None:
     """Play the story and print its proof; raises if anything is lost, duplicated, torn or wrong."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise SparkMissingError(
-            "this story runs on PySpark, which is not installed: pip install 'semel[spark]', "
-            "or semel demo --story records"
-        )
     find_java()  # A missing requirement is reported before anything is started.
     transactions = -(-orders // _ORDERS_PER_TRANSACTION)
     script = Script(Shop(seed, transactions, _ORDERS_PER_TRANSACTION))

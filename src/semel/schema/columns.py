@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from semel.exceptions import IllegalArgumentException, SerializationException
 from semel.schema.codecs import Codec, Codecs, Registry
 from semel.schema.errors import SchemaNotFoundError
+from semel.schema.extra import need
 from semel.schema.rules.framing import (
     ID_PREFIX_BYTES,
     MAGIC_ID,
@@ -78,6 +79,7 @@ class ColumnDecoder:
 
     def _groups(self, column: "pa.Array") -> "Iterator[tuple[Frame, np.ndarray[Any, Any]]]":
         """The rows of each schema; rows that name none are bad."""
+        _need_numpy()
         import numpy as np
 
         ids = schema_ids(column)
@@ -131,6 +133,7 @@ class ColumnDecoder:
         self, parts: "list[pa.Array]", rows: "list[np.ndarray[Any, Any]]", count: int
     ) -> "pa.Array":
         """The parts in the order of their rows; rows of no part are null."""
+        _need_numpy()
         import numpy as np
         import pyarrow as pa
 
@@ -195,12 +198,13 @@ class ColumnEncoder:
 
 def schema_ids(column: "pa.Array | pa.ChunkedArray") -> "np.ndarray[Any, Any]":
     """The schema id of every row of a column of bytes: -1 where there is none (a GUID, or other bytes), -2 for null."""
+    _need_numpy()
     import numpy as np
     import pyarrow as pa
 
     column = _bytes_column(column)
     count = len(column)
-    found = np.full(count, _NO_ID, np.int64)
+    found: np.ndarray[Any, Any] = np.full(count, _NO_ID, np.int64)
     if count:
         _, offsets_buffer, data = column.buffers()
         kind_ = np.int64 if pa.types.is_large_binary(column.type) else np.int32
@@ -219,6 +223,10 @@ def schema_ids(column: "pa.Array | pa.ChunkedArray") -> "np.ndarray[Any, Any]":
     if column.null_count:
         found[column.is_null().to_numpy(zero_copy_only=False)] = -2
     return found
+
+
+def _need_numpy() -> None:
+    need("numpy", "numpy", "a column with schemas")
 
 
 def _bytes_column(column: "pa.Array | pa.ChunkedArray") -> "pa.Array":

@@ -4,9 +4,9 @@ Method: the counting by hand-made findings; the proxy and the writer against a b
 """
 
 import asyncio
+from array import array
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from semel.broker.app import Broker
@@ -29,7 +29,7 @@ from semel.verify.fault_proxy import Fate, FaultProxy
     ],
 )
 def test_the_count_is_of_what_was_read(found: list[list[int]], expected: dict[str, int]) -> None:
-    assert story._count([np.array(ids, dtype=np.int64) for ids in found], 5) == expected
+    assert story._count([array("q", ids) for ids in found], 5) == expected
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

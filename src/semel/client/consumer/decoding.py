@@ -27,7 +27,7 @@ def load_decoding() -> None:
     try:
         from semel.core.records import arrow as _needed  # noqa: F401
         from semel.core.records.kernels import FILL, SCAN
-    except Exception:  # Whatever is wrong with the installation: plain Python needs neither Arrow nor numpy.
+    except Exception:  # Whatever is wrong with the installation: plain Python does not need Arrow.
         _logger.exception("kernels could not be loaded: records are read in plain Python")
         _kernels = ()
         return

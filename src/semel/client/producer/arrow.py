@@ -14,12 +14,11 @@ Rules.  * Columns are key, value, timestamp, headers and partition, by name. Oth
         * A batch is as large as a request may be, not `batch.size`: the rows are there already, nothing is waited for.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +27,7 @@ from semel.client.producer.encoding import Codec
 from semel.client.producer.intake import Partitioner, RoundRobin
 from semel.client.producer.topics import KnownTopic
 from semel.client.settings import ProducerConfig
-from semel.core.client.partition_kernels import NO_KEY, Partitions, partitions_of_keys
+from semel.core.client.partition_kernels import NO_KEY, partitions_of_keys
 from semel.core.records.arrow_encode import EncodedBatch, encode_batches
 from semel.core.records.batch import HEADER_SIZE
 from semel.exceptions import IllegalArgumentException, RecordTooLargeException
@@ -51,7 +50,6 @@ _BATCH_BYTES: Final = 1 << 20  # The default of topics.
 _REQUEST_OVERHEAD: Final = 1024  # Names and lengths around a batch.
 _PIECE_ROWS: Final = 1 << 16
 _PIECE_BYTES: Final = 16 << 20
-_RADIX_PARTITIONS_MAX: Final = 1 << 15  # numpy sorts 16-bit numbers in linear time.
 
 
 class Placed(NamedTuple):
@@ -207,20 +205,19 @@ class Columns:
         if partitions is None:
             yield from self._encoded(rows, None, timestamp_ms)
             return
-        first = int(partitions[0])
-        if known.count == 1 or bool((partitions == first).all()):
-            yield from self._encoded(rows, None if first == NO_KEY else first, timestamp_ms)
+        first = partitions[0]
+        if known.count == 1 or rows.num_rows == 1 or pc.all(pc.equal(partitions, first)).as_py():
+            yield from self._encoded(rows, _named_one(first.as_py()), timestamp_ms)
             return
-        is_small = known.count < _RADIX_PARTITIONS_MAX
-        order = np.argsort(partitions.astype(np.int16) if is_small else partitions, kind="stable")
-        rows = rows.take(pa.array(order))
-        counts = np.bincount(partitions + 1, minlength=known.count + 1)
+        order = pc.array_sort_indices(
+            partitions
+        )  # It keeps the order of equals, and counts where numbers are small.
+        rows = rows.take(order)
+        runs = pc.run_end_encode(partitions.take(order), run_end_type=pa.int64())
         start = 0
-        for place in np.flatnonzero(counts).tolist():
-            count = int(counts[place])
-            partition = None if place == 0 else place - 1
-            yield from self._encoded(rows.slice(start, count), partition, timestamp_ms)
-            start += count
+        for partition, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield from self._encoded(rows.slice(start, end - start), _named_one(partition), timestamp_ms)
+            start = end
 
     def _encoded(self, rows: pa.RecordBatch, partition: int | None, timestamp_ms: int) -> Iterator[Placed]:
         for batch in encode_batches(
@@ -239,41 +236,39 @@ class Columns:
                 )
             yield Placed(partition, batch)
 
-    def _partitions(self, rows: pa.RecordBatch, known: KnownTopic, rows_before: int) -> Partitions | None:
-        """The partition of each row, `NO_KEY` where anything will do; None if that is so for all."""
+    def _partitions(self, rows: pa.RecordBatch, known: KnownTopic, rows_before: int) -> pa.Array | None:
+        """The partition of each row as int32, `NO_KEY` where anything will do; None if that is so for all."""
         column = rows.column("partition") if "partition" in rows.schema.names else None
         if column is None or pa.types.is_null(column.type):
-            return self._chosen(rows, known, np.ones(rows.num_rows, dtype=np.bool_))
-        is_null = np.asarray(column.is_null())
-        filled = np.asarray(column.fill_null(0))
-        wrong = np.flatnonzero((filled < 0) | (filled >= known.count))
-        if len(wrong):
+            return self._chosen(rows, known, None)
+        given = pc.cast(
+            column, pa.int64(), safe=False
+        )  # Numbers beyond 63 bits become negative ones: wrong as well.
+        row = pc.index(pc.or_(pc.less(given, 0), pc.greater_equal(given, known.count)), True).as_py()
+        if row >= 0:
             raise IllegalArgumentException(
-                f"row {rows_before + int(wrong[0])}: partition {filled[wrong[0]]}, {known.name} has {known.count} partitions"
+                f"row {rows_before + row}: partition {column[row]}, {known.name} has {known.count} partitions"
             )
-        given: Partitions = filled.astype(np.int64)
-        chosen = self._chosen(rows, known, is_null)
-        elsewhere = NO_KEY if chosen is None else chosen
-        return np.where(is_null, elsewhere, given).astype(np.int32)
+        given = given.cast(pa.int32())
+        if not given.null_count:
+            return given
+        chosen = self._chosen(rows, known, given)
+        return given.fill_null(NO_KEY) if chosen is None else pc.coalesce(given, chosen)
 
-    def _chosen(
-        self, rows: pa.RecordBatch, known: KnownTopic, is_free: npt.NDArray[np.bool_]
-    ) -> Partitions | None:
-        """As `_partitions`, for rows that name none; its values for the others do not count."""
+    def _chosen(self, rows: pa.RecordBatch, known: KnownTopic, given: pa.Array | None) -> pa.Array | None:
+        """As `_partitions`, for rows that name none: those where `given` is null. The values of others do not count."""
         if isinstance(self._partitioner, RoundRobin):
-            count = int(np.count_nonzero(is_free))
-            first = self._partitioner.take(known.name, count)
-            turns = np.zeros(rows.num_rows, dtype=np.int32)
-            turns[is_free] = np.arange(first, first + count) % known.count
-            return turns
-        if self._partitioner is not None and bool(is_free.any()):
+            count = rows.num_rows if given is None else given.null_count
+            turns = _turns(self._partitioner.take(known.name, count), count, known.count)
+            return turns if given is None else pc.replace_with_mask(given, given.is_null(), turns)
+        if self._partitioner is not None:
             raise IllegalArgumentException(
                 f"partitioner.class is {self._partitioner!r}, and send_arrow makes no object per row to ask it: give the "
                 f"rows for {known.name} a column partition without nulls, or send them one by one"
             )
         return self._hashed(rows.column("key"), known.count) if "key" in rows.schema.names else None
 
-    def _hashed(self, keys: pa.Array, partitions_count: int) -> Partitions | None:
+    def _hashed(self, keys: pa.Array, partitions_count: int) -> pa.Array | None:
         if self._ignores_keys or pa.types.is_null(keys.type) or keys.null_count == len(keys):
             return None
         if pa.types.is_dictionary(keys.type):
@@ -282,6 +277,19 @@ class Columns:
         if not any(test(keys.type) for test in plain):
             keys = keys.cast(pa.large_binary())
         return partitions_of_keys(keys, partitions_count)
+
+
+def _named_one(partition: int) -> int | None:
+    return None if partition == NO_KEY else partition
+
+
+def _turns(first: int, count: int, partitions_count: int) -> pa.Array:
+    """So many partitions, one after the other, round and round."""
+    begin = first % partitions_count
+    rounds = array("i", range(min(partitions_count, begin + count))) * (
+        -(-(begin + count) // partitions_count)
+    )
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(rounds)], 0, begin)
 
 
 def _without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -320,11 +328,9 @@ def _in_milliseconds(rows: pa.RecordBatch, rows_before: int) -> pa.RecordBatch:
         options = pc.CastOptions(target_type=pa.timestamp("ms", column.type.tz), allow_time_truncate=True)
         column = _cast(column, options=options)
     times = column if column.type == pa.int64() else _cast(column, pa.int64())
-    wrong = np.flatnonzero(np.asarray(times.fill_null(0)) < NO_TIMESTAMP)
-    if len(wrong):
-        raise IllegalArgumentException(
-            f"row {rows_before + int(wrong[0])}: timestamp {times[int(wrong[0])]} ms is before 1970"
-        )
+    row = pc.index(pc.less(times, NO_TIMESTAMP), True).as_py()
+    if row >= 0:
+        raise IllegalArgumentException(f"row {rows_before + row}: timestamp {times[row]} ms is before 1970")
     return rows.set_column(place, "timestamp", times)
 
 
@@ -344,9 +350,9 @@ def _check_headers(rows: pa.RecordBatch, rows_before: int) -> None:
         return
     column = rows.column(place)
     pairs = column.flatten()
-    for array, flaw in ((pairs, "a header is null"), (pc.struct_field(pairs, "key"), "a header has no key")):
-        if array.null_count:
-            row = pc.list_parent_indices(column)[int(np.flatnonzero(np.asarray(array.is_null()))[0])].as_py()
+    for parts, flaw in ((pairs, "a header is null"), (pc.struct_field(pairs, "key"), "a header has no key")):
+        if parts.null_count:
+            row = pc.list_parent_indices(column)[pc.index(parts.is_null(), True).as_py()].as_py()
             raise IllegalArgumentException(
                 f"row {rows_before + row}: {flaw}: leave it out of column headers, or give it a key"
             )

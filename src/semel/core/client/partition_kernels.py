@@ -5,9 +5,7 @@ Flow.   `client.producer` partitions the rows of `send_arrow` with it. One key a
 Rules.  * A column that points outside its data raises; nothing outside it is read.
 """
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from semel.core.records.memory import (
     helper,
@@ -28,16 +26,14 @@ _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
-Partitions: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 
-
-def partitions_of_keys(keys: "pa.Array", partitions_count: int) -> Partitions:
-    """The partition of each key, of so many; `keys` is a column of bytes or text with 32- or 64-bit offsets."""
-    found = np.empty(len(keys), np.int32)
-    if not len(keys):
-        return found
+def partitions_of_keys(keys: "pa.Array", partitions_count: int) -> "pa.Array":
+    """The partition of each key, of so many, as an int32 each; `keys` is a column of bytes or text with 32- or 64-bit offsets."""
     import pyarrow as pa
 
+    if not len(keys):
+        return pa.array([], pa.int32())
+    found = pa.allocate_buffer(4 * len(keys))
     keys.validate()
     validity, offsets, data = keys.buffers()
     wide = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
@@ -50,13 +46,13 @@ def partitions_of_keys(keys: "pa.Array", partitions_count: int) -> Partitions:
         len(keys),
         int(wide),
         partitions_count,
-        found.ctypes.data,
+        found.address,
     )
     if bad_row >= 0:
         raise InvalidRecordError(
             f"row {bad_row}: its key points outside its column: the Arrow array is damaged"
         )
-    return found
+    return pa.Array.from_buffers(pa.int32(), len(keys), [None, found], 0)
 
 
 def _partitions(

@@ -14,9 +14,9 @@ Rules.  * Columns: offset, timestamp (UTC, ms), key, value, headers. A record wi
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from ctypes import Array, addressof, c_int64
+from typing import Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from semel.core.records import kernels
@@ -49,6 +49,7 @@ from semel.errors import ConfigError, CorruptBatchError
 from semel.types import BytesLike
 
 _LONG_MAX: Final = (1 << 63) - 1
+_Columns: Final = c_int64 * FILL_SLOTS
 COLUMN_BYTES_MAX: Final = (1 << 31) - 1  # Offsets of Arrow's binary columns are 32 bits wide.
 
 Visibility = Callable[[BytesLike, int, BatchHeader], bool]
@@ -127,7 +128,7 @@ def _columns(sections: list[_Section]) -> pa.RecordBatch:
     rows = total(FOUND_KEPT)
     if rows == 0:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    columns = np.zeros(FILL_SLOTS, np.int64)
+    columns = _Columns()
     offsets = pa.allocate_buffer(8 * rows)
     timestamps = pa.allocate_buffer(8 * rows)
     columns[FILL_OFFSETS] = offsets.address
@@ -135,7 +136,7 @@ def _columns(sections: list[_Section]) -> pa.RecordBatch:
     keys = _Column(columns, FILL_KEY, rows, total(FOUND_KEY_BYTES))
     values = _Column(columns, FILL_VALUE, rows, total(FOUND_VALUE_BYTES))
     headers_column = _HeadersColumn(columns, rows, total) if total(FOUND_HEADERS) else None
-    address = columns.ctypes.data
+    address = addressof(columns)
     for section in sections:
         stamped = section.header.attributes & TIMESTAMP_TYPE_BIT
         kernels.fill(
@@ -160,27 +161,29 @@ def _columns(sections: list[_Section]) -> pa.RecordBatch:
 class _Column:
     """The buffers of one column while kernels fill it."""
 
-    __slots__ = ("data", "description", "offsets", "rows", "validity")
+    __slots__ = ("columns", "data", "offsets", "rows", "slot", "validity")
 
-    def __init__(self, columns: "np.ndarray[Any, Any]", slot: int, rows: int, data_bytes: int) -> None:
+    def __init__(self, columns: Array[c_int64], slot: int, rows: int, data_bytes: int) -> None:
         self.rows = rows
         self.offsets = pa.allocate_buffer(4 * (rows + 1))
         self.data = pa.allocate_buffer(data_bytes)
         self.validity = pa.py_buffer(
             bytearray(b"\xff") * ((rows + 7) // 8)
         )  # Kernels clear the bits of nulls.
-        self.description = columns[slot:]
-        self.description[COLUMN_OFFSETS] = self.offsets.address
-        self.description[COLUMN_DATA] = self.data.address
-        self.description[COLUMN_VALIDITY] = self.validity.address
+        self.columns = columns
+        self.slot = slot
+        columns[slot + COLUMN_OFFSETS] = self.offsets.address
+        columns[slot + COLUMN_DATA] = self.data.address
+        columns[slot + COLUMN_VALIDITY] = self.validity.address
 
     @property
     def nulls(self) -> int:
-        return int(self.description[COLUMN_NULLS])
+        return self.columns[self.slot + COLUMN_NULLS]
 
     def binary(self) -> pa.Array:
-        buffers = [self.validity if self.nulls else None, self.offsets, self.data]
-        return pa.Array.from_buffers(pa.binary(), self.rows, buffers, self.nulls)
+        nulls = self.nulls
+        buffers = [self.validity if nulls else None, self.offsets, self.data]
+        return pa.Array.from_buffers(pa.binary(), self.rows, buffers, nulls)
 
 
 class _HeadersColumn:
@@ -188,7 +191,7 @@ class _HeadersColumn:
 
     __slots__ = ("keys", "outer", "values")
 
-    def __init__(self, columns: "np.ndarray[Any, Any]", rows: int, total: Callable[[int], int]) -> None:
+    def __init__(self, columns: Array[c_int64], rows: int, total: Callable[[int], int]) -> None:
         count = total(FOUND_HEADERS)
         self.outer = _Column(columns, FILL_HEADERS, rows, 0)
         self.keys = _Column(columns, FILL_HEADER_KEY, count, total(FOUND_HEADER_KEY_BYTES))

@@ -13,9 +13,9 @@ Rules.  * Columns are found by name: key, value, timestamp, headers; others are 
 """
 
 from collections.abc import Iterator
+from ctypes import addressof, c_int64
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from semel.core.records import compression as codecs
@@ -44,6 +44,8 @@ from semel.types import (
 BATCH_SIZE_BYTES: Final = 1 << 20
 _BATCH_SIZE_MAX: Final = kernels.SECTION_SIZE_MAX + HEADER_SIZE
 
+_Plan: Final = c_int64 * kernels.PLAN_SLOTS
+_Slots: Final = c_int64 * kernels.SOURCE_SLOTS
 _REASONS: Final = {
     kernels.BAD_CELL: "a cell points outside its column: the Arrow array is damaged",
     kernels.BAD_TIMESTAMP: "its timestamp is negative (-1 means none)",
@@ -198,10 +200,10 @@ class _Source:
     def __init__(self, part: pa.RecordBatch, timestamp_ms: int) -> None:
         self.rows = part.num_rows
         self._arrays: list[pa.Array] = []
-        self._plan = np.zeros(kernels.PLAN_SLOTS, np.int64)
-        self._slots = np.zeros(kernels.SOURCE_SLOTS, np.int64)
-        self._plan_address = self._plan.ctypes.data
-        self._address = self._slots.ctypes.data
+        self._plan = _Plan()
+        self._slots = _Slots()
+        self._plan_address = addressof(self._plan)
+        self._address = addressof(self._slots)
         names = part.schema.names
         if "key" not in names and "value" not in names:
             raise InvalidRecordError(
@@ -222,7 +224,7 @@ class _Source:
         row = 0
         while row < self.rows:
             count = kernels.PLAN.run(self._address, row, self.rows - row, room, self._plan_address)
-            at, size, base_timestamp, max_timestamp = self._plan.tolist()
+            at, size, base_timestamp, max_timestamp = self._plan
             if count == kernels.TOO_LONG:
                 raise RecordTooLargeError(
                     f"row {rows_before + at} is longer than a batch can be ({_BATCH_SIZE_MAX} bytes)"
@@ -297,13 +299,13 @@ class _Source:
     ) -> None:
         if len(array) == 0:
             return
-        slots = self._slots[slot:]
-        slots[kernels.CELLS_OFFSETS] = offsets.address
-        slots[kernels.CELLS_DATA] = data.address if data else 0
-        slots[kernels.CELLS_DATA_SIZE] = data_size
-        slots[kernels.CELLS_VALIDITY] = validity.address if validity and array.null_count else 0
-        slots[kernels.CELLS_FIRST] = array.offset
-        slots[kernels.CELLS_WIDE] = wide
+        slots = self._slots
+        slots[slot + kernels.CELLS_OFFSETS] = offsets.address
+        slots[slot + kernels.CELLS_DATA] = data.address if data else 0
+        slots[slot + kernels.CELLS_DATA_SIZE] = data_size
+        slots[slot + kernels.CELLS_VALIDITY] = validity.address if validity and array.null_count else 0
+        slots[slot + kernels.CELLS_FIRST] = array.offset
+        slots[slot + kernels.CELLS_WIDE] = wide
 
 
 def _as_bytes(name: str, array: pa.Array) -> pa.Array | None:

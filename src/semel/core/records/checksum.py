@@ -6,10 +6,9 @@ Flow.   The caller keeps `crc_tables()` alive and passes their address. `jit` pu
         if the processor it compiles for has it.
 """
 
+from array import array
 from functools import cache
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from semel.core.records.memory import helper, load_byte, load_int, load_long
 
@@ -17,7 +16,7 @@ LOW_32: Final = 0xFFFFFFFF
 
 
 @cache
-def crc_tables() -> "np.ndarray[Any, Any]":
+def crc_tables() -> memoryview:
     """CRC-32C by eight bytes at a time: eight tables of 256 longs."""
     polynomial = 0x82F63B78
     first = []
@@ -30,7 +29,7 @@ def crc_tables() -> "np.ndarray[Any, Any]":
     for _table in range(7):
         before = tables[-1]
         tables.append([(crc >> 8) ^ first[crc & 0xFF] for crc in before])
-    return np.array(tables, np.int64)
+    return memoryview(array("q", [crc for table in tables for crc in table]))
 
 
 @helper

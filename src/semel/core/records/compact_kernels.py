@@ -14,9 +14,9 @@ Elsewhere. Transactions, compression and files: `log.compaction`. Compiling and 
         `checksum`, `siphash`.
 """
 
+from array import array
+from ctypes import addressof, c_int64
 from typing import Final
-
-import numpy as np
 
 from semel.core.records import kernels
 from semel.core.records.batch import (
@@ -48,7 +48,7 @@ from semel.core.records.memory import (
     take,
     width,
 )
-from semel.core.records.native import address
+from semel.core.records.native import address, longs, pages
 from semel.core.records.siphash import hash_128
 from semel.types import NO_TIMESTAMP, BytesLike
 
@@ -70,10 +70,12 @@ _STOP, _POSITION, _USED, _READ, _KEPT = 8, 9, 10, 11, 12
 _NOW, _HORIZON, _EMPTY_OFFSETS, _EMPTY_COUNT, _MARKS, _TARGET, _TARGET_SIZE = 13, 14, 15, 16, 17, 18, 19
 _FOUND_BY_SCAN: Final = 20
 _STATE_SLOTS: Final = _FOUND_BY_SCAN + SCRATCH_LONGS
+_State: Final = c_int64 * _STATE_SLOTS
 
 # State of `_entries` between pieces.
 _SINCE, _LARGEST, _LARGEST_OFFSET, _FOUND = 0, 1, 2, 3
 _WALK_SLOTS: Final = 4
+_Walk: Final = c_int64 * _WALK_SLOTS
 _ENTRY_LONGS: Final = 4
 
 # Positions of fields in a batch header.
@@ -93,29 +95,29 @@ class CompiledKeyOffsets(KeyOffsets):
 
     def __init__(self, *, bytes_max: int, load_factor: float, keys_expected: int, secret: bytes) -> None:
         slots = max(16, min(bytes_max // SLOT_BYTES, 2 * keys_expected + 16))
-        self._table = np.zeros(slots * (SLOT_BYTES // 8), np.int64)
+        self._table = pages(slots * SLOT_BYTES)
         self._crc = crc_tables()
-        self._marks = np.zeros(0, np.uint8)
-        self._state = np.zeros(_STATE_SLOTS, np.int64)
-        self._walk = np.zeros(_WALK_SLOTS, np.int64)
-        self._entries_out = np.zeros(0, np.int64)
-        self._address = self._state.ctypes.data
+        self._marks = bytearray()
+        self._state = _State()
+        self._walk = _Walk()
+        self._entries_out = longs(0)
+        self._address = addressof(self._state)
         state = self._state
-        state[_TABLE] = self._table.ctypes.data
+        state[_TABLE] = address(self._table)
         state[_SLOTS] = slots
         state[_KEYS_MAX] = self.keys_max = max(1, min(slots - 1, int(slots * load_factor)))
         state[_LATEST] = -1
-        state[_SECRET_0], state[_SECRET_1] = np.frombuffer(secret[:16], np.int64)
-        state[_CRC_TABLE] = self._crc.ctypes.data
+        state[_SECRET_0], state[_SECRET_1] = memoryview(secret[:16]).cast("q")
+        state[_CRC_TABLE] = address(self._crc)
         load(NOTE, SIEVE, ENTRIES)
 
     @property
     def keys(self) -> int:
-        return int(self._state[_KEYS])
+        return self._state[_KEYS]
 
     @property
     def latest_offset(self) -> int:
-        return int(self._state[_LATEST])
+        return self._state[_LATEST]
 
     def reach(self, offset: int) -> None:
         self._state[_LATEST] = max(offset, self.latest_offset)
@@ -131,10 +133,10 @@ class CompiledKeyOffsets(KeyOffsets):
         return self._progress()
 
     def begin_sieving(self, sieving: Sieving) -> None:
-        self._empty = np.array(sorted(sieving.kept_when_empty), np.int64)
+        self._empty = memoryview(array("q", sorted(sieving.kept_when_empty)))
         state = self._state
         state[_NOW], state[_HORIZON] = sieving.now_ms, sieving.horizon_ms
-        state[_EMPTY_OFFSETS], state[_EMPTY_COUNT] = self._empty.ctypes.data, len(self._empty)
+        state[_EMPTY_OFFSETS], state[_EMPTY_COUNT] = address(self._empty), len(self._empty)
 
     def sieve(self, data: BytesLike, position: int, end: int, out: bytearray) -> Progress:
         return self._sieve(data, position, end, out, _NEEDS_MORE)
@@ -144,40 +146,37 @@ class CompiledKeyOffsets(KeyOffsets):
 
     def _sieve(self, data: BytesLike, position: int, end: int, out: bytearray, hard: int) -> Progress:
         if len(self._marks) < len(data):
-            self._marks = np.zeros(len(data), np.uint8)
-            self._state[_MARKS] = self._marks.ctypes.data
+            self._marks = bytearray(len(data))
+            self._state[_MARKS] = address(self._marks)
         self._state[_TARGET], self._state[_TARGET_SIZE] = address(out), len(out)
         SIEVE.run(address(data), position, end, hard, self._address)
         return self._progress()
 
     def _progress(self) -> Progress:
         state = self._state
-        return Progress(
-            Stop(state[_STOP]), int(state[_POSITION]), int(state[_USED]), int(state[_READ]), int(state[_KEPT])
-        )
+        return Progress(Stop(state[_STOP]), state[_POSITION], state[_USED], state[_READ], state[_KEPT])
 
     def begin_entries(self) -> None:
-        self._walk[:] = (0, NO_TIMESTAMP, 0, 0)
+        self._walk[:] = [0, NO_TIMESTAMP, 0, 0]
 
     def entries(self, data: BytesLike, file_position: int, interval_bytes: int) -> list[IndexEntry]:
         room = _ENTRY_LONGS * (len(data) // HEADER_SIZE + 1)
         if len(self._entries_out) < room:
-            self._entries_out = np.zeros(room, np.int64)
+            self._entries_out = longs(room)
         ENTRIES.run(
             address(data),
             len(data),
             file_position,
             interval_bytes,
-            self._walk.ctypes.data,
-            self._entries_out.ctypes.data,
+            addressof(self._walk),
+            address(self._entries_out),
         )
-        found = int(self._walk[_FOUND])
-        rows = self._entries_out[: found * _ENTRY_LONGS].reshape(found, _ENTRY_LONGS).tolist()
-        return [IndexEntry(*row) for row in rows]
+        cells = iter(self._entries_out[: self._walk[_FOUND] * _ENTRY_LONGS])
+        return [IndexEntry(*row) for row in zip(*[cells] * _ENTRY_LONGS, strict=True)]
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
-        return int(self._walk[_LARGEST]), int(self._walk[_LARGEST_OFFSET])
+        return self._walk[_LARGEST], self._walk[_LARGEST_OFFSET]
 
 
 def _note(start: int, position: int, end: int, start_offset: int, hard: int, state: int) -> int:

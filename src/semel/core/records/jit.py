@@ -144,7 +144,7 @@ def _has_crc_instruction() -> bool:
 
 
 BASELINE: Final = "x86-64-v2"
-"""The least processor that compiled kernels of a wheel run on: numpy's and pyarrow's wheels ask for as much."""
+"""The least processor that compiled kernels of a wheel run on: pyarrow's wheels ask for as much."""
 
 _crc_of_word: Final = intrinsic(_crc_instruction)
 

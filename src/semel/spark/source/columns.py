@@ -7,10 +7,11 @@ Rules.  * Names, order and types are those of Spark's own Kafka connector. A rec
         * Key and value are the kernels' own buffers; a column that is the same for all rows is made once per task, and sliced.
 """
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.core.client.fetched import Piece, Span
 from semel.types import TopicPartition
@@ -107,9 +108,12 @@ class RowMaker:
         kinds = {int(span.timestamp_type) for span in spans}
         if len(kinds) <= 1:
             return self._types[kinds.pop() if kinds else 0].times(len(offsets))
-        ends = np.array([span.last_offset for span in spans])
-        by_span = np.array([int(span.timestamp_type) for span in spans], np.int32)
-        return pa.array(by_span[np.searchsorted(ends, offsets.to_numpy())])
+        rows, parts, start = range(len(offsets)), [], 0
+        for span in spans:
+            end = bisect_right(rows, span.last_offset, start, key=lambda row: offsets[row].as_py())
+            parts.append(self._types[int(span.timestamp_type)].times(end - start))
+            start = end
+        return pa.concat_arrays(parts)
 
 
 class _Constant:
@@ -126,11 +130,11 @@ class _Constant:
 
     def _of(self, count: int) -> pa.Array:
         if isinstance(self._value, int):
-            return pa.array(np.full(count, self._value, np.int32))
+            return pa.repeat(pa.scalar(self._value, pa.int32()), count)
         text = self._value.encode()  # Arrow's own way to repeat text goes row by row.
-        ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+        ends = pc.multiply(pa.arange(0, count + 1), len(text)).cast(pa.int32())
         return pa.Array.from_buffers(
-            pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)], 0
+            pa.string(), count, [None, ends.buffers()[1], pa.py_buffer(text * count)], 0
         )
 
 
@@ -139,8 +143,8 @@ def in_microseconds(timestamps: pa.Array) -> pa.Array:
     try:
         return timestamps.cast(TIMESTAMP_TYPE)
     except pa.ArrowInvalid:  # A producer may write any number as a time.
-        numbers = np.clip(timestamps.view(pa.int64()).to_numpy(), -_MS_MAX, _MS_MAX)
-        return pa.array(numbers * _MICROSECONDS).view(TIMESTAMP_TYPE)
+        numbers = pc.max_element_wise(pc.min_element_wise(timestamps.view(pa.int64()), _MS_MAX), -_MS_MAX)
+        return pc.multiply(numbers, _MICROSECONDS).view(TIMESTAMP_TYPE)
 
 
 def combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

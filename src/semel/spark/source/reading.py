@@ -17,6 +17,7 @@ import concurrent.futures
 import logging
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -163,8 +164,7 @@ class _RangeReader:
         """Without the rows behind the end of the range."""
         if not piece.count or piece.offset_at(piece.count - 1) < self._end:
             return piece
-        offsets = piece.columns().column(0).to_numpy()
-        return piece.split(int(offsets.searchsorted(self._end)))[0]
+        return piece.split(bisect_left(range(piece.count), self._end, key=piece.offset_at))[0]
 
     # Fetches
 

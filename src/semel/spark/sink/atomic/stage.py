@@ -205,6 +205,6 @@ def _target_function(
                 keys=given.get("key"),
                 partitions=given.get("partition"),
             )
-            yield pa.array(found)
+            yield found
 
     return targets

@@ -7,7 +7,6 @@ Rules.  The digest depends on the columns' content and on the order of rows, not
 from typing import Final
 
 import crc32c
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,33 +36,39 @@ class Digest:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if pa.types.is_null(column.type):
-            self._note(f"{name}.null", np.full(len(column), _NULL_LENGTH, np.int64).data)
+            self._numbers(f"{name}.null", pa.repeat(pa.scalar(_NULL_LENGTH, pa.int64()), len(column)))
         elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             lengths = pc.fill_null(pc.list_value_length(column), _NULL_LENGTH)
-            self._note(f"{name}.count", np.asarray(lengths).astype(np.int64).data)
+            self._numbers(f"{name}.count", lengths.cast(pa.int64()))
             pairs = pc.list_flatten(column)
             for index, field in enumerate(pairs.type):
                 self._column(f"{name}.{field.name}", pc.struct_field(pairs, index))
         elif pa.types.is_primitive(column.type):
             numbers = column.view(pa.int64()) if column.type.bit_width == 64 else column.cast(pa.int64())
-            self._note(f"{name}.valid", np.asarray(numbers.is_valid()).astype(np.int8).data)
-            self._note(name, np.asarray(numbers.fill_null(0)).data)
+            self._numbers(f"{name}.valid", numbers.is_valid().cast(pa.int8()))
+            self._numbers(name, numbers.fill_null(0))
         else:
             self._cells(name, column.cast(pa.large_binary()))
 
     def _cells(self, name: str, cells: pa.Array) -> None:
         lengths = pc.fill_null(pc.binary_length(cells), _NULL_LENGTH)
-        self._note(f"{name}.length", np.asarray(lengths).astype(np.int64).data)
+        self._numbers(f"{name}.length", lengths.cast(pa.int64()))
         _validity, offsets, data = cells.buffers()
         if data is None or len(cells) == 0:
             self._note(name, memoryview(b""))
             return
-        places = np.frombuffer(offsets, np.int64)[cells.offset : cells.offset + len(cells) + 1]
         if cells.null_count:  # Bytes behind a null do not count.
             data, first, last = _dense(cells)
         else:
-            first, last = int(places[0]), int(places[-1])
+            first, last = _span(cells, offsets)
         self._note(name, memoryview(data)[first:last])
+
+    def _numbers(self, name: str, column: pa.Array) -> None:
+        """A column of whole numbers without nulls."""
+        _validity, data = column.buffers()
+        width = column.type.byte_width
+        first, last = width * column.offset, width * (column.offset + len(column))
+        self._note(name, memoryview(data if last else b"")[first:last])
 
     def _note(self, name: str, data: memoryview) -> None:
         self._sums[name] = crc32c.crc32c(data, self._sums.get(name, 0))
@@ -74,5 +79,10 @@ def _dense(cells: pa.Array) -> tuple[pa.Buffer, int, int]:
     _validity, offsets, data = kept.buffers()
     if data is None or len(kept) == 0:
         return pa.py_buffer(b""), 0, 0
-    places = np.frombuffer(offsets, np.int64)[kept.offset : kept.offset + len(kept) + 1]
-    return data, int(places[0]), int(places[-1])
+    return data, *_span(kept, offsets)
+
+
+def _span(cells: pa.Array, offsets: pa.Buffer) -> tuple[int, int]:
+    """Where the bytes of a column begin and end."""
+    places = memoryview(offsets).cast("q")
+    return places[cells.offset], places[cells.offset + len(cells)]

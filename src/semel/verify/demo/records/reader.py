@@ -1,9 +1,11 @@
 """Everything a topic holds, read back as Arrow columns and counted."""
 
+import sys
+from array import array
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.core.records.arrow import decode_batches
 from semel.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -16,17 +18,18 @@ _LIST_VERSION: Final = 7
 _LATEST: Final = -1
 _TIMEOUT_MS: Final = 10_000
 _BYTES_MAX: Final = 8 << 20
+ID_BYTES: Final = 8
 
 
 class ReadFailedError(SemelError):
     """The broker refused a read: the text says which and why."""
 
 
-async def read_ids(connection: Connection, topic: str, partition: int) -> npt.NDArray[np.int64]:
+async def read_ids(connection: Connection, topic: str, partition: int) -> "array[int]":
     """The number in the first eight bytes of every value, in offset order."""
     end = await _end_offset(connection, topic, partition)
     offset = 0
-    found = [np.empty(0, dtype=np.int64)]
+    found = array("q")
     while offset < end:
         asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_BYTES_MAX)
         request = FetchRequest(
@@ -42,9 +45,9 @@ async def read_ids(connection: Connection, topic: str, partition: int) -> npt.ND
         if answer.error_code:
             raise ReadFailedError(f"{topic}-{partition} at {offset}: {ErrorCode(answer.error_code).name}")
         decoded = decode_batches(answer.records or b"", fetch_offset=offset)
-        found.append(_ids(decoded.records.column("value")))
+        found += _ids(decoded.records.column("value"))
         offset = decoded.next_offset
-    return np.concatenate(found)
+    return found
 
 
 async def _end_offset(connection: Connection, topic: str, partition: int) -> int:
@@ -57,11 +60,12 @@ async def _end_offset(connection: Connection, topic: str, partition: int) -> int
     return answer.offset
 
 
-def _ids(values: object) -> npt.NDArray[np.int64]:
+def _ids(values: pa.Array) -> "array[int]":
     """From a binary column, without touching a value in Python."""
-    _validity, offsets, data = values.buffers()  # type: ignore[attr-defined]  # pyarrow has no types
-    count, first = len(values), values.offset  # type: ignore[arg-type, attr-defined]  # as above
-    starts = np.frombuffer(offsets, dtype=np.int32)[first : first + count]
-    raw = np.frombuffer(data, dtype=np.uint8)
-    ids: npt.NDArray[np.int64] = raw[starts[:, None] + np.arange(8)].reshape(-1).view(">i8").astype(np.int64)
+    numbers = pc.binary_slice(values, 0, ID_BYTES)
+    _validity, _offsets, data = numbers.buffers()
+    ids = array("q")
+    ids.frombytes(memoryview(data)[: ID_BYTES * len(values)] if data else b"")
+    if sys.byteorder == "little":
+        ids.byteswap()
     return ids

@@ -10,12 +10,14 @@ Rules.  The outcome is counted from what was read, never from what was meant: ea
 import asyncio
 import tempfile
 import time
+from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from semel.core.records.arrow_encode import encode_batch
@@ -24,13 +26,14 @@ from semel.net.connection import connect
 from semel.runtime.bundle import Runtime, real_runtime
 from semel.types import WritableBytes
 from semel.verify.demo.processes import BrokerProcess, DemoFailedError
-from semel.verify.demo.records.reader import read_ids
+from semel.verify.demo.records.reader import ID_BYTES, read_ids
 from semel.verify.demo.records.writer import Writer
 from semel.verify.fault_proxy import Fate, FaultProxy, at_random
 
 TOPIC: Final = "demo"
 PARTITIONS: Final = 4
 VALUE_BYTES: Final = 100
+_FILLING: Final = b"." * (VALUE_BYTES - ID_BYTES)
 _BATCH_RECORDS: Final = 500
 _KILLS: Final = (1 / 3, 2 / 3)
 _FAULTS_MAX: Final = 1_000_000
@@ -142,20 +145,13 @@ def _batches(records: int) -> Mapping[int, list[WritableBytes]]:
     batches: dict[int, list[WritableBytes]] = {partition: [] for partition in range(PARTITIONS)}
     for number, first in enumerate(range(0, records, _BATCH_RECORDS)):
         count = min(_BATCH_RECORDS, records - first)
-        values = np.full((count, VALUE_BYTES), ord("."), dtype=np.uint8)
-        values[:, :8] = np.arange(first, first + count, dtype=">i8").view(np.uint8).reshape(count, 8)
-        offsets = np.arange(count + 1, dtype=np.int32) * VALUE_BYTES
-        column = pa.BinaryArray.from_buffers(
-            pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values.reshape(-1))]
-        )
-        table = pa.table({"value": column})
+        values = [number.to_bytes(ID_BYTES, "big") + _FILLING for number in range(first, first + count)]
+        table = pa.table({"value": pa.array(values, pa.binary())})
         batches[number % PARTITIONS].append(encode_batch(table, timestamp_ms=int(time.time() * 1000)))
     return batches
 
 
-async def _read_back(
-    runtime: Runtime, address: tuple[str, int]
-) -> list["np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+async def _read_back(runtime: Runtime, address: tuple[str, int]) -> "list[array[int]]":
     connection = await connect(runtime, *address)
     try:
         return [await read_ids(connection, TOPIC, partition) for partition in range(PARTITIONS)]
@@ -163,13 +159,15 @@ async def _read_back(
         connection.close()
 
 
-def _count(found: list["np.ndarray[tuple[int], np.dtype[np.int64]]"], records: int) -> dict[str, int]:
-    everything = np.concatenate(found)
-    known = everything[(everything >= 0) & (everything < records)]
-    copies = np.bincount(known, minlength=records)
+def _count(found: "list[array[int]]", records: int) -> dict[str, int]:
+    copies = Counter[int]()
+    for ids in found:
+        copies.update(ids)
+    stored = copies.total()
+    distinct = sum(0 <= one < records for one in copies)
     return {
-        "stored": len(everything),
-        "duplicated": int((copies - 1).clip(min=0).sum()) + len(everything) - len(known),
-        "lost": int((copies == 0).sum()),
-        "reordered": int(sum((np.diff(ids) < 0).sum() for ids in found)),
+        "stored": stored,
+        "duplicated": stored - distinct,
+        "lost": records - distinct,
+        "reordered": sum(later < earlier for ids in found for earlier, later in pairwise(ids)),
     }
