@@ -33,11 +33,11 @@ $(VENV)/.installed: pyproject.toml locks/dev.txt locks/java.txt locks/uv.txt src
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement locks/java.txt
 	@touch $@
 
-peers: install ## Apache Kafka and Spark's connector through Maven, franz-go through Go, Chromium through apt, for the tests beside them (skipped where these are missing)
+peers: install ## Apache Kafka and Spark's connector through Maven, franz-go through Go, Chromium, zsh and fish through apt, for the tests beside them (skipped where these are missing)
 	$(BIN)/python -m semel.peers.kafka install --if-possible $(KAFKA_VERSIONS)
 	$(BIN)/python -m semel.peers.spark install --if-possible
 	$(BIN)/python tests/support/peers/franz_go.py --if-possible
-	@$(BIN)/python tests/support/peers/chromium.py --if-possible
+	@$(BIN)/python tests/support/peers/debian.py --if-possible
 
 demo: install ## a shop's orders through Spark, everything killed on the way, each order counted once
 	@$(BIN)/semel demo

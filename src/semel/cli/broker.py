@@ -27,6 +27,7 @@ import click
 from click.core import ParameterSource
 
 from semel.cli.log_options import LogOutput, log_options
+from semel.cli.names import complete_directories
 from semel.cli.options import BROKER_FLAGS, in_flags, pairs
 from semel.errors import ConfigError, SemelError
 from semel.runtime.log_lines import LogFormat
@@ -56,6 +57,7 @@ _ADDRESS_ERRORS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
     metavar="DIR",
     envvar="SEMEL_DATA_DIR",
     show_envvar=True,
+    shell_complete=complete_directories,
     help="Where the logs are kept; made if missing.  [default: data]",
 )
 @click.option(

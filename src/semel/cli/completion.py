@@ -27,4 +27,6 @@ def command(shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"No completion is known for {shell}.")
     # Not bash's own `source`, which starts bash to see how old it is: the script may be for another machine.
-    click.echo(ShellComplete.source(kind(cli, {}, "semel", "_SEMEL_COMPLETE")))
+    script = ShellComplete.source(kind(cli, {}, "semel", "_SEMEL_COMPLETE"))
+    # click's script for fish cuts descriptions at their first comma.
+    click.echo(script.replace('string split "," $completion', 'string split -m 1 "," $completion'))

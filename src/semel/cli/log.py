@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from semel.cli.names import complete_files
 from semel.cli.options import output_option
 from semel.cli.output import CSV, FOR_PEOPLE, Column, print_csv, show_document
 from semel.insight.sentences import several, size_text
@@ -22,7 +23,12 @@ def command() -> None:
     epilog="Example: semel log dump --files data/orders-0/00000000000000000000.log --print-data-log",
 )
 @click.option(
-    "--files", "paths", multiple=True, metavar="FILE[,FILE…]", help="Files to show; may be repeated."
+    "--files",
+    "paths",
+    multiple=True,
+    metavar="FILE[,FILE…]",
+    shell_complete=complete_files,
+    help="Files to show; may be repeated.",
 )
 @click.option("--print-data-log", is_flag=True, help="Show keys and values too; implies --deep-iteration.")
 @click.option(

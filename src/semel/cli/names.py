@@ -1,6 +1,7 @@
 """Names of a cluster for the shell: topics and groups as they are typed.
 
-Role.   `complete_topics`, `complete_groups` and `complete_profiles` are given to arguments and options; the shell asks with the words typed so far.
+Role.   `complete_topics`, `complete_groups`, `complete_profiles` and others are given to arguments and options; the shell asks with the words typed
+        so far.
 Rules.  * A person waits at a prompt: after a second, or SEMEL_COMPLETION_SECONDS, there are no names. A cluster that is away or refuses has none either, and
           nothing is ever printed about it: a message would land in the middle of the line being typed.
 """
@@ -53,6 +54,18 @@ def complete_profiles(_ctx: click.Context, _param: click.Parameter, incomplete: 
     from semel.cli.profiles import config_path, read  # Not for a broker that starts.
 
     return _quietly(lambda: list(read(config_path()).by_name), incomplete)
+
+
+def complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files: the shell knows them."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_directories(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Directories, for values that need not be there yet."""
+    return [CompletionItem(incomplete, type="dir")]
 
 
 def _items(

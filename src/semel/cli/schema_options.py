@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 import click
 
 from semel.cli.contents import AS_STORED, Contents
+from semel.cli.names import complete_files
 
 if TYPE_CHECKING:
     from semel.schema.rules.values import Schema, SchemaReference
@@ -50,6 +51,7 @@ def schema_options(command: F) -> F:
     schema = click.option(
         "--schema",
         metavar="FILE|ID|latest",
+        shell_complete=complete_files,
         help="Values are JSON, written with this schema: of FILE (.avsc, .proto, .json; registered as TOPIC-value), of "
         "an id, or the newest of TOPIC-value.",
     )
