@@ -21,6 +21,7 @@ from semel.client.settings import ProducerConfig
 from semel.errors import InvariantError, SemelError
 from semel.exceptions import IllegalArgumentException
 from semel.spark import TopicSink
+from semel.spark.data_source import SemelDataSource
 from semel.spark.plain_errors import begin_with, in_plain_words, java_text
 from semel.spark.pyspark_extra import need_pyspark
 from semel.spark.sink.atomic.shared_transaction import Step
@@ -143,6 +144,7 @@ ELSEWHERE = {
     'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {…, "first batch began at": …}': (
         "source/test_beside_connector.py"
     ),
+    "Python worker failed to connect back": "test_plain_errors.py",
     "StackOverflowError": "test_plain_errors.py",
 }
 """Shown by tests of their own: where."""
@@ -276,16 +278,44 @@ def test_the_atomic_sinks_text_comes_before_java(
     column: str,
     words: str,
 ) -> None:
-    """Spark gives `foreachBatch` no place for a text without a traceback: there are few frames, none of Java, and a line in the log."""
+    """Spark shows a traceback for every error of `foreachBatch`: ours comes behind the text. There is a line in the log as well."""
     frame = _stream(spark, spark_bootstrap, subscribe=orders)
     with caplog.at_level("ERROR", "semel"), pytest.raises(StreamingQueryException) as failed:
         _atomic_sink(frame, server or spark_bootstrap, tmp_path, column)
     lines = str(failed.value).splitlines()
     assert "[FOREACH_BATCH_USER_FUNCTION_ERROR]" in lines[0]
-    place = next(number for number, line in enumerate(lines) if words in line)
-    assert place < 15
-    assert not [line for line in lines[:place] if line.startswith("\tat ")]
+    assert words in lines[0]
+    assert len([line for line in lines if words in line]) == 2, "and once more behind the traceback"
+    assert not [line for line in lines[:20] if line.startswith("\tat ")]
     assert [message for message in caplog.messages if words in message]
+
+
+def test_a_python_that_starts_too_slowly_is_sparks_own_error(
+    spark: "SparkSession", spark_bootstrap: str, orders: str, tmp_path: Path
+) -> None:
+    """Spark waits ten seconds for the process of a streaming source, whatever it is told to wait; for other workers it waits longer."""
+    slow = tmp_path / "slow-python"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *streaming_source_runner*) sleep 60;; esac\nexec \'{sys.executable}\' "$@"\n'
+    )
+    slow.chmod(0o755)
+
+    class SlowlyStarted(SemelDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "semel_slowly_started"
+
+    context = spark.sparkContext
+    quick = context.pythonExec
+    context.pythonExec = str(slow)
+    try:
+        spark.dataSource.register(SlowlyStarted)
+    finally:
+        context.pythonExec = quick
+    options = {"kafka.bootstrap.servers": spark_bootstrap, "subscribe": orders}
+    frame = spark.readStream.format("semel_slowly_started").options(**options).load()
+    with pytest.raises(StreamingQueryException, match=r"Python worker failed to connect back"):
+        _run(frame.writeStream.format("noop"), tmp_path / "checkpoint")
 
 
 # Stopping

@@ -4,6 +4,7 @@ Role.   Spark calls our code in Python workers and in `foreachBatch`, and puts t
         `in_plain_words` is for methods called in workers, `in_foreach_batch` for sinks called in the driver.
 Flow.   Spark -> `data_source`, readers, writers, sinks -> an error -> PySpark reports it -> Spark's own exception.
 Rules.  * Only errors that are meant for a user lose their traceback. A broken invariant, or an error of Python's, keeps it.
+        * PySpark formats the traceback of an error of `foreachBatch`, which nothing can keep it from. So the text comes before that.
         * PySpark's worker reads `SPARK_HIDE_TRACEBACK` when it reports an error, and ends. So the variable reaches no other error.
         * Outside of a worker nothing changes.
         * Spark searches the text of an error of `foreachBatch` with an expression that recurses for every character behind
@@ -78,16 +79,26 @@ def in_foreach_batch(
             public = as_exception(error)
             if not is_for_users(error):
                 raise public from error
-            # Spark shows frames of its own and Java's before the text. So the text alone comes first, on standard error.
+            # Spark may say it late, or nowhere, where nobody asks for the query's exception.
             _logger.error("%s", public)
-            raise public.with_traceback(None) from None
+            raise public.with_traceback(None) from _first_words(public)
         except Exception as error:
             text = java_text(error)
             if text is None:
                 raise
-            raise BatchFailedError(text) from None
+            failed = BatchFailedError(text)
+            raise failed from _first_words(failed)
 
     return call
+
+
+def _first_words(error: KafkaException) -> KafkaException:
+    """The same error as its own cause. Python shows causes first, and this one has no traceback."""
+    said = error.__class__.__new__(error.__class__)
+    said.args = error.args
+    said.__dict__.update(error.__dict__)
+    said.__suppress_context__ = True
+    return said
 
 
 def java_text(error: Exception) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as sf
 
 from semel import Producer
 from semel.spark import TopicSink
@@ -62,7 +63,8 @@ def test_jobs_of_the_atomic_sink_are_named(
         after.append(str(df.sparkSession.sparkContext.getLocalProperty(JOB_DESCRIPTION)))
         df.count()  # A job of the user's own, in the same function.
 
-    writer = _rows(spark, spark_bootstrap, source).writeStream.foreachBatch(write)
+    observed = _rows(spark, spark_bootstrap, source).observe("written", sf.count(sf.lit(1)).alias("rows"))
+    writer = observed.writeStream.foreachBatch(write)
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     drained(query)
     query_id = str(query.id)
@@ -80,6 +82,8 @@ def test_jobs_of_the_atomic_sink_are_named(
     assert sink.last is not None
     assert sink.last.rows == ROWS // 2
     assert _progress(query).sink.numOutputRows == -1, "Spark counts no rows of foreachBatch"
+    counts = [one.observedMetrics["written"]["rows"] for one in query.recentProgress if one.batchId < 2]
+    assert counts == [ROWS // 2, ROWS // 2], "but those it is asked to observe, as docs/spark.md says"
 
 
 def test_a_batch_that_is_stored_says_so(spark: "SparkSession", spark_bootstrap: str, tmp_path: Path) -> None:
