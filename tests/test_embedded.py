@@ -215,6 +215,26 @@ def test_a_process_that_forgets_to_stop_ends_without_warnings(tmp_path: Path) ->
     assert list(tmp_path.glob("semel-*")) == []
 
 
+def test_a_program_whose_transaction_takes_too_long_is_told_why_and_ends(tmp_path: Path) -> None:
+    """As the first program of a new user did, on a machine so busy that a minute was too short, before kernels came compiled."""
+    program = (
+        "import time\n"
+        "from semel import Admin, Broker, Producer\n"
+        "with Broker() as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:\n"
+        "    settings = {'bootstrap.servers': broker.bootstrap, 'transactional.id': 'slow', 'transaction.timeout.ms': 100}\n"
+        "    with Producer(settings) as producer:\n"
+        "        producer.init_transactions()\n"
+        "        with producer.transaction():\n"
+        "            producer.send('orders', b'first').result(60)\n"
+        "            while admin.list_transactions(states=['Ongoing', 'PrepareAbort', 'PrepareEpochFence']):\n"
+        "                time.sleep(0.05)\n"
+    )
+    done = run_python(program, TMPDIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "expired by the broker" in done.stderr.splitlines()[-1]
+    assert list(tmp_path.glob("semel-*")) == []
+
+
 @pytest.mark.mission("ZK-17")
 def test_one_call_is_all_and_no_other_process_is_needed(tmp_path: Path) -> None:
     """Whatever starts a process tells Python's audit first; so does whoever connects to somewhere. There is no ZooKeeper to be found,

@@ -27,7 +27,10 @@ _FENCED_TEXT: Final = (
     "Producer attempted an operation with an old epoch. Either there is a newer producer with the same transactionalId, "
     "or the producer's transaction has been expired by the broker."
 )
-_OLD_EPOCH_WAY: Final = "Abort it: the abort raises ProducerFencedException if a newer producer took over; otherwise this one goes on."
+_OLD_EPOCH_WAY: Final = (
+    "The broker aborted it because it was open for more than transaction.timeout.ms, or a newer producer took over. Abort it: the abort "
+    "raises ProducerFencedException if a newer producer took over; otherwise this one goes on."
+)
 _GROUP_ERRORS: Final = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID,
