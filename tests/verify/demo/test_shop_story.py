@@ -23,10 +23,11 @@ def seen(_timeline: Timeline, _states: Mapping[str, str]) -> None:
     """What is shown is tested elsewhere."""
 
 
+@pytest.mark.timeout(900)  # Three processes, each killed once, beside everything else.
 def test_a_pipeline_that_forgets_is_found_out(tmp_path: Path) -> None:
     kills = (Kill((TILL,), 0.3), Kill((BROKER, DRIVER), 0.4))
     script = Script(
-        SHOP, transactions_per_second=40, kills=kills, batch_rows_max=100, pipeline=FORGETFUL, seconds_max=120
+        SHOP, transactions_per_second=40, kills=kills, batch_rows_max=100, pipeline=FORGETFUL, seconds_max=600
     )
     outcome = Story(script, tmp_path, seen).play()
     sent, clean = outcome.verdict.lines[:2]
@@ -43,7 +44,7 @@ def test_a_pipeline_that_forgets_is_found_out(tmp_path: Path) -> None:
 
 def test_a_pipeline_that_ends_again_and_again_ends_the_story_with_its_last_words(tmp_path: Path) -> None:
     broken = (sys.executable, "-c", "import sys; sys.exit('no more paper')")
-    script = Script(SHOP, kills=(), pipeline=broken, seconds_max=120)
+    script = Script(SHOP, kills=(), pipeline=broken, seconds_max=600)
     with pytest.raises(DemoFailedError, match=r"the pipeline's driver ended 6 times: no more paper"):
         Story(script, tmp_path, seen).play()
 
