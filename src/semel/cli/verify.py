@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from semel.cli.client_words import kept
 from semel.cli.options import settings_option
 from semel.cli.output_file import OutputFile
 from semel.cli.progress import Progress
@@ -98,6 +99,12 @@ _FAULTS = [
     help="Keep what was seen in every round, a JSON line per event.",
 )
 @click.option(
+    "--log",
+    "log_file",
+    type=OutputFile(),
+    help="Keep what the clients and brokers of this process say of the faults.",
+)
+@click.option(
     "--judge",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Judge a kept history instead.",
@@ -141,6 +148,7 @@ def command(
     json_file: Path | None,
     html_file: Path | None,
     history: Path | None,
+    log_file: Path | None,
     judge: Path | None,
     sim: bool,
     seeds: int,
@@ -197,9 +205,16 @@ def command(
             keep = (
                 None if history is None else _keeper(files.enter_context(history.open("w", encoding="utf-8")))
             )
+            words = files.enter_context(kept(log_file))
             bar = files.enter_context(Progress(plain_seconds=PLAIN_SECONDS, watched_seconds=WATCHED_SECONDS))
-            proof = asyncio.run(prove(options, _progress(None if each_once else options.seconds, bar), keep))
-            bar.end(keep=True)
+            try:
+                proof = asyncio.run(
+                    prove(options, _progress(None if each_once else options.seconds, bar), keep)
+                )
+                bar.end(keep=True)
+            finally:
+                if told := words.told(log_file):
+                    click.echo(told, err=True)
     except UnfinishedError as error:
         unfinished, proof = error, error.proof
     except ProofError:
