@@ -47,7 +47,7 @@ def run(story: Callable[[Broker, SimulatedHost], Awaitable[None]]) -> None:
     simulation.run(main())
 
 
-async def longest_stop(work: Awaitable[None]) -> tuple[float, float]:
+async def longest_stop(work: Awaitable[object]) -> tuple[float, float]:
     """How long the loop stood still at the most while this was done, and how long it took."""
     loop = asyncio.get_running_loop()
     gaps: list[float] = []
