@@ -158,6 +158,10 @@ def test_a_brokers_setting(name: str, every: bool) -> None:
     tried(ResourceType.BROKER, "" if every else "1", {name: value}, look, expected)
 
 
+OF_MEMBERS = {"num.replica.fetchers"}
+"""Followers act on these: `replicas/test_following` and `replicas/test_fetchers`."""
+
+
 def test_the_tables_have_every_setting_that_is_acted_on() -> None:
     topics = {name for name, key in TOPIC_CONFIGS.items() if key.documentation is not None}
     assert topics == BY_TOPIC.keys() | LEVELS.keys()
@@ -166,4 +170,4 @@ def test_the_tables_have_every_setting_that_is_acted_on() -> None:
         for name, key in BROKER_CONFIGS.items()
         if key.documentation is not None and changes_while_running(key)
     }
-    assert brokers == (behind() | BY_BROKER).keys() | LEVELS.keys()
+    assert brokers == (behind() | BY_BROKER).keys() | LEVELS.keys() | OF_MEMBERS
