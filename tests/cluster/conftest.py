@@ -16,7 +16,7 @@ from support.cluster.mixed_cluster import MixedCluster, mixed_cluster
 from support.cluster.tools import Tools
 from support.compat.compat_java import JavaShell
 
-CLUSTERS: Final = os.environ.get("SEMEL_CLUSTERS", "kkk").split(",")
+CLUSTERS: Final = os.environ.get("SEMEL_CLUSTERS", "kks,kss").split(",")
 TOOLS_VERSION: Final = "2.8.2"
 
 

@@ -155,7 +155,7 @@ class BrokerConfig:
         """
         if not overrides:
             return self._topic_defaults
-        values = topic_values(self._topic_defaults, overrides)
+        values = topic_values(self._topic_defaults, overrides, as_kafka_3=self.zookeeper_connect is not None)
         if not checked:
             check_together(values)
         return values

@@ -25,6 +25,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias, TypeVar
 
 from semel.broker.config import BrokerConfig
+from semel.broker.replicas.followed_partition import FollowedPartition
 from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.replicas.replica import Replica
 from semel.broker.replicas.surroundings import Replication, Surroundings
@@ -169,6 +170,23 @@ class Partitions:
         if found.topic_id.bytes != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID  # The metadata knows a later topic of its name.
         return found
+
+    def find_to_read(
+        self, topic: str, topic_id: bytes | None, index: int
+    ) -> LedPartition | FollowedPartition | ErrorCode:
+        """The same for a consumer that may read from a follower."""
+        found = self.find(topic, topic_id, index)
+        if found is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return found
+        if topic_id is not None:
+            row = self._image.topic_by_id(topic_id) or self._assigned.topic_by_id(topic_id)
+            topic = topic if row is None else row.name
+        replica = self.replica(topic, index)
+        if replica is None or replica.follower is None:
+            return found
+        if topic_id is not None and replica.topic_id.bytes != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return replica.follower
 
     def where(self, topic_partition: TopicPartition) -> LedPartition | RegisteredBroker | ErrorCode:
         """Where a partition is led: here, by another broker, or nowhere: then the code to answer."""

@@ -144,7 +144,12 @@ class Node:
             cast(
                 "Any", SimpleNamespace(topic_by_id=lambda _id: None, partition=lambda _tp: None, brokers={})
             ),
-            cast("Any", SimpleNamespace(find=self._find, get=self._get, missing=self._missing, changes=0)),
+            cast(
+                "Any",
+                SimpleNamespace(
+                    find=self._find, find_to_read=self._find, get=self._get, missing=self._missing, changes=0
+                ),
+            ),
             FetchSessions(100, runtime.dice),
         )
         parts = SimpleNamespace(

@@ -3,6 +3,7 @@
     4-12  topics by name; 13+ by id
     7+    incremental sessions
     9+    the client's leader epoch is checked
+    11+   a consumer may ask a follower, and is answered up to the high watermark that it knows (KIP-392)
     12+   a fetcher that names its last epoch is told where its log parts from ours
     15+   a replica says which life of its broker it is of
     16+   whoever asks a broker that is not the leader, or believes in an older leader epoch, is told the leader
@@ -31,6 +32,7 @@ from semel.broker.fetch_sessions import (
     asked,
 )
 from semel.broker.parts import ReadPath
+from semel.broker.replicas.followed_partition import FollowedPartition
 from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.turns import Turns
 from semel.broker.waiting import Waiting
@@ -54,6 +56,7 @@ from semel.net.reply import Exclusive, FileSlice
 from semel.types import TopicPartition
 
 _BY_ID_SINCE: Final = 13
+_FROM_FOLLOWERS_SINCE: Final = 11
 _STATE_SINCE: Final = 15
 _LEADER_SINCE: Final = 16
 _LEADER_TOLD: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -66,6 +69,9 @@ ABORTED_MAX: Final = 2000
 """Aborted transactions that are listed for a partition, but for those that are still open where the slice ends."""
 
 
+_Readable: TypeAlias = LedPartition | FollowedPartition
+
+
 class _Read(NamedTuple):
     """One pass over the wanted partitions."""
 
@@ -73,7 +79,7 @@ class _Read(NamedTuple):
     bytes_found: int
     at_once: bool
     """An error or a diverging log: nothing to wait for."""
-    sizes: list[tuple[LedPartition, int]]
+    sizes: list[tuple[_Readable, int]]
     """Of what was found, for those who count it once it is sent."""
     endpoints: dict[int, NodeEndpoint]
     """Where the leaders are that the answers name."""
@@ -151,11 +157,12 @@ async def _paused(looking: _Looking, turns: Turns) -> _Read:
 def _waiting(
     broker: ReadPath, request: FetchRequest, context: RequestContext, wanted: Mapping[PartitionKey, Fetched]
 ) -> Waiting:
-    found = (_find(broker, key, context.version) for key in wanted)
-    led = [one for one in found if isinstance(one, LedPartition)]
-    if fetches_to_the_end(_Reader.of(request, context.version).replica_id):
+    reader = _Reader.of(request, context.version)
+    found = [_find(broker, key, context.version, reader) for key in wanted]
+    if fetches_to_the_end(reader.replica_id):
+        led = [one for one in found if isinstance(one, LedPartition)]
         return Waiting((one.end_waiters for one in led), context.connection)
-    return Waiting((one.waiters for one in led), context.connection)
+    return Waiting((one.waiters for one in found if not isinstance(one, ErrorCode)), context.connection)
 
 
 async def _wait(
@@ -232,11 +239,11 @@ def _read(
     answers: dict[PartitionKey, PartitionData] = {}
     bytes_found = 0
     at_once = False
-    sizes: list[tuple[LedPartition, int]] = []
+    sizes: list[tuple[_Readable, int]] = []
     for key, fetched in wanted.items():
         if len(answers) % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
             yield
-        partition = _find(broker, key, version)
+        partition = _find(broker, key, version, reader)
         if isinstance(partition, ErrorCode):
             answer = _error(key, partition)
         else:
@@ -249,13 +256,13 @@ def _read(
                 reader,
                 whole_first_batch=bytes_found == 0,
             )
-            if is_first and is_follower(reader.replica_id):
+            if is_first and is_follower(reader.replica_id) and isinstance(partition, LedPartition):
                 answer = _noted(partition, key, fetched, reader, answer)
         if version >= _LEADER_SINCE and answer.error_code in _LEADER_TOLD:
             told = None if is_follower(reader.replica_id) else endpoints
             _name_leader(broker, key, answer, context.listener.name, told)
         size = 0 if answer.records is None else len(answer.records)
-        if size and isinstance(partition, LedPartition):
+        if size and not isinstance(partition, ErrorCode):
             left = max(0, left - size)
             bytes_found += size
             sizes.append((partition, size))
@@ -284,13 +291,15 @@ def _name_leader(
         endpoints[state.leader] = NodeEndpoint(node_id=state.leader, host=host, port=port, rack=leader.rack)
 
 
-def _find(broker: ReadPath, key: PartitionKey, version: int) -> LedPartition | ErrorCode:
+def _find(broker: ReadPath, key: PartitionKey, version: int, reader: _Reader) -> _Readable | ErrorCode:
     topic_id = key.topic_id if version >= _BY_ID_SINCE else None
-    return broker.partitions.find(key.topic, topic_id, key.partition)
+    if version < _FROM_FOLLOWERS_SINCE or is_follower(reader.replica_id):
+        return broker.partitions.find(key.topic, topic_id, key.partition)
+    return broker.partitions.find_to_read(key.topic, topic_id, key.partition)
 
 
 def _read_partition(
-    partition: LedPartition,
+    partition: _Readable,
     key: PartitionKey,
     fetched: Fetched,
     version: int,
@@ -301,7 +310,7 @@ def _read_partition(
 ) -> PartitionData:
     log, committed = partition.log, reader.committed
     code = partition.check_leader_epoch(fetched.leader_epoch)
-    if not code and is_follower(reader.replica_id):
+    if not code and is_follower(reader.replica_id) and isinstance(partition, LedPartition):
         code = partition.leading.check_replica(reader.replica_id, knows_epoch=fetched.leader_epoch >= 0)
     if not code and log.config.compression_type == _ZSTD and version < _ZSTD_SINCE:
         code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -7,7 +7,7 @@ Flow.   `become` when a controller names the leader, then `Fetchers.follow`. A `
 Rules.  * Batches keep offsets, epochs, producers and bytes of the leader, so that this log can lead next. Nothing is judged but
           what damage could have changed: checksums, and that offsets rise.
         * The high watermark is the leader's, as far as this log reaches, and never goes back but by a cut.
-        * Nobody reads records here: whoever waits for them waits at the leader.
+        * Consumers may read here, up to the high watermark (KIP-392). Replicas ask the leader.
         * Long answers are appended in pieces, with pauses between.
 Elsewhere. Which leader is asked, and when: `fetcher` and `fetchers`. Where to cut: the core. Cutting: `log_cuts`.
 """
@@ -17,9 +17,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from semel.broker.metrics.counts import PartitionCounts
+from semel.broker.waiting import Waiters
+from semel.core.cluster import fencing
 from semel.core.records import batch
+from semel.core.replication.epochs import EpochEnd, epoch_end
 from semel.core.replication.following import Ask, Following, Step, Told, visible_offset
-from semel.errors import LogError
+from semel.errors import ErrorCode, LogError
 from semel.log.group_commit import GroupCommit
 from semel.log.partition_log import PartitionLog
 from semel.runtime.bundle import Runtime
@@ -44,6 +47,7 @@ class FollowedPartition:
         "log",
         "topic_id",
         "topic_partition",
+        "waiters",
     )
 
     def __init__(
@@ -60,6 +64,8 @@ class FollowedPartition:
         self.commits = commits
         self.counts = counts
         self.following = Following()
+        self.waiters = Waiters()
+        """Long polls of consumers: they wait for the high watermark."""
         self.lag = UNKNOWN_LAG
         """Records the leader shows that are not here, as its last answer said; as Kafka's ConsumerLag of a fetcher."""
         self._now_ms = runtime.clock.now_ms
@@ -133,13 +139,25 @@ class FollowedPartition:
         """Everything the leader has sent is appended: the high watermark is the leader's."""
         log = self.log
         self.lag = max(0, leader_high_watermark - log.log_end_offset)
-        log.advance_high_watermark(
-            visible_offset(
-                leader_high_watermark,
-                log_start_offset=log.log_start_offset,
-                log_end_offset=log.log_end_offset,
-            )
+        offset = visible_offset(
+            leader_high_watermark, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         )
+        if log.advance_high_watermark(offset) and self.waiters:
+            self.waiters.wake()
+
+    # Consumers
+
+    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+        """The answer to a client that believes in this leader epoch (-1: in none)."""
+        return fencing.leader_epoch(epoch, self.following.leader_epoch)
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """Where a leader epoch ended in this log."""
+        return epoch_end(self.log.leader_epochs.entries, epoch, self.log.log_end_offset)
+
+    def end(self) -> None:
+        """Follow no more: consumers that wait look again."""
+        self.waiters.wake()
 
     @property
     def is_flush_due(self) -> bool:

@@ -83,8 +83,10 @@ class Replica:
     def unfollow(self, surroundings: Surroundings) -> None:
         """Follow no more: nothing changes the log after this, until there is another role."""
         follower, self.follower = self.follower, None
-        if follower is not None and surroundings.replication is not None:
-            surroundings.replication.stop(follower)
+        if follower is not None:
+            if surroundings.replication is not None:
+                surroundings.replication.stop(follower)
+            follower.end()
 
     def rolled(self) -> bool:
         """Whether segments were closed since this was last asked: they want a sync in the background."""

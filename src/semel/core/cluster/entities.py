@@ -107,7 +107,7 @@ def _known(
             flaws.append(key)
         elif key is not None:
             try:
-                key.parse(value)
+                key.parse(value, as_kafka_3=True)
             except ConfigError as error:
                 flaws.append(str(error))
             else:

@@ -217,6 +217,8 @@ class ConfigKey:
     """Kafka keeps it from users: it can be set and is not listed."""
     synonyms: tuple[str, ...] = ()
     """The broker's settings a topic's falls back to, first one first."""
+    validator_of_kafka_3: Validator | None = None
+    """Kafka 3.9's bounds, where Kafka 4 has others."""
     documentation: str | None = None
 
     @property
@@ -224,10 +226,14 @@ class ConfigKey:
         """Whether the value is never shown."""
         return self.type is ConfigType.PASSWORD
 
-    def parse(self, content: str) -> Value:
-        """The value of a text; raises `ConfigError` in Kafka's words if it is not one of this setting's."""
+    def parse(self, content: str, *, as_kafka_3: bool = False) -> Value:
+        """The value of a text; raises `ConfigError` in Kafka's words if it is not one of this setting's.
+
+        `as_kafka_3`: within the bounds that Kafka 3.9 has for it, whose clusters keep such values.
+        """
         value = _READERS[self.type](self, content)
-        if self.validator is not None and (flaw := self.validator.flaw(self.name, value)) is not None:
+        validator = (as_kafka_3 and self.validator_of_kafka_3) or self.validator
+        if validator is not None and (flaw := validator.flaw(self.name, value)) is not None:
             raise ConfigError(flaw)
         return value
 

@@ -42,12 +42,15 @@ def _in_topic_unit(name: str, value: Value) -> Value:
     return value
 
 
-def topic_values(defaults: Mapping[str, Value], overrides: Mapping[str, str]) -> dict[str, Value]:
+def topic_values(
+    defaults: Mapping[str, Value], overrides: Mapping[str, str], *, as_kafka_3: bool = False
+) -> dict[str, Value]:
     """The values that govern a topic; raises `ConfigError` on a setting that cannot be."""
     for name in overrides:
         if name not in TOPIC_CONFIGS:
             raise ConfigError(f"Unknown topic config name: {name}")
-    return {**defaults, **{name: TOPIC_CONFIGS[name].parse(text) for name, text in overrides.items()}}
+    own = {name: TOPIC_CONFIGS[name].parse(text, as_kafka_3=as_kafka_3) for name, text in overrides.items()}
+    return {**defaults, **own}
 
 
 def check_together(values: Mapping[str, Value]) -> None:

@@ -224,6 +224,7 @@ _ROWS: Final = (
         Range(1048576),
         MEDIUM,
         synonyms=("log.segment.bytes",),
+        validator_of_kafka_3=Range(14),
         documentation="A segment never grows beyond this.",
     ),
     ConfigKey(
