@@ -138,7 +138,6 @@ def test_the_mistakes_of_finding_zookeeper(tmp_path: Path) -> None:
         ("zookeeper.ssl.client.enable", "true", "TLS to ZooKeeper is not served"),
         ("zookeeper.set.acl", "true", "let the owner of the chroot set them"),
         ("semel.zookeeper.digest", "nobody", "is no USER:PASSWORD"),
-        ("semel.controller.eligible", "true", "cannot be the controller of its cluster yet"),
         ("inter.broker.listener.name", "INTERNAL", "one listener is served, which is PLAINTEXT"),
         ("process.roles", "broker", "is of a cluster without ZooKeeper"),
     ):

@@ -152,8 +152,9 @@ class Deletions:
 
     def _finish(self, topic: str, replicas: list[Replica]) -> Steps[None]:
         yield from self._replicas.move(replicas, _R.NON_EXISTENT)
-        yield from delete_trees([paths.topic(topic)])
+        # The settings before the topic: whoever takes over between the two finds a topic that is still to go.
         yield from delete([paths.topic_configs(topic)])
+        yield from delete_trees([paths.topic(topic)])
         yield from delete([paths.deletion(topic)])
         self._context.remove_topic(topic)
         self._term.note(f"topic {topic} is deleted", is_warning=False)

@@ -64,7 +64,7 @@ class Reassignments:
                 yield from self.advance(partition, assignment)
 
     def wished_by_node(self) -> Steps[dict[TopicPartition, None]]:
-        """What `/admin/reassign_partitions` wishes, which is watched from now on; the partitions that were taken up."""
+        """What `/admin/reassign_partitions` wishes, which is watched from now on; the partitions that were taken up now."""
         if not (yield from exists(paths.REASSIGN_PARTITIONS, watch=True)):
             return {}
         found = yield from get(paths.REASSIGN_PARTITIONS)
@@ -79,7 +79,9 @@ class Reassignments:
             return {}
         refusals: Refusals = {}
         for partition, target in wished.items():
-            refusals[partition] = yield from self._begin(partition, target)
+            assignment = self._context.assignment(partition)
+            if not assignment.is_being_reassigned or assignment.target != target:
+                refusals[partition] = yield from self._begin(partition, target)
         for partition, refused in refusals.items():
             if refused is not None:
                 self._term.note(f"{partition} is not reassigned: {refused.reason}")
