@@ -190,7 +190,7 @@ class ZooKeeperStore:
             return {row.name: Refuse(error.code, str(error)) for row in rows}
         refused = {row.name: one for row, one in zip(rows, outcomes, strict=True) if one is not None}
         waiting = [row for row in rows if row.name not in refused]
-        await self._until(lambda: all(self._shows(row) for row in waiting), deadline)
+        await self.until(lambda: all(self._shows(row) for row in waiting), deadline)
         late = {row.name: _LATE for row in waiting if not self._shows(row)}
         return refused | late
 
@@ -206,8 +206,8 @@ class ZooKeeperStore:
             and all(state.leader >= 0 for state in known.states)
         )
 
-    async def _until(self, condition: Callable[[], bool], deadline: float) -> None:
-        """Until the controller has told so, or time is up."""
+    async def until(self, condition: Callable[[], bool], deadline: float) -> None:
+        """Wait until the controller has told so, or the clock shows `deadline`."""
         clock = self.member.runtime.clock
         while not condition() and (left := deadline - clock.monotonic()) > 0:
             try:

@@ -30,8 +30,8 @@ class Elections:
         self._context = term.context
         self._partitions = partitions
 
-    def wished_by_api(self, event: ReplicaLeaderElection) -> Steps[dict[TopicPartition, Refuse | None]]:
-        """The reason of each partition, or None where it has another leader now."""
+    def wished_by_api(self, event: ReplicaLeaderElection) -> Steps[dict[TopicPartition, Refuse | int]]:
+        """The new leader of each partition, or why it has none."""
         partitions = list(self._context.partitions()) if event.partitions is None else event.partitions
         return (yield from self._elect(partitions, is_unclean=event.is_unclean))
 
@@ -48,7 +48,7 @@ class Elections:
             self._term.note(f"a preferred election is passed over, and its node removed: {error}")
             wished = []
         for partition, refused in (yield from self._elect(wished, is_unclean=False)).items():
-            if refused is not None and refused.code is not ErrorCode.ELECTION_NOT_NEEDED:
+            if isinstance(refused, Refuse) and refused.code is not ErrorCode.ELECTION_NOT_NEEDED:
                 self._term.note(f"{partition} has no preferred leader: {refused.reason}")
         yield from delete([paths.PREFERRED_REPLICA_ELECTION])
         self._term.play(ZkPreferredReplicaElection())
@@ -81,9 +81,9 @@ class Elections:
 
     def _elect(
         self, partitions: Iterable[TopicPartition], *, is_unclean: bool
-    ) -> Steps[dict[TopicPartition, Refuse | None]]:
+    ) -> Steps[dict[TopicPartition, Refuse | int]]:
         context = self._context
-        answers: dict[TopicPartition, Refuse | None] = {}
+        answers: dict[TopicPartition, Refuse | int] = {}
         chosen: list[TopicPartition] = []
         for one in partitions:
             state = context.leaderships.get(one)
@@ -107,7 +107,7 @@ class Elections:
         for one in chosen:
             outcome = outcomes[one]
             answers[one] = (
-                None
+                outcome.leader
                 if isinstance(outcome, Leadership)
                 else Refuse(code, f"Failed to elect leader for partition {one}: {outcome}")
             )

@@ -135,7 +135,7 @@ class ControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLeaderElection:
-    """Elections that a client asks for. Answered: the code and the reason of each partition."""
+    """Elections that a client asks for. Answered: the leader of each partition, or why it has none."""
 
     partitions: tuple[TopicPartition, ...] | None
     """None: all."""
@@ -144,7 +144,7 @@ class ReplicaLeaderElection:
 
 @dataclass(frozen=True, slots=True)
 class ApiPartitionReassignment:
-    """Replicas that a client wants, or None to cancel. Answered: the code and the reason of each partition."""
+    """Replicas that a client wants, or None to cancel. Answered: why each partition is not moved, or None."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
