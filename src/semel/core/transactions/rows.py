@@ -8,13 +8,16 @@ Rules.  * Rows are written in version 1 (transactions v2's fields are tagged) an
         * A tombstone ends an id: there is no row for DEAD.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from semel.core.coordination.outcome import LogRow
 from semel.core.coordination.row_format import RowFormat
 from semel.core.coordination.row_times import RowTimes
+from semel.core.records.build import RecordInput
 from semel.core.transactions.states import MOVES, TransactionState
 from semel.core.transactions.transaction import NO_PARTITIONS, Transaction
+from semel.core.wire.message import Row
 from semel.core.wire.messages.transaction_rows import (
     PartitionsSchema,
     TransactionLogKey,
@@ -24,14 +27,37 @@ from semel.errors import CorruptLogError
 from semel.types import TopicPartition
 
 TOPIC: Final = "__transaction_state"
-FORMAT: Final = RowFormat(TOPIC, {0: (TransactionLogKey, TransactionLogValue)})
-MEMBER_FORMAT: Final = FORMAT.up_to({TransactionLogValue: 0})
-"""As Kafka 3.9 writes them."""
+_KINDS: Final[Mapping[int, tuple[type[Row], type[Row]]]] = {0: (TransactionLogKey, TransactionLogValue)}
+FORMAT: Final = RowFormat(TOPIC, _KINDS)
 ROW_TIMES: Final[RowTimes] = {
     TransactionLogValue: ("transaction_last_update_timestamp_ms", "transaction_start_timestamp_ms")
 }
 _VALUE_VERSION: Final = 1
 _STORED: Final = {int(state): state for state, moves in MOVES.items() if moves}
+
+
+class _MemberFormat(RowFormat):
+    """Rows as Kafka 3.9 writes them."""
+
+    def encode(self, row: LogRow, timestamp_ms: int) -> RecordInput:
+        if isinstance(row.value, TransactionLogValue):
+            row = row._replace(value=_without_later_fields(row.value), value_version=0)
+        return super().encode(row, timestamp_ms)
+
+
+MEMBER_FORMAT: Final = _MemberFormat(TOPIC, _KINDS)
+
+
+def _without_later_fields(value: TransactionLogValue) -> TransactionLogValue:
+    return TransactionLogValue(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        transaction_timeout_ms=value.transaction_timeout_ms,
+        transaction_status=value.transaction_status,
+        transaction_partitions=value.transaction_partitions,
+        transaction_last_update_timestamp_ms=value.transaction_last_update_timestamp_ms,
+        transaction_start_timestamp_ms=value.transaction_start_timestamp_ms,
+    )
 
 
 def row_of(transaction: Transaction) -> LogRow:

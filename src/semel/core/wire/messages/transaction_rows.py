@@ -19,8 +19,8 @@ class PartitionsSchema(Struct):
 
 class TransactionLogValue(Row, key=0, versions="0-1", flexible="1+"):
     producer_id: Int64 = 0
-    previous_producer_id: Int64 = at("1+", -1, tag=0, ignorable=True)
-    next_producer_id: Int64 = at("1+", -1, tag=1, ignorable=True)
+    previous_producer_id: Int64 = at("1+", -1, tag=0)
+    next_producer_id: Int64 = at("1+", -1, tag=1)
     producer_epoch: Int16 = 0
     next_producer_epoch: Int16 = at("1+", -1, tag=3)
     transaction_timeout_ms: Int32 = 0
@@ -28,4 +28,4 @@ class TransactionLogValue(Row, key=0, versions="0-1", flexible="1+"):
     transaction_partitions: list[PartitionsSchema] | None = array()
     transaction_last_update_timestamp_ms: Int64 = 0
     transaction_start_timestamp_ms: Int64 = 0
-    client_transaction_version: Int16 = at("1+", 0, tag=2, ignorable=True)
+    client_transaction_version: Int16 = at("1+", 0, tag=2)
