@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from semel.broker.replicas.followed_partition import FollowedPartition
 from semel.core.metadata.brokers import Endpoint, RegisteredBroker
 from semel.core.wire.framing import read_request_header, response_frame
 from semel.core.wire.message import Response
@@ -126,18 +125,12 @@ class PretendMember:
                 node = self._node_for(
                     topic.topic_name, uuid.UUID(bytes=topic.topic_id), state.partition_index
                 )
-                followed = node.followed.get(state.partition_index)
-                if followed is None:
-                    replica = node.replicas[state.partition_index]
-                    followed = node.followed[state.partition_index] = FollowedPartition(
-                        replica.log, replica.topic_id, replica.commits, replica.counts, self._runtime
-                    )
-                if followed.become(
+                node.replicas[state.partition_index].follow(
+                    node.surroundings,
                     leader_id=state.leader,
                     leader_epoch=state.leader_epoch,
                     partition_epoch=state.partition_epoch,
-                ):
-                    node.fetchers.follow(followed)
+                )
                 rows.append(LeaderAndIsrPartitionError(partition_index=state.partition_index))
             answers.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows))
         return LeaderAndIsrResponse(topics=answers)
@@ -164,7 +157,7 @@ class PretendMember:
         for topic in request.topic_states:
             for state in topic.partition_states:
                 if self.node is not None and state.partition_index in self.node.followed:
-                    self.node.fetchers.stop(self.node.followed.pop(state.partition_index))
+                    self.node.replicas[state.partition_index].unfollow(self.node.surroundings)
                 rows.append(
                     StopReplicaPartitionError(
                         topic_name=topic.topic_name, partition_index=state.partition_index

@@ -1,17 +1,19 @@
 """Brokers that replicate one topic, without a controller and without anything else a broker does.
 
 A `Node` has a data directory, a port that answers Fetch and ListOffsets by the broker's own handlers, and `Fetchers`. A test is the
-controller: it says who leads with `World.elect`. Everything runs on simulated hosts, or, for a node alone, on any runtime.
+controller: it says who leads with `World.elect`. Everything runs on simulated hosts, or, for a node alone, on any runtime. On a host
+every call that may begin a task is made by `Node.within`: it belongs to the process and dies with it.
 """
 
 import asyncio
 import contextlib
+import contextvars
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import Dispatch
@@ -25,6 +27,7 @@ from semel.broker.replicas.log_cuts import LogCuts
 from semel.broker.replicas.replica import Replica
 from semel.broker.replicas.surroundings import Surroundings
 from semel.core.metadata.brokers import Endpoint, RegisteredBroker
+from semel.core.replication.leading import Proposal
 from semel.core.security.identity import ListenerName
 from semel.errors import ErrorCode
 from semel.log.config import LogConfig
@@ -36,6 +39,7 @@ from semel.runtime.simulation import Simulation
 from semel.types import TopicPartition
 
 T = TypeVar("T")
+P = ParamSpec("P")
 TOPIC = "orders"
 TOPIC_ID = uuid.UUID(int=0x5E3E1)
 LISTENER = ListenerName("INTERNAL", is_inter_broker=True)
@@ -44,16 +48,13 @@ PORT = 9092
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a controller says about the topic's partitions."""
+    """What a controller says about a partition, or about all of them."""
 
     leader: int
     leader_epoch: int
+    partition_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
-
-    @property
-    def partition_epoch(self) -> int:
-        return self.leader_epoch
 
 
 class Node:
@@ -76,7 +77,10 @@ class Node:
         self.broker_epoch = 0
         self.failures: list[tuple[TopicPartition, Exception]] = []
         self.replicas: list[Replica] = []
-        self.followed: dict[int, FollowedPartition] = {}
+        self.on_proposal: Callable[[LedPartition, Proposal], None] = lambda _partition, _proposal: None
+        self.lag_max_ms = 30_000
+        self._context: contextvars.Context | None = None
+        self._epochs: dict[int, int] = {}
         self.topic, self.topic_id = topic, topic_id
         self._partitions = partitions
         self._listener = listener
@@ -92,6 +96,15 @@ class Node:
         return self.replicas[0].log
 
     @property
+    def followed(self) -> dict[int, FollowedPartition]:
+        """What is followed, by number."""
+        return {
+            index: replica.follower
+            for index, replica in enumerate(self.replicas)
+            if replica.follower is not None
+        }
+
+    @property
     def led(self) -> LedPartition:
         leader = self.replicas[0].leader
         assert leader is not None
@@ -100,7 +113,8 @@ class Node:
     def open(self, runtime: Runtime, path: str = "/data") -> None:
         """Load what is there, and be ready for orders."""
         self.runtime = runtime
-        self.replicas, self.followed = [], {}
+        self._context = contextvars.copy_context()
+        self.replicas = []
         now_ms = runtime.clock.now_ms()
         directory = LogDirectory.open(
             runtime.files, path, node_id=self.node_id, cluster_id="c", directory_id="d"
@@ -120,6 +134,11 @@ class Node:
             cuts=self.cuts,
             on_failure=lambda one, error: self.failures.append((one.topic_partition, error)),
         )
+
+    def within(self, function: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Call it as a part of this node's process."""
+        assert self._context is not None
+        return self._context.run(function, *args, **more)
 
     def grow(self, partitions: int) -> None:
         """Have so many partitions at least."""
@@ -178,33 +197,47 @@ class Node:
             topic = self.topic
         return self._get(topic, index) or self._missing(topic, index)
 
-    def obey(self, orders: Orders) -> None:
-        """Lead or follow every partition."""
-        for index, replica in enumerate(self.replicas):
-            if orders.leader == self.node_id:
-                gone = self.followed.pop(index, None)
-                if gone is not None:
-                    self.fetchers.stop(gone)
-                replica.lead(
-                    Surroundings(self.node_id, 30_000, self.brokers),
-                    leader_epoch=orders.leader_epoch,
-                    partition_epoch=orders.partition_epoch,
-                    replicas=orders.replicas,
-                    isr=orders.isr,
-                )
-                continue
-            replica.unlead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            followed = self.followed.get(index)
-            if followed is None:
-                followed = self.followed[index] = FollowedPartition(
-                    replica.log, self.topic_id, replica.commits, replica.counts, self.runtime
-                )
-            if followed.become(
+    @property
+    def surroundings(self) -> Surroundings:
+        return Surroundings(self.node_id, self.lag_max_ms, self.brokers, self)
+
+    # The replicas' way to the controller and to the leaders
+
+    def propose(self, partition: LedPartition, proposal: Proposal) -> None:
+        self.on_proposal(partition, proposal)
+
+    def lead_no_more(self, partition: LedPartition) -> None:
+        pass
+
+    def follow(self, partition: FollowedPartition) -> None:
+        self.fetchers.follow(partition)
+
+    def stop(self, partition: FollowedPartition) -> None:
+        self.fetchers.stop(partition)
+
+    def obey(self, orders: Orders, *indexes: int) -> None:
+        """Lead or follow these partitions, or all of them. Orders of an epoch that is known change nothing."""
+        for index in indexes or range(len(self.replicas)):
+            if orders.leader_epoch > self._epochs.get(index, -1):
+                self._epochs[index] = orders.leader_epoch
+                self.within(self._assume, self.replicas[index], orders)
+
+    def _assume(self, replica: Replica, orders: Orders) -> None:
+        if orders.leader == self.node_id:
+            replica.lead(
+                self.surroundings,
+                leader_epoch=orders.leader_epoch,
+                partition_epoch=orders.partition_epoch,
+                replicas=orders.replicas,
+                isr=orders.isr,
+            )
+        else:
+            replica.follow(
+                self.surroundings,
                 leader_id=orders.leader,
                 leader_epoch=orders.leader_epoch,
                 partition_epoch=orders.partition_epoch,
-            ):
-                self.fetchers.follow(followed)
+            )
 
     async def checkpoint(self) -> None:
         await self.runtime.tasks.in_thread(self.directory.begin_checkpoint(), order=self.directory.path)
@@ -222,7 +255,7 @@ class World:
         }
         self._of_node = of_node
         self.nodes = {one: self._node(one) for one in self.ids}
-        self.orders = Orders(-1, -1, self.ids, self.ids)
+        self.orders = Orders(-1, -1, -1, self.ids, self.ids)
 
     def _node(self, node_id: int) -> Node:
         # Each has a dict of its own: what it knows of the others may be told it late.
@@ -258,8 +291,9 @@ class World:
             host.cut_power()
         else:
             host.kill()
+        before = self.nodes[node_id]
         self.nodes[node_id] = self._node(node_id)
-        self.nodes[node_id].broker_epoch += 1
+        self.nodes[node_id].broker_epoch = before.broker_epoch + 1
 
     def tell(self, orders: Orders, *node_ids: int) -> None:
         self.orders = orders
@@ -270,7 +304,7 @@ class World:
     def elect(self, leader: int, leader_epoch: int | None = None, *, told: Sequence[int] = ()) -> None:
         """Another leader, in the next epoch."""
         epoch = self.orders.leader_epoch + 1 if leader_epoch is None else leader_epoch
-        self.tell(Orders(leader, epoch, self.ids, self.ids), *told)
+        self.tell(Orders(leader, epoch, epoch, self.ids, self.ids), *told)
 
     async def until(self, is_so: Callable[[], bool], seconds: float = 60) -> None:
         """Wait until it is so."""
