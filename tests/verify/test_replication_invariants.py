@@ -9,10 +9,22 @@ from dataclasses import replace
 import pytest
 
 from semel.core.idempotence.producer_window import ProducerEntry
+from semel.core.replication.epochs import EpochEnd
 from semel.verify.history.events import Given, Place, Settled, Unsure
 from semel.verify.history.run import History
 from semel.verify.simulation import replication_invariants
-from semel.verify.simulation.replicas import BatchSeen, EndSeen, Led, ReplicaSeen, Sightings, StateSeen
+from semel.verify.simulation.replicas import (
+    BatchSeen,
+    Ends,
+    EndSeen,
+    LackSeen,
+    Led,
+    MovedAlone,
+    NewsGoneBack,
+    ReplicaSeen,
+    Sightings,
+    StateSeen,
+)
 
 _PLACE = Place(b"t" * 16, 0)
 _FIRST = BatchSeen(0, 2, 0, 80, 0xA)
@@ -46,7 +58,7 @@ def _right() -> tuple[History, Sightings]:
     history.add(Settled(1.2, 1.1, "producer.1", 0, _PLACE.topic_id, 0, 1))
     seen = Sightings(
         states=[_state(0.5, 1, 0, (1, 2, 3)), _state(2.0, 2, 1, (2, 3)), _state(4.0, 2, 1, (2, 3, 1))],
-        led=[Led(0.6, 1, "orders", _PLACE, 0), Led(2.1, 2, "orders", _PLACE, 1)],
+        led=[Led(0.6, 1, "orders", _PLACE, 0, 0.1, 0.2), Led(2.1, 2, "orders", _PLACE, 1, 0.1, 0.2)],
         looks=[
             _replica(1.5, 1, 0, _FIRST),
             _replica(1.5, 2, None, _FIRST, high_watermark=0),
@@ -89,7 +101,7 @@ def test_a_deposed_leader_needs_nothing_that_was_acknowledged_after_its_time() -
     history, seen = _right()
     seen.states.insert(1, _state(1.0, 3, 1, (1, 2, 3)))
     seen.states[2:] = [_state(1.1, 2, 2, (2, 3)), _state(4.0, 2, 2, (2, 3, 1))]
-    seen.led[1:] = [Led(1.05, 3, "orders", _PLACE, 1), Led(2.1, 2, "orders", _PLACE, 2)]
+    seen.led[1:] = [Led(1.05, 3, "orders", _PLACE, 1, 0.1, 0.2), Led(2.1, 2, "orders", _PLACE, 2, 0.1, 0.2)]
     seen.looks[2:] = [_replica(3.0, 3, 1, high_watermark=0)]
     assert _broken(history, seen) == ""
 
@@ -129,10 +141,42 @@ def test_replicas_that_differ_in_the_end_break_i2(last: ReplicaSeen, text: str) 
     assert f"I2: in the end orders-0 on broker 3 is not as on broker 1: {text}" in _broken(history, seen)
 
 
+def test_a_member_of_the_isr_that_lacks_what_is_committed_breaks_i1() -> None:
+    history, seen = _right()
+    seen.lacks.append(LackSeen(3.0, 3, "orders", _PLACE, (2, 3), EpochEnd(1, 3), EpochEnd(0, 2)))
+    assert (
+        "I1: orders-0 is committed up to 3, the last record of epoch 1; broker 3 is in the ISR [2, 3], its log ends at 2"
+        in _broken(history, seen)
+    )
+
+
+def test_a_leader_that_commits_with_too_few_breaks_i4() -> None:
+    history, seen = _right()
+    seen.moved_alone.append(MovedAlone(3.0, 2, "orders", _PLACE, (2,), Ends(2, 2), Ends(2, 3)))
+    assert "I4: broker 2 leads orders-0 with the ISR [2], below min.insync.replicas" in _broken(history, seen)
+
+
+def test_a_leader_by_an_order_for_its_former_life_breaks_i3() -> None:
+    history, seen = _right()
+    seen.led[1] = Led(2.1, 2, "orders", _PLACE, 1, alive_since=2.05, ordered_at=2.0)
+    assert (
+        "I3: orders-0 in epoch 1 is led by broker 2, which was started at 2.0500 s: that was ordered before"
+        in _broken(history, seen)
+    )
+
+
+def test_metadata_that_goes_back_breaks_i3() -> None:
+    history, seen = _right()
+    seen.went_back.append(NewsGoneBack(3.0, 3, "orders", _PLACE, before=1, now=0))
+    assert "I3: broker 3 believes that orders-0 is led in epoch 0, and knew epoch 1 before" in _broken(
+        history, seen
+    )
+
+
 def test_two_leaders_of_one_epoch_and_one_that_nobody_named_break_i3() -> None:
     history, seen = _right()
-    seen.led.append(Led(2.2, 3, "orders", _PLACE, 1))
-    seen.led.append(Led(2.3, 3, "orders", _PLACE, 5))
+    seen.led.append(Led(2.2, 3, "orders", _PLACE, 1, 0.1, 0.2))
+    seen.led.append(Led(2.3, 3, "orders", _PLACE, 5, 0.1, 0.2))
     text = _broken(history, seen)
     assert "I3: orders-0 in epoch 1 is led by broker 3 and by 2" in text
     assert "I3: orders-0 in epoch 5 is led by broker 3, ZooKeeper names nobody" in text

@@ -34,6 +34,7 @@ from semel.verify.simulation.scenarios import (
     produce,
     public_producer,
     rare_transactions,
+    replication,
     transactions,
     wide_transactions,
 )
@@ -49,6 +50,7 @@ SCENARIOS: Final[Mapping[str, Callable[[int], None]]] = {
     "produce": produce.run,
     "public_producer": public_producer.run,
     "rare_transactions": rare_transactions.run,
+    "replication": replication.run,
     "transactions": transactions.run,
     "wide_transactions": wide_transactions.run,
 }
@@ -59,10 +61,11 @@ MIX: Final[Mapping[str, int]] = {
     "directory_crash": 100,
     "election": 40,
     "groups": 50,
-    "log_crash": 320,
+    "log_crash": 220,
     "produce": 100,
     "public_producer": 24,
     "rare_transactions": 15,
+    "replication": 100,
     "transactions": 120,
     "wide_transactions": 1,
 }

@@ -141,6 +141,19 @@ class LosePowerAtPeace:
         await EndBroker("power cut", self.pause_seconds, self.broker).happen(world)
 
 
+@dataclass(frozen=True, slots=True)
+class LagUnheard:
+    """A member stands still, and no controller hears of it: wishes of leaders wait for their answers."""
+
+    member: FreezeHost
+    controllers: tuple[FreezeHost, ...]
+
+    async def happen(self, world: World) -> None:
+        async with asyncio.TaskGroup() as group:
+            for one in (self.member, *self.controllers):
+                group.create_task(one.happen(world))
+
+
 Draw = Callable[[random.Random, ReplicationReach], Disturbance]
 
 
@@ -187,6 +200,14 @@ def _cut_members_off(dice: random.Random, reach: ReplicationReach) -> Disturbanc
     return CutOff(one, dice.choice(others), "black hole", dice.random() < 0.6, dice.uniform(0.2, 12.0))
 
 
+def _lag_unheard(dice: random.Random, reach: ReplicationReach) -> Disturbance:
+    seconds = dice.uniform(1.0, 6.0)
+    member = FreezeHost(seconds, dice.choice(reach.brokers))
+    return LagUnheard(
+        member, tuple(FreezeHost(seconds + dice.uniform(-0.9, 2.0), one) for one in reach.controllers)
+    )
+
+
 def kinds(endings: Sequence[Ending]) -> Mapping[str, Draw]:
     """All kinds; members end in one of these ways."""
     deaths = [one for one in endings if one != "clean stop"]
@@ -203,6 +224,7 @@ def kinds(endings: Sequence[Ending]) -> Mapping[str, Draw]:
         ),
         "cut members off": _cut_members_off,
         "freeze": lambda dice, reach: FreezeHost(dice.uniform(0.2, 9.0), dice.choice(reach.brokers)),
+        "lag unheard": _lag_unheard,
         "depose": _depose,
         "remake": lambda dice, reach: RemakeTopic(
             reach.admin, dice.choice(reach.topics), dice.choice([0.0, dice.uniform(0.0, 2.0)])

@@ -9,20 +9,37 @@ Rules.  * A log is looked at between two steps of its broker. Nothing is asked o
 """
 
 import asyncio
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.replicas.replica import Replica
 from semel.core.cluster import documents, paths
 from semel.core.idempotence.producer_window import ProducerEntry
+from semel.core.replication.epochs import EpochEnd
+from semel.core.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from semel.core.zookeeper.machine import Machine
+from semel.log.partition_log import PartitionLog
 from semel.types import TopicPartition
 from semel.verify.history.events import Place
+from semel.verify.simulation.controller.orders import Order
 from semel.verify.simulation.world import BrokerHost, World
 
 _ROLES_SECONDS: Final = 0.02
+_CLOSE_SECONDS: Final = 0.002
+"""Between two looks at roles and ends soon after a change: a leader and its followers agree within some of them."""
+_CLOSELY_FOR_SECONDS: Final = 0.08
+_NOTHING: Final = EpochEnd(-1, 0)
 _LOGS_SECONDS: Final = 1.5
+
+
+class Ends(NamedTuple):
+    """How far a log is visible, and how far it goes."""
+
+    high_watermark: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,50 @@ class Led:
     topic: str
     place: Place
     leader_epoch: int
+    alive_since: float
+    """When its process was started."""
+    ordered_at: float
+    """When a controller last ordered that; never, if none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewsGoneBack:
+    """A broker believes in an earlier leader epoch than it did before."""
+
+    at: float
+    broker: int
+    topic: str
+    place: Place
+    before: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class LackSeen:
+    """A member of the ISR has not what was below a high watermark."""
+
+    at: float
+    broker: int
+    topic: str
+    place: Place
+    isr: tuple[int, ...]
+    committed: EpochEnd
+    """The highest high watermark that any replica had, and the epoch of the record below it."""
+    held: EpochEnd
+    """The epoch of that record here, and the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedAlone:
+    """A leader with fewer members in its ISR than `min.insync.replicas` moved its high watermark, or its end."""
+
+    at: float
+    broker: int
+    topic: str
+    place: Place
+    isr: tuple[int, ...]
+    before: Ends
+    now: Ends
 
 
 class BatchSeen(NamedTuple):
@@ -102,6 +163,9 @@ class Sightings:
 
     states: list[StateSeen] = field(default_factory=list)
     led: list[Led] = field(default_factory=list)
+    went_back: list[NewsGoneBack] = field(default_factory=list)
+    lacks: list[LackSeen] = field(default_factory=list)
+    moved_alone: list[MovedAlone] = field(default_factory=list)
     looks: list[ReplicaSeen] = field(default_factory=list)
     ends: list[EndSeen] = field(default_factory=list)
     last: list[ReplicaSeen] = field(default_factory=list)
@@ -111,10 +175,18 @@ class Sightings:
 class Witness:
     """Looks at one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, trusts_disks: bool = True) -> None:
+        """`trusts_disks`: nobody loses what others were told that it has."""
         self._world = world
+        self._trusts_disks = trusts_disks
+        self._states: dict[Place, StateSeen] = {}
+        self._changed_at = 0.0
+        self._committed: dict[Place, EpochEnd] = {}
+        self._alone: dict[Place, tuple[StateSeen, Ends]] = {}
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
-        self._leaders: set[tuple[int, Place, int]] = set()
+        self._ordered: dict[tuple[int, Place, int], float] = {}
+        self._leaders: set[tuple[int, float, Place, int]] = set()
+        self._news: dict[tuple[int, float], dict[Place, int]] = {}
         self.seen: Final = Sightings()
 
     def attach(self) -> None:
@@ -147,17 +219,33 @@ class Witness:
                     node.version,
                 )
                 self.seen.states.append(seen)
+                self._states[seen.place] = seen
+                self._changed_at = seen.at
                 self._world.tell(
                     f"ZooKeeper: {name}-{index} is led by {seen.leader} in epoch {seen.leader_epoch}, in sync "
                     f"{list(seen.isr)} of {list(seen.replicas)}, version {seen.partition_epoch}"
                 )
 
+    def ordered(self, broker: int, order: Order) -> None:
+        """A controller orders this; it may be carried out later, or never."""
+        if isinstance(order, LeaderAndIsrRequest):
+            for topic in order.topic_states:
+                for one in topic.partition_states:
+                    place = Place(topic.topic_id, one.partition_index)
+                    self._ordered[broker, place, one.leader_epoch] = self._world.now()
+
     async def watch(self) -> None:
         """Look, for ever."""
-        logs_at = 0.0
+        roles_at = logs_at = 0.0
         while True:
-            await asyncio.sleep(_ROLES_SECONDS)
+            is_close = self._world.now() < self._changed_at + _CLOSELY_FOR_SECONDS
+            await asyncio.sleep(_CLOSE_SECONDS if is_close else _ROLES_SECONDS)
+            self._look_at_ends()
+            if self._world.now() < roles_at:
+                continue
+            roles_at = self._world.now() + _ROLES_SECONDS
             has_new_leader = self._look_at_roles()
+            self._look_at_news()
             if has_new_leader or self._world.now() >= logs_at:
                 logs_at = self._world.now() + _LOGS_SECONDS
                 self.seen.looks += self.look()
@@ -170,13 +258,95 @@ class Witness:
                 if replica.leader is None:
                     continue
                 place = _place(replica)
-                key = (host.broker_id, place, replica.leader.leader_epoch)
+                key = (host.broker_id, host.alive_since, place, replica.leader.leader_epoch)
                 if key not in self._leaders:
                     self._leaders.add(key)
                     topic = replica.log.topic_partition.topic
-                    self.seen.led.append(Led(self._world.now(), host.broker_id, topic, place, key[2]))
+                    epoch = replica.leader.leader_epoch
+                    ordered_at = self._ordered.get((host.broker_id, place, epoch), -math.inf)
+                    self.seen.led.append(
+                        Led(
+                            self._world.now(),
+                            host.broker_id,
+                            topic,
+                            place,
+                            epoch,
+                            host.alive_since,
+                            ordered_at,
+                        )
+                    )
                     found = True
         return found
+
+    def _look_at_news(self) -> None:
+        """What every broker believes of partitions, as it tells clients."""
+        for host in self._world.brokers.values():
+            if host.broker is None:
+                continue
+            known = self._news.setdefault((host.broker_id, host.alive_since), {})
+            for row in host.broker.parts.read.image.topics.values():
+                for index, state in enumerate(row.states):
+                    place = Place(row.topic_id.bytes, index)
+                    before = known.get(place, state.leader_epoch)
+                    known[place] = state.leader_epoch
+                    if state.is_known and state.leader_epoch < before:
+                        self.seen.went_back.append(
+                            NewsGoneBack(
+                                self._world.now(),
+                                host.broker_id,
+                                row.name,
+                                place,
+                                before,
+                                state.leader_epoch,
+                            )
+                        )
+
+    def _look_at_ends(self) -> None:
+        """Whether all that are in sync have what is committed, and whether a leader commits alone."""
+        replicas = [
+            (host.broker_id, replica)
+            for host in self._world.brokers.values()
+            for replica in _replicas(host)
+            if _place(replica) in self._states
+        ]
+        for _broker, replica in replicas:
+            log, place = replica.log, _place(replica)
+            if log.high_watermark > self._committed.get(place, _NOTHING).end_offset:
+                epoch = log.leader_epochs.epoch_for(log.high_watermark - 1)
+                self._committed[place] = EpochEnd(epoch, log.high_watermark)
+        for broker, replica in replicas:
+            self._look_for_lack(broker, replica)
+            if replica.leader is not None:
+                self._look_at_leader(broker, replica.log, replica.leader)
+
+    def _look_for_lack(self, broker: int, replica: Replica) -> None:
+        log, place = replica.log, _place(replica)
+        state, committed = self._states[place], self._committed.get(place, _NOTHING)
+        last = committed.end_offset - 1
+        if not self._trusts_disks or broker not in state.isr or last < log.log_start_offset:
+            return
+        held = EpochEnd(log.leader_epochs.epoch_for(last), log.log_end_offset)
+        if held.end_offset <= last or held.epoch != committed.epoch:
+            topic = log.topic_partition.topic
+            self.seen.lacks.append(
+                LackSeen(self._world.now(), broker, topic, place, state.isr, committed, held)
+            )
+
+    def _look_at_leader(self, broker: int, log: PartitionLog, leader: LedPartition) -> None:
+        place = Place(leader.topic_id.bytes, log.topic_partition.partition)
+        state, leading = self._states[place], leader.leading
+        least = min(log.config.min_insync_replicas, len(state.replicas))
+        is_current = (state.leader, state.leader_epoch) == (broker, leading.leader_epoch)
+        if not is_current or leading.partition_epoch != state.partition_epoch or len(state.isr) >= least:
+            return
+        now = Ends(log.high_watermark, log.log_end_offset)
+        since, before = self._alone.get(place, (state, now))
+        if since is state and before != now:
+            topic = log.topic_partition.topic
+            self.seen.moved_alone.append(
+                MovedAlone(self._world.now(), broker, topic, place, state.isr, before, now)
+            )
+        self._alone[place] = state, now
 
     def look(self) -> list[ReplicaSeen]:
         """Every replica of every broker that runs."""

@@ -2,11 +2,14 @@
 
 Role.   `judge` gives every broken promise as a sentence, beside `invariants`, whose promises to clients hold in a cluster as well.
 Rules.  The promises:
-        * I1 A record that was acknowledged by all is on every leader of a later epoch, and in the end in every log.
+        * I1 A record that was acknowledged by all is on every leader of a later epoch, and in the end in every log. Before that, all
+          that is committed, below any high watermark, is on every member of the ISR.
         * I2 What lies below a replica's high watermark never changes, and is the same on every replica, to the byte. In the end
           all replicas are the same.
-        * I3 Every leader epoch of a partition has one leader: the one that ZooKeeper names. A log's epochs never go back.
-        * I4 The end that readers may see never goes back. (No record that was read goes away: `invariants`.)
+        * I3 Every leader epoch of a partition has one leader: the one that ZooKeeper names, ordered in the life in which it leads.
+          A log's epochs never go back, nor do those that a member believes in.
+        * I4 A leader with fewer members in the ISR than `min.insync.replicas` commits nothing, and takes no record that all are to
+          acknowledge. The end that readers may see never goes back. (No record that was read goes away: `invariants`.)
         * I5 At ZooKeeper a leader is in the ISR, or there is none; the ISR is among the replicas, and never empty.
         * I6 Replicas that hold the same have the same producers.
 """
@@ -26,10 +29,13 @@ def judge(history: History, seen: Sightings) -> list[Broken]:
     """Everything that is broken."""
     return [
         *_acknowledged(history, seen),
+        *_lacks(seen),
         *_committed(seen),
         *_same_in_the_end(seen),
         *_leaders(seen),
         *_epochs_of_logs(seen),
+        *_news(seen),
+        *_moved_alone(seen),
         *_ends(seen),
         *_states(seen),
         *_producers(seen),
@@ -67,6 +73,17 @@ def _acknowledged(history: History, seen: Sightings) -> Iterator[Broken]:
                     look.at,
                 )
                 break
+
+
+def _lacks(seen: Sightings) -> Iterator[Broken]:
+    for one in seen.lacks:
+        yield Broken(
+            f"I1: {one.topic}-{one.place.partition} is committed up to {one.committed.end_offset}, the last record of epoch "
+            f"{one.committed.epoch}; broker {one.broker} is in the ISR {list(one.isr)}, its log ends at {one.held.end_offset}, and "
+            f"that record is of epoch {one.held.epoch}",
+            one.topic,
+            one.at,
+        )
 
 
 def _begun(seen: Sightings) -> dict[Place, dict[int, float]]:
@@ -164,6 +181,12 @@ def _leaders(seen: Sightings) -> Iterator[Broken]:
         what = f"{one.topic}-{one.place.partition} in epoch {one.leader_epoch}"
         if other != one.broker:
             yield Broken(f"I3: {what} is led by broker {one.broker} and by {other}", one.topic, one.at)
+        elif one.ordered_at < one.alive_since:
+            yield Broken(
+                f"I3: {what} is led by broker {one.broker}, which was started at {one.alive_since:.4f} s: that was ordered before",
+                one.topic,
+                one.at,
+            )
         elif named.get(key, NO_LEADER) != one.broker:
             yield Broken(
                 f"I3: {what} is led by broker {one.broker}, ZooKeeper names {named.get(key, 'nobody')}",
@@ -185,7 +208,27 @@ def _epochs_of_logs(seen: Sightings) -> Iterator[Broken]:
                 break
 
 
+def _news(seen: Sightings) -> Iterator[Broken]:
+    for one in seen.went_back:
+        yield Broken(
+            f"I3: broker {one.broker} believes that {one.topic}-{one.place.partition} is led in epoch {one.now}, and knew epoch "
+            f"{one.before} before",
+            one.topic,
+            one.at,
+        )
+
+
 # I4
+
+
+def _moved_alone(seen: Sightings) -> Iterator[Broken]:
+    for one in seen.moved_alone:
+        yield Broken(
+            f"I4: broker {one.broker} leads {one.topic}-{one.place.partition} with the ISR {list(one.isr)}, below "
+            f"min.insync.replicas, and went from {one.before} to {one.now}",
+            one.topic,
+            one.at,
+        )
 
 
 def _ends(seen: Sightings) -> Iterator[Broken]:

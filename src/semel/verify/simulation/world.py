@@ -213,6 +213,8 @@ class BrokerHost:
         self._pause_seconds = 0.1
         self._distrusts_disk = False
         self.is_serving = False
+        self.alive_since = 0.0
+        """When its process was started."""
 
     # Things that may happen to it
 
@@ -274,6 +276,7 @@ class BrokerHost:
 
     async def _program(self, runtime: Runtime) -> None:
         self._direct = None
+        self.alive_since = self._world.now()
         self._stop = asyncio.Event()
         broker = Broker(self._config, runtime)
         await broker.start()

@@ -63,12 +63,22 @@ class Temper:
     """Between two moves of leaders that nobody asked for, on average."""
     linger_seconds: float
     """How long what is queued goes out after it was deposed."""
+    repeats: float = 0.0
+    """The part of its orders that come a second time, late."""
 
 
 class Controller:
     """The actor."""
 
-    def __init__(self, world: World, number: int, temper: Temper) -> None:
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        temper: Temper,
+        on_order: Callable[[int, Order], object] | None = None,
+    ) -> None:
+        """`on_order` is told which broker is ordered what."""
+        self.on_order: Final = on_order
         self.name = f"controller{number}"
         self.controller_id: Final = FIRST_ID + number
         self.temper: Final = temper
@@ -149,6 +159,8 @@ class _Process:
             controller.controller_id,
             temper.request_timeout_ms,
             lambda *answer: self._answered(events, *answer),
+            repeats=temper.repeats,
+            on_order=controller.on_order,
         )
         cluster = Cluster(controller.controller_id, term.epoch, Address(controller.name, PORT))
         self._office = office = Office(cluster, Ledger(self._client, term), channels)

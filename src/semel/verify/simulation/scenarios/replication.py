@@ -70,7 +70,7 @@ class Story(BrokerStory):
             traced=traced,
         )
         super().__init__(seed, dice, world)
-        self.witness = Witness(world)
+        self.witness = Witness(world, trusts_disks=not self.is_peaceful)
         self.seconds = dice.uniform(6.0, 25.0)
         self.topics = [
             _topic(dice, f"topic{index}", durable=self.is_durable) for index in range(dice.randint(1, 2))
@@ -79,7 +79,9 @@ class Story(BrokerStory):
             TopicPartition(topic.name, index) for topic in self.topics for index in range(topic.partitions)
         ]
         self.cluster_admin = ClusterAdmin(world, self.topics, factor=MEMBERS)
-        self.controllers = [Controller(world, number, _temper(dice)) for number in range(CONTROLLERS)]
+        self.controllers = [
+            Controller(world, number, _temper(dice), self.witness.ordered) for number in range(CONTROLLERS)
+        ]
         self.rest = AtRest(world, self.partitions)
 
     async def _main(self) -> None:
@@ -203,6 +205,8 @@ def _member_settings(dice: random.Random) -> dict[str, str | int | bool]:
         "log.retention.check.interval.ms": 3000,
         "log.flush.offset.checkpoint.interval.ms": dice.choice([400, 5000]),
         "num.replica.fetchers": dice.choice([1, 1, 2]),
+        "replica.fetch.max.bytes": dice.choice([100, 1 << 20]),  # One batch at a time, or all.
+        "replica.fetch.response.max.bytes": dice.choice([300, 10 << 20, 10 << 20]),
     }
 
 
@@ -223,7 +227,8 @@ def _temper(dice: random.Random) -> Temper:
         session_timeout_ms=dice.choice([1500, 3000, 6000]),
         request_timeout_ms=dice.choice([3000, 30_000]),
         whim_seconds=dice.choice([None, 0.7, 2.0, 5.0]),
-        linger_seconds=dice.choice([0.0, 0.0, 2.0, 6.0]),
+        linger_seconds=dice.choice([0.0, 2.0, 6.0]),
+        repeats=dice.choice([0.0, 0.2]),
     )
 
 
