@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from semel.broker.config import BrokerConfig
+from semel.broker.membership.joined import _Attached
 from semel.broker.membership.orders import Orders, Sender, StopOrder, TopicOrders
 from semel.broker.partitions import Partitions
 from semel.broker.replicas.followed_partition import FollowedPartition
@@ -279,13 +280,6 @@ def test_a_disk_that_takes_no_log_is_a_storage_error_for_that_topic_alone(member
     assert member.role == "leader of 0", "tried again when there is room"
 
 
-def test_a_broker_that_stops_takes_no_new_role(member: Member) -> None:
-    member.order(FOLLOWED)
-    member.orders.is_stopping = True
-    assert member.order(replace(LED, leader_epoch=1, partition_epoch=1)) == [ErrorCode.NONE]
-    assert member.role == "follower of 2"
-
-
 def test_an_order_that_comes_before_the_registration_is_judged_after_it(member: Member) -> None:
     """It was for the former life: a leader with the log that a power cut left would have all others cut theirs."""
     member.order(LED)
@@ -329,3 +323,39 @@ def test_a_deleted_topic_is_not_made_again_by_a_late_order() -> None:
     assert member.stop(DURING_DELETION, delete=True) == ErrorCode.NONE
     assert member.order(replace(LED, leader_epoch=9)) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert member.order(LED, topic_id=SECOND) == [ErrorCode.NONE]
+
+
+class RememberedFetchers:
+    """Stands for fetchers: remembers which partitions they fetch."""
+
+    def __init__(self) -> None:
+        self.fetched: set[TopicPartition] = set()
+
+    def follow(self, partition: FollowedPartition) -> None:
+        self.fetched.add(partition.topic_partition)
+
+    def stop(self, partition: FollowedPartition) -> None:
+        self.fetched.discard(partition.topic_partition)
+
+
+class NoProposals:
+    """Stands for the way to the controller."""
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        pass
+
+
+def test_a_member_that_stops_leads_no_longer_than_it_may_and_follows_nobody(member: Member) -> None:
+    """As in Kafka. A leader that is not told that another leads would answer with ends that are no longer true."""
+    fetchers: Any = RememberedFetchers()
+    proposals: Any = NoProposals()
+    attached = member.partitions.replication = _Attached(
+        member.partitions, member.orders, proposals, fetchers
+    )
+    member.order(LED, FOLLOWED)
+    assert fetchers.fetched == {TopicPartition("orders", 1)}
+    attached.is_stopping = True
+    later = replace(FOLLOWED, leader_epoch=1, partition_epoch=1)
+    assert member.order(later, later) == [ErrorCode.NONE] * 2
+    assert member.partitions.get(*ZERO) is None
+    assert fetchers.fetched == set()

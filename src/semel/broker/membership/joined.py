@@ -287,7 +287,6 @@ class Joined:
         """Have the controller move what is led here; then follow no more."""
         attached = self._attached
         if attached is not None:
-            attached.orders.is_stopping = True
             attached.is_stopping = True
             if self.broker_epoch() >= 0:
                 await shut_down(
@@ -340,7 +339,9 @@ class _Attached:
         self._isr_changes.forget(partition.log.topic_partition)
 
     def follow(self, partition: FollowedPartition) -> None:
-        if not self.is_stopping:
+        if self.is_stopping:
+            self.fetchers.stop(partition)  # Else it would be proposed for the ISR, again and again.
+        else:
             self.fetchers.follow(partition)
 
     def stop(self, partition: FollowedPartition) -> None:

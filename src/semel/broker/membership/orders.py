@@ -13,7 +13,7 @@ Rules.  * An order counts if it is for this life of this broker, from the latest
         * A role ends without a wait. A replica with a new log takes its role when the log is on disk.
         * A partition that the disk refuses, or whose log is offline, is answered KAFKA_STORAGE_ERROR: the controller counts the replica
           as offline. Every other one is obeyed.
-        * A broker that stops takes no new role: a follower would be proposed for the ISR again and again.
+        * A broker that stops obeys, so that it leads no longer than it may; but it fetches nothing for new roles (`joined`).
 """
 
 import asyncio
@@ -103,7 +103,6 @@ class Orders:
         """Up to which leader epoch orders for replicas that were deleted are old, the latest last."""
         self.controller_epoch = 0
         """The highest that was seen."""
-        self.is_stopping = False
 
     def begin(self) -> None:
         """This life of the broker is registered: requests that wait are looked at."""
@@ -198,7 +197,7 @@ class Orders:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if known is not None and state.partition_epoch < known.partition_epoch:
             return ErrorCode.NONE  # Kafka skips it in silence.
-        return ErrorCode.NONE if self.is_stopping else None
+        return None
 
     def _known(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> PartitionState | None:
         """The last order that was obeyed for a partition."""
