@@ -46,8 +46,8 @@ def _replica(
     return ReplicaSeen(at, broker, "orders", _PLACE, leads_in, 0, end, high_watermark, batches, (_PRODUCER,))
 
 
-def _end(at: float, offset: int) -> EndSeen:
-    return EndSeen(at, at - 0.1, "reader", "orders", _PLACE, "broker1", committed=False, offset=offset)
+def _end(at: float, offset: int, leader: int) -> EndSeen:
+    return EndSeen(at, at - 0.1, "reader", "orders", _PLACE, leader, committed=False, offset=offset)
 
 
 def _right() -> tuple[History, Sightings]:
@@ -65,7 +65,7 @@ def _right() -> tuple[History, Sightings]:
             _replica(3.0, 2, 1, _FIRST, _SECOND),
             _replica(3.0, 3, None, _FIRST, _SECOND),
         ],
-        ends=[_end(1.4, 2), _end(3.0, 2), _end(5.0, 3)],
+        ends=[_end(1.4, 2, 1), _end(3.0, 2, 2), _end(5.0, 3, 2)],
         last=[
             _replica(9.0, one, 1 if one == 2 else None, _FIRST, _SECOND, high_watermark=3)
             for one in (1, 2, 3)
@@ -165,6 +165,12 @@ def test_a_leader_by_an_order_for_its_former_life_breaks_i3() -> None:
     )
 
 
+def test_a_leader_whose_time_was_over_breaks_i3() -> None:
+    history, seen = _right()
+    seen.led.append(Led(5.0, 2, "orders", _PLACE, 1, 0.1, 0.2, again=True))
+    assert "I3: orders-0 in epoch 1 is led by broker 2 again: its time was over" in _broken(history, seen)
+
+
 def test_metadata_that_goes_back_breaks_i3() -> None:
     history, seen = _right()
     seen.went_back.append(NewsGoneBack(3.0, 3, "orders", _PLACE, before=1, now=0))
@@ -190,11 +196,11 @@ def test_epochs_that_go_back_in_a_log_break_i3() -> None:
 
 def test_an_end_that_goes_back_breaks_i4_unless_it_was_asked_for_before() -> None:
     history, seen = _right()
-    late = replace(_end(5.5, 2), since=4.9)
+    late = replace(_end(5.5, 2, 2), since=4.9)
     seen.ends.append(late)
     assert _broken(history, seen) == ""
-    seen.ends.append(_end(6.0, 2))
-    assert "I4: broker1 told reader that orders-0 may be read up to 2; it was 3 at 5.0000 s" in _broken(
+    seen.ends.append(_end(6.0, 2, 2))
+    assert "I4: broker 2 told reader that orders-0 may be read up to 2; it was 3 at 5.0000 s" in _broken(
         history, seen
     )
 

@@ -71,6 +71,8 @@ class Led:
     """When its process was started."""
     ordered_at: float
     """When a controller last ordered that; never, if none did."""
+    again: bool = False
+    """It led with this epoch before in this life, and had stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,8 @@ class EndSeen:
     who: str
     topic: str
     place: Place
-    leader: str
+    leader: int
+    """The broker that said so."""
     committed: bool
     offset: int
 
@@ -171,6 +174,16 @@ class Sightings:
     last: list[ReplicaSeen] = field(default_factory=list)
     """The replicas when all was over."""
 
+    def led_all_the_time(self, broker: int, where: TopicPartition, since: float, until: float) -> bool:
+        """Whether ZooKeeper named this broker the leader all the time between two moments."""
+        known = [
+            one
+            for one in self.states
+            if one.topic == where.topic and one.place.partition == where.partition and one.at <= until
+        ]
+        before = [one for one in known if one.at <= since][-1:]
+        return all(one.leader == broker for one in [*before, *(one for one in known if one.at > since)])
+
 
 class Witness:
     """Looks at one world."""
@@ -185,7 +198,8 @@ class Witness:
         self._alone: dict[Place, tuple[StateSeen, Ends]] = {}
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
         self._ordered: dict[tuple[int, Place, int], float] = {}
-        self._leaders: set[tuple[int, float, Place, int]] = set()
+        self._leaders: dict[tuple[int, float, Place, int], bool] = {}
+        """Leaders of every life, and whether they led when they were last looked at."""
         self._news: dict[tuple[int, float], dict[Place, int]] = {}
         self.seen: Final = Sightings()
 
@@ -253,14 +267,15 @@ class Witness:
     def _look_at_roles(self) -> bool:
         """Whether somebody leads in an epoch that was not seen before."""
         found = False
+        led_before, self._leaders = self._leaders, dict.fromkeys(self._leaders, False)
         for host in self._world.brokers.values():
             for replica in _replicas(host):
                 if replica.leader is None:
                     continue
                 place = _place(replica)
                 key = (host.broker_id, host.alive_since, place, replica.leader.leader_epoch)
-                if key not in self._leaders:
-                    self._leaders.add(key)
+                self._leaders[key] = True
+                if not led_before.get(key, False):
                     topic = replica.log.topic_partition.topic
                     epoch = replica.leader.leader_epoch
                     ordered_at = self._ordered.get((host.broker_id, place, epoch), -math.inf)
@@ -273,6 +288,7 @@ class Witness:
                             epoch,
                             host.alive_since,
                             ordered_at,
+                            key in led_before,
                         )
                     )
                     found = True
@@ -355,13 +371,6 @@ class Witness:
             for host in self._world.brokers.values()
             for replica in _replicas(host)
         ]
-
-    def led(self, broker: int, where: TopicPartition, since: float, until: float) -> bool:
-        """Whether ZooKeeper named this broker the leader all the time between two moments."""
-        known = [one for one in self.seen.states if one.topic == where.topic and one.at <= until]
-        known = [one for one in known if one.place.partition == where.partition]
-        before = [one for one in known if one.at <= since][-1:]
-        return all(one.leader == broker for one in [*before, *(one for one in known if one.at > since)])
 
     def state(self, topic: str, partition: int) -> StateSeen | None:
         """The newest state of a partition."""

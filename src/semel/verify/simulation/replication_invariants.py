@@ -17,7 +17,7 @@ Rules.  The promises:
 import bisect
 from collections.abc import Iterable, Iterator
 
-from semel.types import UNKNOWN_OFFSET
+from semel.types import UNKNOWN_OFFSET, TopicPartition
 from semel.verify.history.events import Given, Place, Settled
 from semel.verify.history.run import History
 from semel.verify.simulation.controller.cluster import NO_LEADER
@@ -36,7 +36,7 @@ def judge(history: History, seen: Sightings) -> list[Broken]:
         *_epochs_of_logs(seen),
         *_news(seen),
         *_moved_alone(seen),
-        *_ends(seen),
+        *_ends(history, seen),
         *_states(seen),
         *_producers(seen),
     ]
@@ -187,6 +187,10 @@ def _leaders(seen: Sightings) -> Iterator[Broken]:
                 one.topic,
                 one.at,
             )
+        elif one.again:
+            yield Broken(
+                f"I3: {what} is led by broker {one.broker} again: its time was over", one.topic, one.at
+            )
         elif named.get(key, NO_LEADER) != one.broker:
             yield Broken(
                 f"I3: {what} is led by broker {one.broker}, ZooKeeper names {named.get(key, 'nobody')}",
@@ -231,18 +235,26 @@ def _moved_alone(seen: Sightings) -> Iterator[Broken]:
         )
 
 
-def _ends(seen: Sightings) -> Iterator[Broken]:
-    """Somebody was told an end, and whoever asked after that was told an earlier one."""
-    told: dict[tuple[Place, bool], list[tuple[float, int, str]]] = {}
+def _ends(history: History, seen: Sightings) -> Iterator[Broken]:
+    """Somebody was told an end, and whoever asked after that was told an earlier one. They asked by name.
+
+    The answer of a leader that was deposed, and has not heard of it, proves nothing.
+    """
+    told: dict[tuple[Place, bool], list[tuple[float, int, int]]] = {}
     for one in sorted(seen.ends, key=lambda one: one.at):
+        where = TopicPartition(one.topic, one.place.partition)
+        if history.topic_at(one.topic, one.since, one.at) != one.place.topic_id:
+            continue
+        if not seen.led_all_the_time(one.leader, where, one.since, one.at):
+            continue
         answers = told.setdefault((one.place, one.committed), [])
         before = max(
             (answer for answer in answers if answer[0] < one.since), key=lambda each: each[1], default=None
         )
         if before is not None and before[1] > one.offset:
             yield Broken(
-                f"I4: {one.leader} told {one.who} that {one.topic}-{one.place.partition} may be read up to {one.offset}; it was "
-                f"{before[1]} at {before[0]:.4f} s, as {before[2]} said",
+                f"I4: broker {one.leader} told {one.who} that {one.topic}-{one.place.partition} may be read up to {one.offset}; it was "
+                f"{before[1]} at {before[0]:.4f} s, as broker {before[2]} said",
                 one.topic,
                 one.at,
             )

@@ -302,8 +302,7 @@ class ClusterReader:
                 self._is_stale = True
                 continue
             position = self._positions.get(place)
-            topic_is_known = self._world.history.topic_at(place.topic, since, self._world.now()) == topic_id
-            if place in found and position is not None and topic_is_known:
+            if place in found and position is not None:
                 self._seen.ends.append(
                     EndSeen(
                         self._world.now(),
@@ -311,7 +310,7 @@ class ClusterReader:
                         self.name,
                         place.topic,
                         Place(topic_id, place.partition),
-                        broker,
+                        self._world.brokers[broker].broker_id,
                         self._tastes.committed,
                         found[place],
                     )

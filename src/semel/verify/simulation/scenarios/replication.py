@@ -189,7 +189,7 @@ class Story(BrokerStory):
             return any(at <= opened.at and broker not in replicas for at, replicas in stay.get(place, ()))
 
         def led(name: str, where: TopicPartition, since: float, until: float) -> bool:
-            return name in brokers and self.witness.led(brokers[name].broker_id, where, since, until)
+            return name in brokers and seen.led_all_the_time(brokers[name].broker_id, where, since, until)
 
         facts = ClusterFacts(may_be_gone, led)
         return [*replication_invariants.judge(history, seen), *invariants.judge_cluster(history, facts)]
