@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from semel.cli import demo_shop
-from semel.cli.demo import SparkMissingError, command
+from semel.cli.demo import command
+from semel.cli.spark_needed import SparkMissingError
 from semel.spark.java import JavaMissingError
 from semel.verify.demo.shop.judgement import Line, Verdict
 from semel.verify.demo.shop.story import Outcome, Story

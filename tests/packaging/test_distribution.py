@@ -148,6 +148,10 @@ def test_the_dozen_lines_and_the_commands_run_in_a_clean_environment(clean: Path
     done = subprocess.run([semel, "demo"], capture_output=True, check=False, **outside(clean, tmp_path))
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert "PySpark, which is not installed: pip install 'semel[spark]'" in done.stderr
+    command = [semel, "verify", "spark", "--seconds", "1"]
+    done = subprocess.run(command, capture_output=True, check=False, **outside(clean, tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "workload spark runs on PySpark, which is not installed: pip install 'semel[spark]'" in done.stderr
     told = said(clean, tmp_path, semel, "demo", "--story", "records", "--records", "20000")
     assert "stored       20,000" in told
     with broker(clean, tmp_path) as (process, bootstrap):

@@ -1,16 +1,11 @@
 """`semel demo`: the whole story of a shop on Spark, or a million records through the broker alone."""
 
-import importlib.util
 from pathlib import Path
 
 import click
 
 from semel.cli.output_file import OutputFile
-from semel.errors import SemelError
-
-
-class SparkMissingError(SemelError):
-    """The story needs PySpark."""
+from semel.cli.spark_needed import need_spark
 
 
 @click.command(name="demo", epilog="Example: semel demo --story records --records 200000")
@@ -61,13 +56,7 @@ def command(story: str, seed: int, orders: int, picture: Path, records: int) -> 
 
         show_records(records, seed)
     else:
-        if (
-            importlib.util.find_spec("pyspark") is None
-        ):  # Asked first: the shop needs more that comes with it.
-            raise SparkMissingError(
-                "this story runs on PySpark, which is not installed: pip install 'semel[spark]', "
-                "or semel demo --story records"
-            )
+        need_spark("this story", instead="semel demo --story records")
         from semel.cli.demo_shop import show_shop
 
         show_shop(orders, seed, picture)

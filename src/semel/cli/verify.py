@@ -15,6 +15,7 @@ from semel.cli.client_words import kept
 from semel.cli.options import settings_option
 from semel.cli.output_file import OutputFile
 from semel.cli.progress import Progress
+from semel.cli.spark_needed import need_spark
 from semel.cli.verify_simulated import simulate, test_itself
 
 if TYPE_CHECKING:
@@ -175,12 +176,16 @@ def command(
     if sim:
         simulate(0 if seed is None else seed, seeds, story, write)
         return
+    from semel.spark.java import find_java
     from semel.verify.faults.disturber import FAULTS
     from semel.verify.proof.options import ALL_WORKLOADS, WORKLOADS, Options, ProofError
     from semel.verify.proof.page import html
     from semel.verify.proof.report import as_document, as_text
     from semel.verify.proof.runner import UnfinishedError, prove
 
+    if "spark" in workloads:
+        need_spark("the workload spark", instead="name others: transform is the same without Spark")
+        find_java()
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     each_once = seconds is None and not faults and fault_every > 0
     options = Options(
