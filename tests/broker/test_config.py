@@ -179,6 +179,7 @@ def test_a_topics_own_settings_win_over_the_brokers() -> None:
     ("own", "message"),
     [
         ({"retention": "1"}, "Unknown topic config name: retention"),
+        ({"retention.msx": "1"}, "Unknown topic config name: retention.msx, did you mean retention.ms?"),
         (
             {"retention.ms": "-2"},
             "Invalid value -2 for configuration retention.ms: Value must be at least -1",

@@ -61,6 +61,7 @@ def test_one_broker_is_a_cluster_of_one() -> None:
             "1 topic, 3 partitions:",
             "       3  ok",
         ]
+        assert [one["address"] for one in as_json(where, "brokers")] == [where]
         unknown = CliRunner().invoke(cli, ["cluster", "partitions", "order", "-b", where])
         assert "order" in str(unknown.exception)
 

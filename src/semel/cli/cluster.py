@@ -168,7 +168,7 @@ async def _asked(
     rows = [
         {
             "id": broker,
-            "address": None if broker not in cluster.nodes else cluster.nodes[broker].address,
+            "address": None if broker not in cluster.nodes else str(cluster.nodes[broker].address),
             "rack": None if broker not in cluster.nodes else cluster.nodes[broker].rack,
             "controller": broker == cluster.controller_id,
             "leaders": burden.leaders,

@@ -48,7 +48,10 @@ def topic_values(
     """The values that govern a topic; raises `ConfigError` on a setting that cannot be."""
     for name in overrides:
         if name not in TOPIC_CONFIGS:
-            raise ConfigError(f"Unknown topic config name: {name}")
+            close = nearest(name, TOPIC_CONFIGS)
+            raise ConfigError(
+                f"Unknown topic config name: {name}" + (f", did you mean {close}?" if close else "")
+            )
     own = {name: TOPIC_CONFIGS[name].parse(text, as_kafka_3=as_kafka_3) for name, text in overrides.items()}
     return {**defaults, **own}
 
