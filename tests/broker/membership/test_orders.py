@@ -350,7 +350,7 @@ def test_a_member_that_stops_leads_no_longer_than_it_may_and_follows_nobody(memb
     fetchers: Any = RememberedFetchers()
     proposals: Any = NoProposals()
     attached = member.partitions.replication = _Attached(
-        member.partitions, member.orders, proposals, fetchers
+        member.directory, member.partitions, member.orders, proposals, fetchers
     )
     member.order(LED, FOLLOWED)
     assert fetchers.fetched == {TopicPartition("orders", 1)}
