@@ -89,6 +89,11 @@ def plan(cluster: MixedCluster, dice: random.Random) -> list[Kill]:
     ]
 
 
+ONE_IN_FLIGHT: Final = {"max.in.flight": 1}
+"""A leader of Kafka 3.9 that comes back within its session refuses what librdkafka has in flight as out of order. librdkafka then begins a new
+epoch, and repeats a record that the leader had stored: a duplicate that is neither broker's."""
+
+
 class KillRounds:
     """Rounds on one cluster."""
 
@@ -110,8 +115,11 @@ class KillRounds:
             VerifiableReader(
                 self._home, cluster.bootstrap, verifiable, log.with_suffix(".consumer")
             ) as reader,
-            VerifiableLoad(self._home, cluster.bootstrap, verifiable, log.with_suffix(".producer")) as kafkas,
-            Load(cluster.bootstrap, loaded, len(SPREAD), pause_seconds=0.01) as load,
+            VerifiableLoad(
+                *(self._home, cluster.bootstrap, verifiable, log.with_suffix(".producer")),
+                partitions=len(SPREAD),
+            ) as kafkas,
+            Load(cluster.bootstrap, loaded, len(SPREAD), settings=ONE_IN_FLIGHT, pause_seconds=0.01) as load,
         ):
             for kill in kills:
                 kafkas.wait_acks(50)

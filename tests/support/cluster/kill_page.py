@@ -66,7 +66,7 @@ def as_markdown(parts: Sequence[Part]) -> str:
         "Written by `python tests/support/cluster/kill_story.py --write docs/cluster-kills.md`; do not edit. Brokers of Apache Kafka and of",
         "Semel are members of one cluster under one ZooKeeper, with Kafka's controller. Two topics of three partitions have their replicas",
         "on all three brokers and `min.insync.replicas=2`. Kafka's VerifiableProducer and librdkafka write numbers with `acks=all` and",
-        "idempotence, and Kafka's VerifiableConsumer reads. Each broker in turn is killed with `kill -9` and comes back: at once, within its",
+        "idempotence (librdkafka with one request in flight), and Kafka's VerifiableConsumer reads. Each broker in turn is killed with `kill -9` and comes back: at once, within its",
         "ZooKeeper session, or when the others have gone on without it. Then everything acknowledged is looked for, on every replica and",
         "through a consumer.",
         "",

@@ -240,9 +240,17 @@ class VerifiableLoad:
     """org.apache.kafka.tools.VerifiableProducer, the program of Kafka's own system tests: idempotent, acks=all."""
 
     def __init__(
-        self, home: KafkaHome, bootstrap: str, topic: str, log: Path, *, per_second: int = 200
+        self,
+        home: KafkaHome,
+        bootstrap: str,
+        topic: str,
+        log: Path,
+        *,
+        partitions: int = 1,
+        per_second: int = 200,
     ) -> None:
         self.topic = topic
+        self._partitions = partitions
         self.acks: list[Ack] = []
         self.errors: list[str] = []
         config = log.with_name(f"{log.name}.properties")
@@ -278,8 +286,13 @@ class VerifiableLoad:
                 self.errors.append(str(said))
 
     def wait_acks(self, more: int = 1, *, seconds: float = 120.0) -> None:
+        """Until there are so many acknowledgements more than now, and every partition has had one.
+
+        A partition that loses the first batch of a producer with its leader knows the producer by the second one. Kafka takes that one
+        as the first, and refuses the first for ever.
+        """
         wanted, deadline = len(self.acks) + more, time.monotonic() + seconds
-        while len(self.acks) < wanted:
+        while len(self.acks) < wanted or len({ack.partition for ack in list(self.acks)}) < self._partitions:
             self._program.check()
             assert time.monotonic() < deadline, f"{len(self.acks)} of {wanted}; errors {self.errors[:5]}"
             time.sleep(0.02)
