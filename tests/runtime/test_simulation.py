@@ -5,6 +5,8 @@ read from their disks and their peers. Clocks and fake threads are tried beside 
 """
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -28,6 +30,28 @@ async def writes_for_ever(runtime: Runtime) -> None:
             await runtime.tasks.sleep(1)
     finally:
         runtime.files.open("/last words", create=True)
+
+
+def test_a_program_may_be_killed_while_it_enters_a_context() -> None:
+    """The generator of that context waits for ever; a simulation that ends does not close it."""
+    simulation = Simulation(1)
+    host = simulation.host("a")
+
+    async def enters(runtime: Runtime) -> None:
+        @contextlib.asynccontextmanager
+        async def slow() -> AsyncIterator[None]:
+            await runtime.tasks.sleep(60)
+            yield
+
+        async with slow():
+            pass
+
+    async def story() -> None:
+        host.start(enters)
+        await asyncio.sleep(1)
+        host.kill()
+
+    simulation.run(story())
 
 
 def test_a_killed_program_stops_in_the_middle_and_goes_on_from_its_files() -> None:

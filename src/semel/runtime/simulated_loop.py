@@ -28,6 +28,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from types import AsyncGeneratorType
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from semel.runtime.randomness import seeded_dice
@@ -422,7 +423,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_asyncgens(self) -> None:
         for generator in list(self._generators.values()):
-            await generator.aclose()
+            is_entered = isinstance(generator, AsyncGeneratorType) and generator.ag_running
+            if not is_entered:  # Else a process died in it; it goes with its task.
+                await generator.aclose()
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002 - asyncio's signature
         return  # Threads come only from `Tasks.in_thread`.
