@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Protocol
 
@@ -45,6 +46,7 @@ BROKER: Final = "broker"
 PORT: Final = 9092
 DATA_DIR: Final = "/data"
 _START_SECONDS_MAX: Final = 60.0
+_START_SECONDS: Final = 10.0
 _NO_MEMBERSHIP: Final = ZooKeeperUnreachableError | DuplicateBrokerIdError
 """A member cannot start while ZooKeeper is away, or keeps the session of its former life for longer than it may."""
 _POLL_SECONDS: Final = 0.05
@@ -84,6 +86,7 @@ class World:
         self.dice = seeded_dice(seed, "world")
         self.actors: dict[str, Actor] = {}
         self.calm = False
+        self.calm_at = math.inf
         self.is_over = False
         """Nothing counts any more: the world is being taken apart."""
         self.brokers = {name: BrokerHost(self, name, own) for name, own in _settings(settings, brokers)}
@@ -161,6 +164,7 @@ class World:
         """End all disturbances."""
         self.tell("calm")
         self.calm = True
+        self.calm_at = self.now()
         self.simulation.network.heal()
         self.simulation.network.set_link(Link())
         for one, other in itertools.combinations_with_replacement(self.names(), 2):
@@ -331,7 +335,12 @@ class BrokerHost:
 
     def _start_failed(self, error: BaseException) -> None:
         self._world.tell(f"{self._label} cannot go on: {error!r}")
-        if self._world.calm or not isinstance(error, OSError | LogError | _NO_MEMBERSHIP):
+        is_excused = isinstance(error, OSError | LogError) and not self._world.calm
+        # ZooKeeper may have been away until it was calm, and come back a little later.
+        is_excused |= (
+            isinstance(error, _NO_MEMBERSHIP) and self.alive_since < self._world.calm_at + _START_SECONDS
+        )
+        if not is_excused:
             self._world.flaw(f"{self._label} cannot go on: {error!r}")
 
     # What it holds
