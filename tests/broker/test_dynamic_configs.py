@@ -158,8 +158,8 @@ def test_a_brokers_setting(name: str, every: bool) -> None:
     tried(ResourceType.BROKER, "" if every else "1", {name: value}, look, expected)
 
 
-OF_MEMBERS = {"num.replica.fetchers"}
-"""Followers act on these: `replicas/test_following` and `replicas/test_fetchers`."""
+OF_MEMBERS = {"min.insync.replicas", "num.replica.fetchers", "unclean.leader.election.enable"}
+"""Leaders and followers act on these: `test_acknowledging` and `replicas/`."""
 
 
 def test_the_tables_have_every_setting_that_is_acted_on() -> None:

@@ -35,6 +35,7 @@ BROKER_FLAGS: Final = {
     "listeners": "--listen",
     "log.dirs": "--data-dir",
     "node.id": "--broker-id",
+    "broker.id": "--broker-id",
     "zookeeper.connect": "--zookeeper",
 }
 

@@ -135,8 +135,8 @@ class Registration:
     def _duplicate(self, taken: NodeTakenError) -> str:
         return (
             f"broker id {self._broker_id} belongs to another broker of the cluster at {self._member.settings.servers}: "
-            f"{self._owner(taken)} is registered in {taken.path} (session {taken.owner:#x}). Give this broker another --broker-id "
-            "(broker.id), or stop the other one"
+            f"{self._owner(taken)} is registered in {taken.path} (session {taken.owner:#x}). Give this broker another "
+            "broker.id, or stop the other one"
         )
 
     async def _check_endpoints(self, node: BrokerNode) -> None:

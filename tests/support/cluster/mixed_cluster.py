@@ -377,7 +377,17 @@ class MixedCluster:
     def elect_preferred(self, topic: str) -> None:
         """The first replica of each partition leads, and everybody knows."""
         replicas = self.assignment(topic)
-        self.order(lambda address: raw_connection.elect_preferred(address, topic, list(replicas)))
+
+        def so() -> bool:
+            try:
+                self.order(lambda address: raw_connection.elect_preferred(address, topic, list(replicas)))
+            except RefusedError as refused:
+                if refused.code != ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
+                    raise
+                return False  # The nodes are ahead of what the controller has in mind.
+            return True
+
+        self.wait(so, f"the preferred leaders of {topic} are elected", every=0.5)
         for partition, brokers in replicas.items():
             self.wait_leader(topic, brokers[0], partition)
         self.wait_known(topic)

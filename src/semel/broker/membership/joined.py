@@ -357,9 +357,7 @@ class _Attached:
 async def _generated_id(config: BrokerConfig, member: Member) -> int:
     """A broker id that nobody had. Raises `ConfigError` where none may be given."""
     if not config.value("broker.id.generation.enable"):
-        raise ConfigError(
-            "broker.id is not given, and broker.id.generation.enable=false: name one with --broker-id N"
-        )
+        raise ConfigError("broker.id is not given, and broker.id.generation.enable=false: set broker.id")
     return await member.generated_broker_id(_number(config, "reserved.broker.max.id"))
 
 
