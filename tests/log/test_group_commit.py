@@ -10,6 +10,7 @@ import pytest
 
 from semel.errors import LogError
 from semel.log.config import LogConfig
+from semel.log.flush_job import FlushJob
 from semel.log.group_commit import GroupCommit
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import Simulation
@@ -165,3 +166,32 @@ def test_a_sync_touches_the_log_and_what_was_written_beside_it_since_the_last_on
         before = (files.counters.syncs, files.counters.directory_syncs)
         log.flush(NOW)
         assert (files.counters.syncs - before[0], files.counters.directory_syncs - before[1]) == (1, 0)
+
+
+def test_a_sync_that_could_not_begin_is_begun_again() -> None:
+    """The disk is full when the indexes of a closed segment are to be written: nothing is lost, and later there is room."""
+    simulation = Simulation(1)
+
+    async def program(runtime: Runtime) -> None:
+        log = open_at(runtime.files, EVERY_BATCH)
+        commits = GroupCommit(log, runtime.tasks, runtime.clock)
+        begin_flush, is_full = log.begin_flush, True
+
+        def begin() -> FlushJob:
+            if is_full:
+                raise OSError(errno.ENOSPC, "no space left")
+            return begin_flush()
+
+        log.begin_flush = begin  # type: ignore[method-assign]
+        send(log, batch_of(b"x"), now_ms=runtime.clock.now_ms())
+        for _ in range(2):
+            with pytest.raises(LogError, match="no space left"):
+                await commits.durable(log.log_end_offset)
+        is_full = False
+        await commits.durable(log.log_end_offset)
+        assert (log.recovery_point, log.offline) == (1, None)
+
+    async def main() -> None:
+        await simulation.host("broker").start(program)
+
+    simulation.run(main())

@@ -5,12 +5,14 @@ Role.   With `flush.messages=1` an answer waits until its batch survives a power
 Flow.   The broker appends, then awaits `durable(offset)` before it answers. Background flushes (`flush.ms`, a
         rolled segment) call `flush`.
 Rules.  * At most one sync of a log runs at a time, on a thread; the next begins when it ends, if a caller waits.
-        * A failed sync takes the log offline: every current and later waiter gets an error.
+        * A failed sync takes the log offline: every current and later waiter gets an error. A sync that could not begin costs its
+          own waiters one.
 """
 
 import asyncio
 
 from semel.errors import LogError
+from semel.log.flush_job import FlushJob
 from semel.log.partition_log import PartitionLog
 from semel.runtime.clock import Clock
 from semel.runtime.tasks import Tasks
@@ -49,13 +51,22 @@ class GroupCommit:
         await asyncio.shield(self._running)
 
     async def _sync(self) -> None:
-        job = self._log.begin_flush()
-        self.syncs += 1
         try:
-            await self._tasks.in_thread(job.run, order=self._log.directory)
-        except OSError as error:
-            self._log.flush_failed(error)
-        else:
-            self._log.finish_flush(job, self._clock.now_ms())
+            job = self._begin()
+            self.syncs += 1
+            try:
+                await self._tasks.in_thread(job.run, order=self._log.directory)
+            except OSError as error:
+                self._log.flush_failed(error)
+            else:
+                self._log.finish_flush(job, self._clock.now_ms())
         finally:
             self._running = None
+
+    def _begin(self) -> FlushJob:
+        try:
+            return self._log.begin_flush()
+        except OSError as error:  # Nothing was synced, and nothing is lost: the next sync tries again.
+            raise LogError(
+                f"{self._log.topic_partition}: its indexes could not be written before a sync: {error}"
+            ) from error
