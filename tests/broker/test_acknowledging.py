@@ -308,3 +308,23 @@ def test_a_duplicate_waits_for_the_replicas_of_the_first() -> None:
         assert not led.partition.settled
 
     led.run(story())
+
+
+def test_whoever_waits_for_a_sync_that_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody foresaw the error, and nobody waits for ever because of it."""
+    led = Led(replicas=(1,), config=LogConfig(flush_messages=1))
+
+    def broken() -> None:
+        raise ZeroDivisionError("nobody foresaw it")
+
+    async def story() -> None:
+        monkeypatch.setattr(led.log, "begin_flush", broken)
+        led.append(acks=1)
+        async with asyncio.timeout(SYNC_SECONDS):
+            with pytest.raises(LogError, match="nobody foresaw it"):
+                await led.partition.settle(led.log.log_end_offset)
+        monkeypatch.undo()
+        led.append(acks=1)
+        await led.partition.settle(led.log.log_end_offset)
+
+    led.run(story())

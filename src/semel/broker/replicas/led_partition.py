@@ -285,11 +285,17 @@ class LedPartition:
                     self.durable_offset = max(self.durable_offset, log.recovery_point)
                     self._show()
         except LogError as error:
-            for future in self._acknowledgements:
-                if not future.done():
-                    future.set_exception(error)
+            self._refuse(error)
+        except Exception as error:
+            self._refuse(LogError(f"{log.topic_partition}: this broker failed at a sync: {error!r}"))
+            raise
         finally:
             self._settling = None
+
+    def _refuse(self, error: LogError) -> None:
+        for future in self._acknowledgements:
+            if not future.done():
+                future.set_exception(error)
 
     # Replicas and leader epochs
 
