@@ -628,3 +628,50 @@ def test_leaders_and_controller_agree_in_the_end_whatever_was_lost(seed: int) ->
     controller = ScriptedController(model.answer)
     told(story, controller)
     assert len(controller.asked) > 20
+
+
+def test_a_leader_that_breaks_at_its_answer_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody foresaw the error: it is logged with its trace, and what was not told is asked for again."""
+    controller = ScriptedController(answered)
+
+    async def story(leaders: Leaders) -> None:
+        def broken(_answer: Answer) -> None:
+            raise ZeroDivisionError("nobody foresaw it")
+
+        leaders.changes.propose(TopicPartition("orders", 0), ORDERS, wish(1), broken)
+        leaders.propose("orders", 1, wish(1))
+        leaders.propose("orders", 2, wish(1))
+        await leaders.all_heard()
+        assert [place for place, _proposal, _answer in leaders.heard] == [("orders", 1), ("orders", 2)]
+
+    told(story, controller)
+    assert [places(one) for one in controller.asked] == [
+        [("orders", 0), ("orders", 1), ("orders", 2)],
+        [("orders", 1), ("orders", 2)],
+    ]
+    (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert line.exc_info is not None
+
+
+def test_requests_that_cannot_be_built_are_tried_again_with_pauses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = ScriptedController(answered)
+    build = IsrChanges._build
+    times: list[float] = []
+
+    async def story(leaders: Leaders) -> None:
+        def breaking(changes: IsrChanges, version: int) -> object:
+            if len(times) < 12:
+                times.append(leaders.runtime.clock.monotonic())
+                raise ZeroDivisionError("nobody foresaw it")
+            return build(changes, version)
+
+        monkeypatch.setattr(IsrChanges, "_build", breaking)
+        leaders.propose("orders", 0, wish(1))
+        await leaders.all_heard()
+        assert leaders.heard == [(("orders", 0), wish(1), Granted((1,), 0, 1))]
+
+    told(story, controller)
+    assert times[-1] - times[0] > 6, "each pause is longer, up to a second"
+    assert 1 <= sum(record.levelno >= logging.ERROR for record in caplog.records) <= 3

@@ -12,6 +12,7 @@ Rules.  * One request is under way at a time. What is proposed meanwhile waits, 
           Kafka's controller sends metadata to all brokers for every request, also for a refused one.
         * Topics are named by id. Where one has none, or the controller is an old one, all are named by name (versions 0 and 1).
         * A partition that is missing in the answer is told UNKNOWN_SERVER_ERROR, so that its leader asks again.
+        * An error that nobody foresaw is logged with its trace, and what has no answer is sent again: no leader waits for ever.
         * At most `PARTITIONS_MAX` proposals go with one request. As many wait as partitions are led here.
 Elsewhere. Which ISR to ask for, and the meaning of an answer: `core.replication.leading`. The way: `controller_channel`.
 """
@@ -97,6 +98,7 @@ class IsrChanges:
         self._sending: asyncio.Task[None] | None = None
         self._pause_seconds = 0.0
         self._troubles: dict[ErrorCode, Repeats] = {}
+        self._breaks = Repeats()
 
     def propose(
         self,
@@ -126,9 +128,12 @@ class IsrChanges:
             while self._waiting:
                 if self._pause_seconds:
                     await self._runtime.tasks.sleep(self._pause_seconds)
-                await self._send_once()
-        except ChannelClosedError:
-            pass  # The broker stops; its leaders are gone with it.
+                try:
+                    await self._send_once()
+                except ChannelClosedError:
+                    return  # The broker stops; its leaders are gone with it.
+                except Exception as error:
+                    self._broke(error)
         finally:
             self._sending = None
 
@@ -211,6 +216,18 @@ class IsrChanges:
                 why,
                 code.name,
                 times,
+            )
+
+    def _broke(self, error: Exception) -> None:
+        """Nobody foresaw this error. What has no answer is sent again."""
+        self._take_back()
+        self._slow_down()
+        if times := self._breaks.due(self._runtime.clock.monotonic()):
+            _log.error(
+                "%d ISR changes wait, AlterPartition is sent again: this broker failed at it (%d times since the last such line)",
+                len(self._waiting),
+                times,
+                exc_info=error,
             )
 
     def _slow_down(self) -> None:
