@@ -6,9 +6,11 @@ looked at in ZooKeeper's tree.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import pytest
 
+from semel.cluster.config_nodes import ConfigNodes
 from semel.cluster.finalized_features import UnsupportedFeatureError
 from semel.cluster.member import NotPermittedError, OtherClusterError
 from semel.cluster.registration import DuplicateBrokerIdError, EndpointTakenError
@@ -249,5 +251,50 @@ def test_a_feature_nobody_knows_stops_a_broker() -> None:
         assert "transaction.version 2" in str(world.fatal[0])
         with pytest.raises(UnsupportedFeatureError, match=r"/feature.*transaction.version 2"):
             await world.started(2)
+
+    World().run(story)
+
+
+def test_a_reading_that_breaks_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody foresaw the error: the next change of settings is heard of all the same."""
+
+    async def story(world: World) -> None:
+        store = await world.started()
+        read = ConfigNodes._read
+        is_broken = True
+
+        async def breaking(nodes: ConfigNodes, wanted: Sequence[str]) -> None:
+            if is_broken:
+                raise ZeroDivisionError("nobody foresaw it")
+            await read(nodes, wanted)
+
+        monkeypatch.setattr(ConfigNodes, "_read", breaking)
+        await world.put("brokers/1", {"log.retention.ms": "77"})
+        await until(lambda: "nobody foresaw it" in caplog.text)
+        is_broken = False
+        await until(lambda: store.image.broker_configs("1").get("log.retention.ms") == "77")
+        assert not world.fatal
+
+    World().run(story)
+
+
+def test_a_client_of_zookeeper_that_breaks_ends_the_broker() -> None:
+    """Nobody would renew its session: better no broker than one that takes itself for a member."""
+
+    async def story(world: World) -> None:
+        store = await world.started()
+        await store.register(broker(1))
+
+        async def broken() -> None:
+            raise ZeroDivisionError("nobody foresaw it")
+
+        store.member.before_session.append(broken)
+        world.ensemble.expire(store.member.client.session_id)
+        await until(lambda: world.fatal)
+        (fatal,) = world.fatal
+        assert "nobody foresaw it" in str(fatal)
+        await until(lambda: not world.has(paths.broker(1)))
 
     World().run(story)

@@ -7,7 +7,8 @@ Flow.   `connect` -> `cluster_id` makes the chroot and the nodes every broker ma
 Rules.  * A directory that has a cluster already joins no other and founds none: a wrong chroot is refused, and nothing is made there.
         * A watch belongs to its path. It is set by reading, and told to whoever reads there.
         * Another session begins without watches and registration: `on_session` tells everybody, who then reads and writes anew.
-        * Nothing can be mended once `on_fatal` is told: the broker must stop.
+        * Nothing can be mended once `on_fatal` is told: the broker must stop. So it must when the client of ZooKeeper ends by itself:
+          the session would be lost, and the broker no member, without anybody's notice.
 """
 
 import logging
@@ -65,6 +66,7 @@ class Member:
             on_event=self._told,
             before_session=self._before_session,
             on_session=self._session_begun,
+            on_failure=self.fail,
         )
 
     async def connect(self) -> None:

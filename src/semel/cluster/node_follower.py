@@ -3,7 +3,8 @@
 Role.   `NodeFollower` is the loop around one reading: of features, of settings.
 Rules.  * What wakes it while it reads makes it read once more: nothing that changed in between is missed.
         * A reading belongs to its session. It is begun again in the next one, which wakes it.
-        * A refusal of ZooKeeper is one line of the log. The reading is tried again after a while: no watch tells of rights.
+        * A refusal of ZooKeeper is one line of the log. The reading is tried again after a while: no watch tells of rights. So it
+          is after an error that nobody foresaw.
         * It ends with the client of ZooKeeper.
 """
 
@@ -57,5 +58,15 @@ class NodeFollower:
             except ZooKeeperError as error:
                 if said != (said := f"{self._name}: {self._member.refused(error)}"):
                     _log.error("%s", said)
-                await self._member.runtime.tasks.sleep(_REFUSED_SECONDS)
-                self._wake.set()
+                await self._again_later()
+            except Exception:
+                _log.exception(
+                    "%s: this broker failed at reading them from ZooKeeper; it tries again in %.0f s",
+                    self._name,
+                    _REFUSED_SECONDS,
+                )
+                await self._again_later()
+
+    async def _again_later(self) -> None:
+        await self._member.runtime.tasks.sleep(_REFUSED_SECONDS)
+        self._wake.set()

@@ -149,13 +149,17 @@ class ZooKeeperClient:
         on_event: Callable[[WatchEvent], None],
         before_session: Callable[[], Awaitable[None]] = _nothing,
         on_session: Callable[[], object] = lambda: None,
+        on_failure: Callable[[SemelError], object] = lambda _error: None,
     ) -> None:
-        """`on_event` is told every watch that fires; `on_session` that another session has begun, without watches."""
+        """`on_event` is told every watch that fires; `on_session` that another session has begun, without watches; `on_failure`
+        why a client that was open can have no session any more."""
         self._runtime = runtime
         self._settings = settings
         self._on_event = on_event
         self._before_session = before_session
         self._on_session = on_session
+        self._on_failure = on_failure
+        self._is_open = False
         self._addresses = list(settings.servers.addresses)
         runtime.dice.shuffle(self._addresses)
         self._tried = 0
@@ -180,7 +184,7 @@ class ZooKeeperClient:
 
     async def open(self) -> None:
         """Begin the first session. Raises `ZooKeeperUnreachableError`, `ZooKeeperAuthError`."""
-        self._keeper = self._runtime.tasks.spawn(self._keep(), name="zookeeper", on_failure=self._fail)
+        self._keeper = self._runtime.tasks.spawn(self._keep(), name="zookeeper", on_failure=self._broke)
         try:
             async with asyncio.timeout(self._settings.connection_timeout_ms / 1000):
                 await self._until_ready(self._generation)
@@ -190,6 +194,7 @@ class ZooKeeperClient:
                 f"no session with ZooKeeper at {self._settings.servers} within "
                 f"{self._settings.connection_timeout_ms} ms: {self._last_error}; is zookeeper.connect right, and does it run?"
             ) from None
+        self._is_open = True
 
     async def close(self) -> None:
         """End the session now, so that its ephemeral nodes go. Without a connection they go when it times out."""
@@ -208,7 +213,8 @@ class ZooKeeperClient:
         if self._keeper is not None:
             self._keeper.cancel()
             self._keeper = None
-        self._fail("zookeeper", ZooKeeperUnreachableError("the client of ZooKeeper is closed"))
+        self._is_open = False
+        self._fail(ZooKeeperUnreachableError("the client of ZooKeeper is closed"))
         self._session.disconnect()
 
     @property
@@ -372,13 +378,21 @@ class ZooKeeperClient:
         self._changed(is_ready=False)
         self._lost.set()
 
-    def _fail(self, _name: str, error: BaseException) -> None:
+    def _broke(self, _name: str, error: BaseException) -> None:
+        """The keeper has ended, and with it the session will."""
+        failure = (
+            error if isinstance(error, SemelError) else InvariantError(f"ZooKeeper's client broke: {error!r}")
+        )
+        if failure is not error:
+            _log.error("ZooKeeper's client broke", exc_info=error)
+        was_open = self._is_open
+        self._fail(failure)
+        self._session.disconnect()
+        if was_open:
+            self._on_failure(failure)
+
+    def _fail(self, failure: SemelError) -> None:
         if self._failure is None:
-            failure = (
-                error
-                if isinstance(error, SemelError)
-                else InvariantError(f"ZooKeeper's client broke: {error!r}")
-            )
             self._failure = failure
         self._changed(is_ready=False)
 
