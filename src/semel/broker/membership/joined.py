@@ -6,7 +6,7 @@ Flow.   `connect`: session, cluster id, broker id, settings -> the logs are open
         `shut_down`: the controller moves what is led here -> the broker stops -> `leave` ends the session, last of all.
 Rules.  * Nothing is ordered before the broker is registered, and it registers when it can obey.
         * Followers that fall behind are proposed to leave the ISR every half of `replica.lag.time.max.ms`, as in Kafka.
-        * A log that goes offline loses its role, and is told to the controller: another replica leads then.
+        * A log that goes offline loses its role, and is told to the controller until that has worked: another replica leads then.
 """
 
 import logging
@@ -31,6 +31,7 @@ from semel.cluster.controller_channel import ControllerChannel
 from semel.cluster.isr_changes import IsrChanges
 from semel.cluster.member import Member
 from semel.cluster.producer_id_blocks import ProducerIdBlocks
+from semel.cluster.store import ChangeRefusedError
 from semel.cluster.zookeeper.settings import settings_of
 from semel.cluster.zookeeper_store import ZooKeeperStore
 from semel.core.cluster.controller.term import Settings
@@ -101,6 +102,8 @@ class Joined:
         )
         self.producer_ids: Final = MemberProducerIds(blocks, runtime.tasks)
         self._attached: _Attached | None = None
+        self._has_untold = False
+        """Whether logs went offline that the controller may not know of."""
         self.controller: Final = (
             self._standing(member, link) if config.value("semel.controller.eligible") else None
         )
@@ -264,13 +267,21 @@ class Joined:
             and (replica.leader is not None or replica.follower is not None)
         ]
         if failed:
-            await self._tell_of_failure(failed)
+            self._give_up(failed)
+            self._has_untold = True
+        if self._has_untold:
+            try:
+                await self.store.tell_of_failed_logs()
+            except ChangeRefusedError as error:
+                _logger.error("the controller does not know yet of logs that are offline here: %s", error)
+            else:
+                self._has_untold = False
 
     def _follower_failed(self, partition: FollowedPartition, error: Exception) -> None:
         if partition.log.offline is None:
             partition.log.offline = f"it cannot follow its leader ({error}); load the log again"
 
-    async def _tell_of_failure(self, failed: list[TopicPartition]) -> None:
+    def _give_up(self, failed: list[TopicPartition]) -> None:
         attached = self._attached
         if attached is None:
             return
@@ -278,8 +289,9 @@ class Joined:
             attached.partitions.give_up(topic_partition)
         for topic in dict.fromkeys(one.topic for one in failed):
             attached.orders.roles.coordinate(topic)
-        _logger.error("offline, and told to the controller: %s", ", ".join(str(one) for one in failed))
-        await self.store.tell_of_failed_logs()
+        _logger.error(
+            "offline, which the controller is to hear of: %s", ", ".join(str(one) for one in failed)
+        )
 
     # The end
 
