@@ -320,6 +320,8 @@ class Broker:
                     await work()
                 except (OSError, LogError) as error:
                     _logger.error("%s failed and is tried again in %d ms: %s", name, interval_ms, error)
+                except Exception:
+                    _logger.exception("%s broke and is tried again in %d ms", name, interval_ms)
 
         self.runtime.tasks.spawn(loop(), name=name)
 
