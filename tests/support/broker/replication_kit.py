@@ -1,7 +1,7 @@
 """Brokers that replicate one topic, without a controller and without anything else a broker does.
 
 A `Node` has a data directory, a port that answers Fetch and ListOffsets by the broker's own handlers, and `Fetchers`. A test is the
-controller: it says who leads with `World.elect`. Everything runs on simulated hosts, or, for a node alone, on any runtime. On a host
+controller: it says who leads with `World.elect`. `Node.instead` answers in the place of the handlers. Everything runs on simulated hosts, or, for a node alone, on any runtime. On a host
 every call that may begin a task is made by `Node.within`: it belongs to the process and dies with it.
 """
 
@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -29,17 +29,32 @@ from semel.broker.replicas.surroundings import Surroundings
 from semel.core.metadata.brokers import Endpoint, RegisteredBroker
 from semel.core.replication.leading import Proposal
 from semel.core.security.identity import ListenerName
+from semel.core.wire.framing import read_request_header, response_frame
+from semel.core.wire.message import Response
+from semel.core.wire.messages.fetch import FetchRequest
+from semel.core.wire.messages.list_offsets import ListOffsetsRequest
+from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.partition_log import PartitionLog
+from semel.net.inbound import InboundConnection
 from semel.net.listener import Listener, ListenerConfig
+from semel.net.reply import Exclusive, Reply
 from semel.runtime.bundle import Runtime
 from semel.runtime.simulation import Simulation
 from semel.types import TopicPartition
 
 T = TypeVar("T")
 P = ParamSpec("P")
+MUTE = object()
+"""Never an answer."""
+Instead = Callable[[int, FetchRequest | ListOffsetsRequest], Response | object | None]
+"""The answer to a request of this version; None: the handlers' one."""
+_KINDS: dict[int, type[FetchRequest] | type[ListOffsetsRequest]] = {
+    ApiKey.FETCH: FetchRequest,
+    ApiKey.LIST_OFFSETS: ListOffsetsRequest,
+}
 TOPIC = "orders"
 TOPIC_ID = uuid.UUID(int=0x5E3E1)
 LISTENER = ListenerName("INTERNAL", is_inter_broker=True)
@@ -79,6 +94,7 @@ class Node:
         self.replicas: list[Replica] = []
         self.on_proposal: Callable[[LedPartition, Proposal], None] = lambda _partition, _proposal: None
         self.lag_max_ms = 30_000
+        self.instead: Instead | None = None
         self._context: contextvars.Context | None = None
         self._epochs: dict[int, int] = {}
         self.topic, self.topic_id = topic, topic_id
@@ -179,8 +195,22 @@ class Node:
             partitions=read.partitions,
             membership=None,
         )
-        self.listener = Listener(runtime, Dispatch(cast("Parts", parts)), ListenerConfig(LISTENER))
+        self._dispatch = Dispatch(cast("Parts", parts))
+        self.listener = Listener(runtime, self._answer, ListenerConfig(LISTENER))
         return await self.listener.start(host, port)
+
+    def _answer(
+        self, frame: bytearray, connection: InboundConnection
+    ) -> Reply | Awaitable[Reply] | Exclusive[Reply]:
+        if self.instead is not None:
+            header, position = read_request_header(frame)
+            request = _KINDS[header.api_key].decode(frame, header.api_version, position)
+            response = self.instead(header.api_version, request)
+            if response is MUTE:
+                return asyncio.get_running_loop().create_future()
+            if isinstance(response, Response):
+                return response_frame(header.correlation_id, response, header.api_version)
+        return self._dispatch(frame, connection)
 
     def _get(self, topic: str, index: int) -> LedPartition | None:
         return self.replicas[index].leader if topic == self.topic else None

@@ -13,25 +13,29 @@ Rules.  * One request is in flight, in an incremental session. A partition that 
         * What the settings ask to be on disk is, before the next request says so.
         * A log that has errors of its own disk is given up (`on_failure`); one whose leader sends damaged records is asked for again.
         * The loop is held for some milliseconds at a time, however long an answer is.
-Elsewhere. Questions and steps: `core.replication.following`. Messages: `fetch_messages`. Cuts: `log_cuts`.
+        * An error that nobody foresaw is logged with its trace. It costs its partition the fetches of this leader epoch, as in Kafka;
+          where it concerns no single one, all is begun again after a second. The task never ends by itself.
+Elsewhere. Questions and steps: `core.replication.following`. Messages: `fetch_messages`. Out of range: `leader_ends`. Cuts:
+        `log_cuts`.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
-from semel.broker.replicas import fetch_messages
+from semel.broker.replicas import fetch_messages, leader_ends
 from semel.broker.replicas.fetch_messages import FetchSettings, Wanted
-from semel.broker.replicas.followed_partition import DiskRefusedError, FollowedPartition
+from semel.broker.replicas.followed_partition import Asked, DiskRefusedError, FollowedPartition
+from semel.broker.replicas.leader_ends import NO_ANSWER, Question
 from semel.broker.replicas.log_cuts import Cut, LogCuts, NewStart
 from semel.broker.turns import Turns
 from semel.core.client.fetch_session import FetchSession
 from semel.core.cluster import versions
-from semel.core.replication.following import Append, Ask, AskEnds, StartAt, Step, Truncate, Wait
+from semel.core.replication.following import Append, AskEnds, StartAt, Step, Truncate, Wait
 from semel.core.wire.messages.fetch import FetchResponse, PartitionData
 from semel.errors import (
     RETRIABLE,
@@ -39,20 +43,19 @@ from semel.errors import (
     DisconnectedError,
     ErrorCode,
     LogError,
-    RefusedError,
     SemelError,
-    UnsupportedVersionError,
-    WireError,
 )
 from semel.net.link import Link, open_link
 from semel.net.security import PLAINTEXT, Security
 from semel.runtime.bundle import Runtime
+from semel.runtime.repeats import Repeats
 from semel.types import Address, TopicPartition
 
 _logger = logging.getLogger(__name__)
-_NO_LINK: Final = (DisconnectedError, RefusedError, UnsupportedVersionError, WireError)
 _ERRORS_IN_A_ROW: Final = 2
 """From this one on, an answer that is an error as a whole is followed by a pause."""
+_BROKEN_SECONDS: Final = 1.0
+"""The pause after an error that nobody foresaw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +86,13 @@ class Surroundings:
     on_failure: Callable[[FollowedPartition, Exception], None]
 
 
-class _Asked(NamedTuple):
-    """A question, and the partition it was asked for."""
+@dataclass(slots=True)
+class _Todo:
+    """What is left to do once all rows of an answer were looked at."""
 
-    partition: FollowedPartition
-    ask: Ask
+    cuts: list[Cut] = field(default_factory=list)
+    out_of_range: dict[TopicPartition, Asked] = field(default_factory=dict)
+    to_sync: list[FollowedPartition] = field(default_factory=list)
 
 
 class Fetcher:
@@ -105,6 +110,7 @@ class Fetcher:
         self._is_ended = False
         self._may_be_cancelled = True
         self._errors = 0
+        self._breaks = Repeats()
         self._is_unreachable = False
         self._starts: dict[TopicPartition, NewStart] = {}
         self._starting: asyncio.Task[None] | None = None
@@ -159,37 +165,58 @@ class Fetcher:
     async def _run(self) -> None:
         try:
             while not self._is_ended:
-                asked = await self._questions()
-                if not asked:
-                    await self._pause(self._seconds_to_next())
-                    continue
                 try:
-                    answer = await self._fetch(asked)
-                except _NO_LINK as error:
-                    await self._lost(error)
-                    continue
-                if self._is_unreachable:
-                    self._is_unreachable = False
-                    _logger.info("broker %d is fetched from again", self.leader_id)
-                self._may_be_cancelled = False
-                await self._take(asked, answer)
-                self._may_be_cancelled = True
+                    await self._round()
+                except Exception as error:
+                    self._may_be_cancelled = True
+                    await self._broke(error)
         finally:
-            if self._link is not None:
-                self._link.close()
+            self._drop_link()
 
-    async def _questions(self) -> dict[TopicPartition, _Asked]:
+    async def _broke(self, error: Exception) -> None:
+        """Nobody foresaw this error, and it is of no single partition: begin again after a while."""
+        self._drop_link()
+        if times := self._breaks.due(self._around.runtime.clock.monotonic()):
+            _logger.error(
+                "%d partitions are not fetched from broker %d, which is tried again: this broker failed at it (%d times since the last "
+                "such line)",
+                len(self._partitions),
+                self.leader_id,
+                times,
+                exc_info=error,
+            )
+        await self._pause(_BROKEN_SECONDS)
+
+    async def _round(self) -> None:
+        """Ask once, and do what the answers mean."""
+        asked = await self._questions()
+        if not asked:
+            await self._pause(self._seconds_to_next())
+            return
+        try:
+            answer = await self._fetch(asked)
+        except NO_ANSWER as error:
+            await self._lost(error)
+            return
+        if self._is_unreachable:
+            self._is_unreachable = False
+            _logger.info("broker %d is fetched from again", self.leader_id)
+        self._may_be_cancelled = False
+        await self._take(asked, answer)
+        self._may_be_cancelled = True
+
+    async def _questions(self) -> dict[TopicPartition, Asked]:
         """The next question of every partition that may ask now."""
         backoff_ms = self._around.config(self.number).backoff_ms
         turns = Turns(self._around.runtime, f"broker {self.leader_id}")
-        asked: dict[TopicPartition, _Asked] = {}
+        asked: dict[TopicPartition, Asked] = {}
         for topic_partition, partition in list(self._partitions.items()):
             if self._partitions.get(topic_partition) is not partition:
                 continue  # It was removed in a pause.
             partition.following.backoff_ms = backoff_ms
             ask = partition.ask()
             if ask is not None:
-                asked[topic_partition] = _Asked(partition, ask)
+                asked[topic_partition] = Asked(partition, ask)
             await turns.breathe()
         return asked
 
@@ -211,7 +238,7 @@ class Fetcher:
 
     # The link
 
-    async def _fetch(self, asked: Mapping[TopicPartition, _Asked]) -> FetchResponse:
+    async def _fetch(self, asked: Mapping[TopicPartition, Asked]) -> FetchResponse:
         around = self._around
         config = around.config(self.number)
         link = await self._connected(config)
@@ -238,12 +265,15 @@ class Fetcher:
         self._link = link
         return link
 
+    def _drop_link(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        self._session.failed()
+
     async def _lost(self, error: SemelError) -> None:
         """Nothing was learned: another link after a while, or when the metadata has changed."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-        self._session.failed()
+        self._drop_link()
         if not self._is_unreachable:
             self._is_unreachable = True
             _logger.warning(
@@ -256,7 +286,7 @@ class Fetcher:
 
     # Answers
 
-    async def _take(self, asked: Mapping[TopicPartition, _Asked], answer: FetchResponse) -> None:
+    async def _take(self, asked: Mapping[TopicPartition, Asked], answer: FetchResponse) -> None:
         code = fetch_messages.code_of(answer.error_code)
         self._session.answered(answer.session_id, code)
         if code:
@@ -268,9 +298,7 @@ class Fetcher:
         self._errors = 0
         turns = Turns(self._around.runtime, f"broker {self.leader_id}")
         by_id = {(one.partition.topic_id.bytes, tp.partition): tp for tp, one in asked.items()}
-        cuts: list[Cut] = []
-        out_of_range: dict[TopicPartition, _Asked] = {}
-        to_sync: list[FollowedPartition] = []
+        todo = _Todo()
         for topic in answer.responses:
             for row in topic.partitions:
                 where = (
@@ -288,29 +316,47 @@ class Fetcher:
                     )
                     continue
                 await turns.breathe()
-                step = self._step(question, row)
-                match step:
-                    case Append():
-                        if await self._append(question, row, step, turns) and question.partition.is_flush_due:
-                            to_sync.append(question.partition)
-                    case Truncate(offset=offset):
-                        cuts.append(self._cut(question, offset, is_whole=False))
-                    case AskEnds():
-                        out_of_range[where] = question
-                    case Wait():
-                        self._report(question, row)
-                    case _:
-                        self._session.failed()
-        if out_of_range:
-            cuts += await self._out_of_range(out_of_range)
-        if cuts:
+                try:
+                    await self._take_row(question, row, turns, todo)
+                except Exception as error:
+                    self._broken(question, error)
+        if todo.out_of_range:
+            todo.cuts += await self._out_of_range(todo.out_of_range)
+        if todo.cuts:
             self._session.failed()
-            await self._carry_out(cuts)
-        if to_sync:
-            await asyncio.gather(*(self._sync(partition) for partition in to_sync))
+            await self._carry_out(todo.cuts)
+        if todo.to_sync:
+            await asyncio.gather(*(self._sync(partition) for partition in todo.to_sync))
         self._begin_starts()
 
-    def _is_current(self, asked: _Asked) -> bool:
+    async def _take_row(self, question: Asked, row: PartitionData, turns: Turns, todo: "_Todo") -> None:
+        match self._step(question, row):
+            case Append() as step:
+                if await self._append(question, row, step, turns) and question.partition.is_flush_due:
+                    todo.to_sync.append(question.partition)
+            case Truncate(offset=offset):
+                todo.cuts.append(self._cut(question, offset, is_whole=False))
+            case AskEnds():
+                todo.out_of_range[question.partition.topic_partition] = question
+            case Wait():
+                self._report(question, row)
+            case _:
+                self._session.failed()
+
+    def _broken(self, asked: Asked, error: Exception) -> None:
+        """Nobody foresaw this error: the others go on without this partition."""
+        _logger.error(
+            "%s is not fetched until it has another leader epoch: this broker failed at the answer of broker %d to a fetch at offset %d",
+            asked.partition.topic_partition,
+            self.leader_id,
+            asked.ask.fetch_offset,
+            exc_info=error,
+        )
+        self._session.failed()
+        if self._is_current(asked):
+            asked.partition.following.fail()
+
+    def _is_current(self, asked: Asked) -> bool:
         """Whether the partition is still followed as it was when the question was asked."""
         partition = asked.partition
         return (
@@ -318,12 +364,12 @@ class Fetcher:
             and partition.following.leader_epoch == asked.ask.leader_epoch
         )
 
-    def _step(self, asked: _Asked, row: PartitionData) -> Step:
+    def _step(self, asked: Asked, row: PartitionData) -> Step:
         if not self._is_current(asked):
             return None
         return asked.partition.told(asked.ask, fetch_messages.told(row))
 
-    def _report(self, asked: _Asked, row: PartitionData) -> None:
+    def _report(self, asked: Asked, row: PartitionData) -> None:
         """The leader has an error for a partition. Most come while metadata is on its way."""
         code = fetch_messages.code_of(row.error_code)
         level = logging.INFO if code in RETRIABLE else logging.ERROR
@@ -342,7 +388,7 @@ class Fetcher:
 
     # Records
 
-    async def _append(self, asked: _Asked, row: PartitionData, step: Append, turns: Turns) -> bool:
+    async def _append(self, asked: Asked, row: PartitionData, step: Append, turns: Turns) -> bool:
         """Append an answer's records; whether there were any, and all of them are here."""
         partition = asked.partition
         records = memoryview(row.records or b"")
@@ -390,7 +436,7 @@ class Fetcher:
             )
         return len(records) > 0
 
-    async def _begin_at(self, asked: _Asked, offset: int) -> bool:
+    async def _begin_at(self, asked: Asked, offset: int) -> bool:
         """An empty log begins with the whole of a batch; whether it does, and may be appended to."""
         self._session.failed()
         await self._carry_out([self._cut(asked, offset, is_whole=True)])
@@ -404,14 +450,14 @@ class Fetcher:
 
     async def _sync(self, partition: FollowedPartition) -> None:
         try:
-            await partition.commits.flush()
+            await partition.commits.durable(partition.log.log_end_offset)
         except LogError as error:
             if self._partitions.get(partition.topic_partition) is partition:
                 self._fail(partition, error)
 
     # Cuts and starts
 
-    def _cut(self, asked: _Asked, offset: int, *, is_whole: bool) -> Cut:
+    def _cut(self, asked: Asked, offset: int, *, is_whole: bool) -> Cut:
         return Cut(asked.partition, offset, is_whole, partial(self._is_current, asked))
 
     async def _carry_out(self, cuts: Sequence[Cut]) -> None:
@@ -419,72 +465,22 @@ class Fetcher:
             if cut.is_wanted():
                 self._fail(cut.partition, error)
 
-    async def _out_of_range(self, asked: Mapping[TopicPartition, _Asked]) -> list[Cut]:
-        """Learn where the leader's logs end and begin; the cuts that follow."""
+    async def _out_of_range(self, asked: Mapping[TopicPartition, Asked]) -> list[Cut]:
+        """The cuts that follow from where the leader's logs end and begin."""
+        around = self._around
+        question = Question(
+            self._link, around.node_id, self.leader_id, around.config(self.number).request_timeout_ms
+        )
         cuts: list[Cut] = []
-        latest = await self._offsets(asked, fetch_messages.LATEST)
-        later = {
-            where: one
-            for where, one in asked.items()
-            if where in latest and latest[where] >= one.ask.fetch_offset
-        }
-        earliest = await self._offsets(later, fetch_messages.EARLIEST) if later else {}
-        for where, end_offset in latest.items():
-            question = asked[where]
-            partition = question.partition
-            if not self._is_current(question) or partition.log.log_end_offset != question.ask.fetch_offset:
-                continue
-            if where in later and where not in earliest:
-                continue
-            step = partition.following.ends(
-                leader_start_offset=earliest.get(where, 0),
-                leader_end_offset=end_offset,
-                log_end_offset=partition.log.log_end_offset,
-            )
+        for where, step in (await leader_ends.learn(question, asked, self._is_current)).items():
             match step:
                 case Truncate(offset=offset):
-                    cuts.append(self._cut(question, offset, is_whole=False))
+                    cuts.append(self._cut(asked[where], offset, is_whole=False))
                 case StartAt(offset=offset):
-                    cuts.append(self._cut(question, offset, is_whole=True))
+                    cuts.append(self._cut(asked[where], offset, is_whole=True))
                 case _:
-                    partition.wait()  # In range again: not at once, or the two might never agree.
-            _logger.warning(
-                "%s: offset %d is out of range at broker %d, whose log goes from %s to %d",
-                where,
-                question.ask.fetch_offset,
-                self.leader_id,
-                earliest.get(where, "somewhere below"),
-                end_offset,
-            )
+                    pass
         return cuts
-
-    async def _offsets(
-        self, asked: Mapping[TopicPartition, _Asked], timestamp: int
-    ) -> dict[TopicPartition, int]:
-        """The leader's answers; who has none waits, or has failed."""
-        around, link = self._around, self._link
-        epochs = {where: one.ask.leader_epoch for where, one in asked.items()}
-        request = fetch_messages.offsets_request(epochs, timestamp, node_id=around.node_id)
-        found: dict[TopicPartition, int] = {}
-        codes: dict[TopicPartition, ErrorCode] = {}
-        if link is not None and link.is_open:
-            try:
-                response = await link.send(request, timeout_ms=around.config(self.number).request_timeout_ms)
-            except _NO_LINK as error:
-                _logger.info("broker %d did not say where its logs end: %s", self.leader_id, error)
-            else:
-                for where, code, offset in fetch_messages.offsets_told(response):
-                    codes[where] = code
-                    if not code:
-                        found[where] = offset
-        for where, one in asked.items():
-            if where in found or not self._is_current(one):
-                continue
-            if codes.get(where) is ErrorCode.FENCED_LEADER_EPOCH:
-                one.partition.following.fail()
-            else:
-                one.partition.wait()
-        return {where: offset for where, offset in found.items() if where in asked}
 
     def _begin_starts(self) -> None:
         """Move the beginnings of logs, beside the fetches: one task at a time."""

@@ -14,7 +14,7 @@ Elsewhere. Which leader is asked, and when: `fetcher` and `fetchers`. Where to c
 
 import uuid
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from semel.broker.metrics.counts import PartitionCounts
 from semel.broker.waiting import Waiters
@@ -163,6 +163,13 @@ class FollowedPartition:
     def is_flush_due(self) -> bool:
         """Whether what was appended has to be on disk before the leader hears of it."""
         return self.log.flush_due(self._now_ms())
+
+
+class Asked(NamedTuple):
+    """A question, and the partition it was asked for."""
+
+    partition: FollowedPartition
+    ask: Ask
 
 
 class DiskRefusedError(LogError):

@@ -11,7 +11,7 @@ Rules.  * The disk comes before memory: checkpoints are true before and after th
         * No cleaning and no deletion is under way meanwhile (`Quiet`). Retention goes on: its steps look whether the log was cut
           (`Retirement`). So does a sync under way (`FlushJob.truncations`).
         * Cuts follow each other, those of one answer together: one checkpoint is enough for them.
-        * A log whose cut failed half-way is offline.
+        * A log whose cut failed half-way, for whatever reason, is offline. The others are cut.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.replicas.followed_partition import FollowedPartition
 from semel.errors import CorruptBatchError, LogError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from semel.broker.partitions import Quiet
 
 _logger = logging.getLogger(__name__)
+_FORESEEN: Final = (OSError, LogError, CorruptBatchError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ class LogCuts:
                 for one in wanted:
                     try:
                         await self._cut(one)
-                    except (OSError, LogError, CorruptBatchError) as error:
+                    except Exception as error:
+                        if not isinstance(error, _FORESEEN):
+                            _logger.exception("%s could not be cut back", one.partition.topic_partition)
                         if self._is_wanted(one):
                             failed.append((one, error))
             except OSError as error:  # The checkpoints could not be written.
@@ -109,7 +112,7 @@ class LogCuts:
                 log.truncate_fully_and_start_at(cut.offset, clock.now_ms())
             else:
                 log.truncate_to(cut.offset, clock.now_ms(), replayed)
-        except OSError as error:
+        except Exception as error:
             log.offline = f"it could not be cut back ({error}); load the log again"
             raise
         if log.log_end_offset < high_watermark:
