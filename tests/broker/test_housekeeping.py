@@ -36,7 +36,10 @@ def test_work_that_fails_is_done_again_the_next_time(
         await checkpoint(partitions)
 
     monkeypatch.setattr(Partitions, "checkpoint", failing)
-    config = {"log.dirs": "/data", "log.flush.offset.checkpoint.interval.ms": SECONDS * 1000}
+    config: dict[str, str | int | bool] = {
+        "log.dirs": "/data",
+        "log.flush.offset.checkpoint.interval.ms": SECONDS * 1000,
+    }
 
     async def program(runtime: Runtime) -> None:
         broker = Broker(BrokerConfig.of(config), runtime)

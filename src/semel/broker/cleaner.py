@@ -13,10 +13,9 @@ Rules.  * At most `log.cleaner.threads` logs are cleaned at a time, and never on
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -82,21 +81,23 @@ class Cleaner:
             self._secret = self.runtime.dice.getrandbits(128).to_bytes(16, "little")
             self.runtime.tasks.spawn(self._keep_cleaning(), name="cleaner")
 
-    @contextlib.asynccontextmanager
-    async def paused(self, topic_partitions: Iterable[TopicPartition]) -> AsyncIterator[None]:
+    def paused(self, topic_partitions: Iterable[TopicPartition]) -> "Pause":
         """Nobody cleans these while the block runs; a cleaning under way is abandoned first."""
-        held = list(topic_partitions)
+        return Pause(self, list(topic_partitions))
+
+    async def hold(self, held: Sequence[TopicPartition]) -> None:
+        """Begin no cleaning of these, and wait for those under way; `let_go` must follow, whatever comes of it."""
         self._paused.update(held)
-        try:
-            running = [task for tp in held if (task := self._running.get(tp)) is not None]
-            if running:
-                await asyncio.wait(running)
-            yield
-        finally:
-            self._paused.subtract(held)
-            for topic_partition in held:
-                if not self._paused[topic_partition]:
-                    del self._paused[topic_partition]
+        running = [task for tp in held if (task := self._running.get(tp)) is not None]
+        if running:
+            await asyncio.wait(running)
+
+    def let_go(self, held: Sequence[TopicPartition]) -> None:
+        """They may be cleaned again, once everybody who held them has let go."""
+        self._paused.subtract(held)
+        for topic_partition in held:
+            if not self._paused[topic_partition]:
+                del self._paused[topic_partition]
 
     async def _keep_cleaning(self) -> None:
         while True:
@@ -275,6 +276,24 @@ class Cleaner:
     def _real(self, key: str) -> float:
         value = self.config().value(key)
         return float(value) if isinstance(value, int | float) else 0.0
+
+
+class Pause:
+    """A block in which some logs are not cleaned."""
+
+    def __init__(self, cleaner: Cleaner, held: Sequence[TopicPartition]) -> None:
+        self._cleaner = cleaner
+        self._held = held
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._cleaner.hold(self._held)
+        except BaseException:
+            self._cleaner.let_go(self._held)
+            raise
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._cleaner.let_go(self._held)
 
 
 class _Slice(NamedTuple):

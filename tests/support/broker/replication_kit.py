@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -167,9 +167,10 @@ class Node:
                 )
             self.replicas.append(Replica(log, self.topic_id, self.runtime))
 
-    @contextlib.asynccontextmanager
-    async def quiet(self, _topic_partitions: Sequence[TopicPartition]) -> AsyncIterator[None]:
-        yield
+    def quiet(
+        self, _topic_partitions: Sequence[TopicPartition]
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
 
     async def listen(self, host: str, port: int = PORT) -> tuple[str, int]:
         runtime = self.runtime
