@@ -5,6 +5,7 @@ Flow.   `put` -> the broker's task takes what waits -> a link to the broker, a n
         meanwhile.
 Rules.  * Every errand ends once: `carry_out` returns, or `failed` is told why not. Then it may have been carried out all the same.
         * Nothing is sent again from here: by then another broker may be the one to ask. The owner looks that up.
+        * An error that nobody foresaw is logged with its trace, and is no answer.
         * A broker that failed is left alone for `PAUSE_SECONDS`. What comes meanwhile goes together after that.
         * A broker that is gone from the metadata, or is reached in another way, is not waited for.
         * At most `AT_ONCE` errands go with one request, and at most `WAITING_MAX` wait for a broker: more fail at once.
@@ -168,6 +169,11 @@ class _Peer(Generic[E]):
                     await self._try(batch)
                 except _NO_ANSWER as error:
                     self._lost(batch, error)
+                    continue
+                except Exception as error:
+                    what = f"{self._peers.what} to broker {self._broker_id}"
+                    _log.error("%s: this broker failed at %d of them", what, len(batch), exc_info=error)
+                    self._lost(batch, DisconnectedError(f"{what}: this broker failed at it: {error!r}"))
                     continue
                 if self._is_unreachable:
                     self._is_unreachable = False
