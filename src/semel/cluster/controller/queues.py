@@ -39,7 +39,7 @@ from semel.core.wire.message import Request, Response
 from semel.core.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from semel.core.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from semel.core.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from semel.errors import DisconnectedError, ErrorCode, RefusedError, WireError
+from semel.errors import DisconnectedError, RefusedError, UnsupportedVersionError, WireError, error_code
 from semel.net.link import Link, LinkConfig, open_link
 from semel.runtime.bundle import Runtime
 from semel.types import Address, TopicPartition
@@ -215,7 +215,7 @@ class _Queue:
             try:
                 link = await self._open()
                 return await link.send(request, timeout_ms=self._config.request_timeout_ms)
-            except (DisconnectedError, RefusedError, WireError) as error:
+            except (DisconnectedError, RefusedError, UnsupportedVersionError, WireError) as error:
                 self._drop_link()
                 away = self._runtime.clock.monotonic() - began
                 if away >= warned:
@@ -258,7 +258,7 @@ class _Queue:
                         )
                     )
             case UpdateMetadataResponse() if response.error_code:
-                code = ErrorCode(response.error_code).name
+                code = error_code(response.error_code).name
                 _log.warning("broker %d refuses UpdateMetadata with %s", self._broker_id, code)
             case _:
                 pass
