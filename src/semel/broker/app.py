@@ -354,7 +354,7 @@ class Broker:
     async def _sync_closed_segments(self) -> None:
         now_ms = self.runtime.clock.now_ms()
         for partition in list(self.parts.partitions):
-            if partition.rolled() or partition.log.flush_due(now_ms):
+            if partition.wants_sync(now_ms):
                 with contextlib.suppress(LogError):  # The log is offline and has said so.
                     await partition.commits.flush()
 

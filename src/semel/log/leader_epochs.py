@@ -131,6 +131,11 @@ class LeaderEpochs:
 
     # The file
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the file says what is known."""
+        return self._changes == self._written
+
     def unwritten(self) -> "EpochsToWrite | None":
         """The entries missing in the file."""
         if self._changes == self._written:

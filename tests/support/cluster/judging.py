@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.cluster import replica_files
 from support.cluster.load import Ack, as_stored, consumed, judge
-from support.cluster.mixed_cluster import SEMEL, MixedCluster
+from support.cluster.mixed_cluster import MixedCluster
 from support.cluster.tools import DUMP, Tools
 
 _PLACE = re.compile(r" position: \d+")
@@ -24,25 +24,16 @@ def paths(cluster: MixedCluster, topic: str, partition: int = 0) -> dict[str, Pa
     }
 
 
-def lazy(cluster: MixedCluster) -> frozenset[str]:
-    """Brokers of Semel that run: their epochs are in memory, and in the checkpoint from a sync or a clean end on."""
-    return frozenset(
-        str(member) for member in cluster.members.values() if member.kind == SEMEL and member.is_running
-    )
-
-
 def assert_equal(cluster: MixedCluster, *topics: str, compacted: bool = False) -> None:
-    """Batches byte for byte, and leader epochs of those who have written them down; of compacted topics the contents."""
+    """Batches byte for byte, and leader epochs; of compacted topics the contents."""
     for topic in topics:
         for partition in cluster.assignment(topic):
-            found = replica_files.settled_differences(
-                paths(cluster, topic, partition), compacted=compacted, lazy=lazy(cluster)
-            )
+            found = replica_files.settled_differences(paths(cluster, topic, partition), compacted=compacted)
             assert not found, f"{topic}-{partition}: {found}\n{cluster.tails()}"
 
 
 def assert_equal_at_rest(cluster: MixedCluster, *topics: str) -> None:
-    """The same while Semel's brokers have come to a clean end: leader epochs on all brokers. They run again afterwards."""
+    """The same, also while Semel's brokers have come to a clean end. They run again afterwards."""
     assert_equal(cluster, *topics)
     with cluster.resting():
         assert_equal(cluster, *topics)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from semel.peers.kafka import KafkaHome, PeerFailedError
 from support.cluster import replica_files
-from support.cluster.judging import lazy, paths
+from support.cluster.judging import paths
 from support.cluster.load import (
     Ack,
     Load,
@@ -171,7 +171,7 @@ class KillRounds:
         ends = {}
         for partition in cluster.assignment(topic):
             replicas = paths(cluster, topic, partition)
-            if found := replica_files.settled_differences(replicas, lazy=lazy(cluster)):
+            if found := replica_files.settled_differences(replicas):
                 tally.differing += len(found)
                 tally.stories.append(f"{topic}-{partition}: {found}")
             mine = [ack for ack in acks if ack.partition == partition]

@@ -11,7 +11,6 @@ Rules.  * Kafka's replicas are byte for byte equal, for a follower stores what i
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -106,11 +105,8 @@ def _rows(checkpoint: Path) -> list[str]:
     return rows
 
 
-def differences(replicas: Mapping[str, ReplicaFiles], *, lazy: AbstractSet[str] = frozenset()) -> list[str]:
-    """How these replicas of one partition differ, in words; empty if they do not.
-
-    Those of `lazy` write their epochs down at a sync or at a clean end, and run: their checkpoints are not compared.
-    """
+def differences(replicas: Mapping[str, ReplicaFiles]) -> list[str]:
+    """How these replicas of one partition differ, in words; empty if they do not."""
     found = []
     (first_name, first), *others = replicas.items()
     for name, other in others:
@@ -119,7 +115,7 @@ def differences(replicas: Mapping[str, ReplicaFiles], *, lazy: AbstractSet[str] 
             found.append(f"{between} end at {first.log_end} and {other.log_end}")
         start = max(first.log_start, other.log_start)
         found += _differing_batches(between, first, other, start)
-        found += _differing_epochs(between, first, other, start) if not lazy & {first_name, name} else []
+        found += _differing_epochs(between, first, other, start)
     return found
 
 
@@ -161,14 +157,12 @@ def content_differences(replicas: Mapping[str, ReplicaFiles]) -> list[str]:
     return found
 
 
-def settled_differences(
-    paths: Mapping[str, Path], *, compacted: bool = False, lazy: AbstractSet[str] = frozenset()
-) -> list[str]:
+def settled_differences(paths: Mapping[str, Path], *, compacted: bool = False) -> list[str]:
     """The differences that are left once they are equal or time is over: a follower and a checkpoint may be a moment behind."""
     deadline = time.monotonic() + _QUIET_SECONDS
     while True:
         replicas = {name: read(path) for name, path in paths.items()}
-        found = content_differences(replicas) if compacted else differences(replicas, lazy=lazy)
+        found = content_differences(replicas) if compacted else differences(replicas)
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)

@@ -88,6 +88,15 @@ class Replica:
                 surroundings.replication.stop(follower)
             follower.end()
 
+    def wants_sync(self, now_ms: int) -> bool:
+        """Whether the log is to be synced in the background: segments were closed, its topic asks for it, or a leader epoch has begun
+        that only memory knows. Where there are other replicas, tools compare its file with theirs."""
+        is_shared = self.follower is not None or (
+            self.leader is not None and bool(self.leader.leading.followers)
+        )
+        has_news = is_shared and not self.log.leader_epochs.is_written
+        return self.rolled() or has_news or self.log.flush_due(now_ms)
+
     def rolled(self) -> bool:
         """Whether segments were closed since this was last asked: they want a sync in the background."""
         before, self._segments = self._segments, self.log.active.base_offset
