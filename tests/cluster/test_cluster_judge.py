@@ -14,7 +14,7 @@ from semel.core.records.build import RecordInput, build_batch
 from support.cluster import replica_files
 from support.cluster.kill_lives import Tally
 from support.cluster.kill_page import Part, add
-from support.cluster.load import Ack, judge
+from support.cluster.load import Ack, as_stored, judge
 
 STORED = {0: [(0, 0), (1, 2), (2, 4)], 1: [(0, 1), (1, 3)]}
 ACKS = [Ack(0, 0, 0), Ack(0, 1, 2), Ack(0, 2, 4), Ack(1, 0, 1), Ack(1, 1, 3)]
@@ -192,3 +192,31 @@ def part(
         machine="m",
         stories=stories,
     )
+
+
+def test_a_number_that_its_producer_wrote_again_in_a_new_epoch_is_told_from_a_duplicate(
+    tmp_path: Path,
+) -> None:
+    def stored(base: int, epoch: int, sequence: int, value: int) -> bytes:
+        return bytes(
+            build_batch(
+                [RecordInput(b"k", b"%d" % value, 1)],
+                base_offset=base,
+                partition_leader_epoch=0,
+                producer_id=7,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+            )
+        )
+
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.write_bytes(stored(0, 0, 0, 1) + stored(1, 0, 1, 2) + stored(2, 1, 0, 2))
+    assert replica_files.read(log.parent).renewed() == {2}
+    log.write_bytes(stored(0, 0, 0, 1) + stored(1, 0, 1, 2) + stored(2, 0, 1, 2))
+    files = replica_files.read(log.parent)
+    assert files.renewed() == set(), "the same epoch: a duplicate"
+    verdict = judge([Ack(0, 2, 2)], {0: as_stored(files.records())})
+    assert verdict.without(files.renewed()) == verdict
+    assert not verdict.is_right
+    assert verdict.without({2}).is_right

@@ -60,6 +60,8 @@ class Tally:
     differing: int = 0
     unseen: int = 0
     errors: int = 0
+    renewed: int = 0
+    """Numbers that a client wrote again, under a new epoch of its own."""
     refused_starts: int = 0
     stories: list[str] = field(default_factory=list)
 
@@ -71,7 +73,7 @@ class Tally:
         self.kills.update(other.kills)
         for name in (
             *("acked", "seen", "lost", "duplicated", "misplaced"),
-            *("disordered", "differing", "unseen", "errors", "refused_starts"),
+            *("disordered", "differing", "unseen", "errors", "renewed", "refused_starts"),
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.stories += other.stories
@@ -87,11 +89,6 @@ def plan(cluster: MixedCluster, dice: random.Random) -> list[Kill]:
         Kill(broker, WITHIN if broker in alone and back == AFTER else back)
         for broker, back in zip(brokers, moments, strict=True)
     ]
-
-
-ONE_IN_FLIGHT: Final = {"max.in.flight": 1}
-"""A leader of Kafka 3.9 that comes back within its session refuses what librdkafka has in flight as out of order. librdkafka then begins a new
-epoch, and repeats a record that the leader had stored: a duplicate that is neither broker's."""
 
 
 class KillRounds:
@@ -119,7 +116,7 @@ class KillRounds:
                 *(self._home, cluster.bootstrap, verifiable, log.with_suffix(".producer")),
                 partitions=len(SPREAD),
             ) as kafkas,
-            Load(cluster.bootstrap, loaded, len(SPREAD), settings=ONE_IN_FLIGHT, pause_seconds=0.01) as load,
+            Load(cluster.bootstrap, loaded, len(SPREAD), pause_seconds=0.01) as load,
         ):
             for kill in kills:
                 kafkas.wait_acks(50)
@@ -169,6 +166,7 @@ class KillRounds:
         """The files of all replicas, and what a consumer is given."""
         cluster = self._cluster
         ends = {}
+        renewed: set[int] = set()
         for partition in cluster.assignment(topic):
             replicas = paths(cluster, topic, partition)
             if found := replica_files.settled_differences(replicas):
@@ -178,10 +176,13 @@ class KillRounds:
             for name, path in replicas.items():
                 files = replica_files.read(path)
                 ends[partition] = files.log_end
+                own = files.renewed()
+                renewed |= own
                 verdict = judge(mine, {partition: as_stored(files.records())})
-                _note(tally, f"{topic}-{partition} on {name}", verdict)
+                _note(tally, f"{topic}-{partition} on {name}", verdict.without(own))
         verdict = judge(acks, consumed(cluster.bootstrap, topic, ends))
-        _note(tally, f"a consumer of {topic}", verdict)
+        _note(tally, f"a consumer of {topic}", verdict.without(renewed))
+        tally.renewed += len(renewed)
         tally.acked += len(acks)
 
     def _judge_reader(self, topic: str, reader: VerifiableReader, tally: Tally) -> None:

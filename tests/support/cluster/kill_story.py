@@ -65,6 +65,7 @@ def play(name: str, *, kills: int, seed: int, scratch: Path) -> tuple[Part, bool
         differing=tally.differing,
         unseen=tally.unseen,
         errors=tally.errors,
+        renewed=tally.renewed,
         refused_starts=tally.refused_starts,
         seconds=round(time.monotonic() - begun, 1),
         commit=here.commit,

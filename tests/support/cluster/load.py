@@ -14,7 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -63,6 +63,14 @@ class Verdict:
     """At another offset than was answered."""
     disordered: list[tuple[int, int]] = field(default_factory=list)
     """Partition, and the value that stands behind a larger one."""
+
+    def without(self, renewed: Collection[int]) -> "Verdict":
+        """The same but for numbers that a client repeated by itself, under a new epoch: no broker can know them for the same."""
+        return replace(
+            self,
+            duplicated=[one for one in self.duplicated if one[1] not in renewed],
+            misplaced=[one for one in self.misplaced if one.value not in renewed],
+        )
 
     @property
     def is_right(self) -> bool:

@@ -10,6 +10,7 @@ Rules.  * Kafka's replicas are byte for byte equal, for a follower stores what i
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -57,6 +58,18 @@ class ReplicaFiles(NamedTuple):
 
     def contents(self) -> list[tuple[int, bytes | None, bytes | None]]:
         return [(one.offset, one.key, one.value) for one in self.records() if one.offset >= self.log_start]
+
+    def renewed(self) -> set[int]:
+        """Numbers that stand here more than once because their producer itself began a new epoch in between."""
+        epochs: dict[int, set[tuple[int, int]]] = {}
+        copies: Counter[int] = Counter()
+        for one in self.batches:
+            if not one.header.is_control:
+                for record in iter_records(one.bytes, 0, one.header):
+                    number = int(record.value or b"-1")
+                    copies[number] += 1
+                    epochs.setdefault(number, set()).add((one.header.producer_id, one.header.producer_epoch))
+        return {number for number, count in copies.items() if count == len(epochs[number]) > 1}
 
     def latest(self) -> dict[bytes | None, tuple[int, bytes | None]]:
         """The last record of each key that is not deleted: what compaction keeps."""
