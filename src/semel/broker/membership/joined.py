@@ -212,6 +212,8 @@ class Joined:
         applier.on_brokers.append(attached.brokers_changed)
         applier.on_controller.extend(one.controller_changed for one in self._channels)
         applier.on_reconfigured.append(lambda _config: attached.fetchers.settings_changed())
+        if self.controller is not None:
+            applier.on_unclean_elections.append(self.controller.unclean_elections_allowed)
         return Membership(attached.orders, self.store, attached.fetchers, self.controller)
 
     async def register(self, host: str, port: int) -> None:
