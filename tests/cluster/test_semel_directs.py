@@ -16,6 +16,7 @@ from semel.peers.kafka import KafkaHome
 from support.cluster.load import Load, consumed, judge
 from support.cluster.mixed_cluster import SEMEL, MixedCluster, mixed_cluster
 from support.cluster.tools import (
+    CONFIGS,
     ELECT,
     OLD_ELECT,
     OLD_REASSIGN,
@@ -137,6 +138,21 @@ def test_kafkas_tools_move_partitions_and_elect_leaders(
         load.wait_acks(20)
     _judged(cluster, load)
     cluster.wait_absent("moved", 2, partitions=1)
+
+
+def test_kafkas_tools_make_users(cluster: MixedCluster, tools: Tools) -> None:
+    """A credential that the Semel controller wrote is described by every broker, Kafka's among them."""
+    _to_semel(cluster)
+    where = ("--bootstrap-server", cluster.bootstrap, "--entity-type", "users", "--entity-name", "ann b")
+    credential = "SCRAM-SHA-256=[iterations=8192,password=secret]"
+
+    def shown() -> str:
+        return tools.run(CONFIGS, *where, "--describe")
+
+    tools.run(CONFIGS, *where, "--alter", "--add-config", credential)
+    cluster.wait(lambda: "SCRAM-SHA-256=iterations=8192" in shown(), "the credential is described")
+    tools.run(CONFIGS, *where, "--alter", "--delete-config", "SCRAM-SHA-256")
+    cluster.wait(lambda: "SCRAM-SHA-256" not in shown(), "it is gone")
 
 
 def test_a_broker_dies_and_returns(cluster: MixedCluster) -> None:

@@ -21,6 +21,7 @@ from semel.core.metadata.rows import (
     BrokerConfigRow,
     ClientQuotaRow,
     GroupConfigRow,
+    ScramRow,
     TopicConfigRow,
     TopicGoneRow,
     TopicRow,
@@ -231,6 +232,38 @@ def test_what_a_member_may_not_decide_is_refused() -> None:
         assert not world.has("/config/brokers/1")
 
     World().run(story)
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_credentials_are_the_controllers_to_write(lost: int) -> None:
+    """Beside the quotas of their user, and whatever answer of ZooKeeper is lost."""
+
+    async def story(world: World) -> None:
+        await world.elect()
+        store, other = await world.started(1), await world.started(2)
+        credential = Credential(4096, b"ab", b"cd", b"ef")
+        made = ScramRow("ann b", Mechanism.SHA_512, credential)
+        with pytest.raises(NotControllerError, match="controller"):
+            await store.commit([made])
+        store.controls = lambda: True
+        await store.commit([ClientQuotaRow((("user", "ann b"),), {"consumer_byte_rate": 5.0})])
+        world.ensemble.machine.to_answer = lost
+        await store.commit([made])
+        assert documents.decode_configs("", world.data("/config/users/ann%20b")) == {
+            "SCRAM-SHA-512": "salt=YWI=,stored_key=Y2Q=,server_key=ZWY=,iterations=4096",
+            "consumer_byte_rate": "5",
+        }
+        assert store.image.scram == {("ann b", Mechanism.SHA_512): credential}
+        await until(lambda: other.image.scram == store.image.scram)
+        await store.commit([ScramRow("ann b", Mechanism.SHA_512, None)])
+        assert documents.decode_configs("", world.data("/config/users/ann%20b")) == {
+            "consumer_byte_rate": "5"
+        }
+        await until(lambda: other.image.scram == {})
+        await store.commit([ClientQuotaRow((("user", "ann b"),))])
+        assert not world.has("/config/users/ann%20b")
+
+    World(lost).run(story)
 
 
 def test_without_zookeeper_a_change_is_refused_in_time_and_reads_go_on() -> None:

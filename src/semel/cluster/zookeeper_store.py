@@ -5,7 +5,7 @@ Flow.   `start` reads features and settings -> `feed` -> `register` -> `tell`, f
         that a client changes here; `create_topic` for topics nobody created; `change_topics` while this broker is the controller.
 Rules.  * Topics, brokers and the controller are what the controller tells. Settings are what ZooKeeper has.
         * A member writes settings and quotas itself, as every broker of Kafka does. What only a controller may decide raises
-          `NotControllerError`.
+          `NotControllerError`; credentials are written by the broker that is it.
         * The image changes once ZooKeeper has answered, in the turn of the settings: nothing older comes after it.
         * A change that ZooKeeper did not hear of in time is not made. One that it may have heard of is finished when it is back, and
           its client is told that it may be made.
@@ -43,6 +43,7 @@ from semel.core.metadata.rows import (
     ClientQuotaRow,
     GroupConfigRow,
     Row,
+    ScramRow,
     TopicConfigRow,
     TopicGoneRow,
     TopicRow,
@@ -236,6 +237,8 @@ class ZooKeeperStore:
                     )
                 decided = entities.changed(row, self.image)
             case TopicConfigRow() | BrokerConfigRow() | ClientQuotaRow():
+                decided = entities.changed(row, self.image)
+            case ScramRow() if self.is_controller:
                 decided = entities.changed(row, self.image)
             case GroupConfigRow(group):
                 raise UnservedChangeError(

@@ -104,3 +104,12 @@ def test_a_change_is_what_differs_from_the_image() -> None:
     assert kept == {"SCRAM-SHA-256": CREDENTIAL, "new": "of others", "consumer_byte_rate": "7"}
     assert isinstance(changed(BrokerConfigRow("1", {"ssl.key.password": "x"}), image), Refuse)
     assert entities.decode_credential(CREDENTIAL) == image.scram["ann", Mechanism.SHA_256]
+
+
+def test_a_credential_is_written_as_it_was_read() -> None:
+    image = MetadataImage()
+    row = rows("users/ann%40b", {"SCRAM-SHA-256": CREDENTIAL}).rows[1]
+    assert isinstance(row, ScramRow)
+    assert changed(row, image) == Changed("users/ann%40b", {"SCRAM-SHA-256": CREDENTIAL})
+    gone = ScramRow("ann@b", Mechanism.SHA_256, None)
+    assert changed(gone, image) == Changed("users/ann%40b", {"SCRAM-SHA-256": None})

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from semel.broker.context import RequestContext
 from semel.broker.parts import Administration
+from semel.cluster.store import ChangeRefusedError
 from semel.core.metadata.rows import ScramRow
 from semel.core.security import scram_credentials as scram
 from semel.core.wire.messages.alter_user_scram_credentials import (
@@ -44,8 +45,8 @@ async def handle(
     if rows:
         try:
             await broker.store.commit(rows)
-        except LogError as error:
-            failed = Refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        except (LogError, ChangeRefusedError) as error:
+            failed = Refuse(error.code, str(error))
             refused |= {row.user: failed for row in rows}
     return AlterUserScramCredentialsResponse(
         results=[_result(user, refused.get(user)) for user in dict.fromkeys(user for user, _ in named)]

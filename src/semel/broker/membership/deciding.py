@@ -2,7 +2,8 @@
 
 Role.   `dispatch` has one `Deciding` for each version of such an API.
 Rules.  * A broker that does not stand for election refuses with NOT_CONTROLLER, as does one that is not elected now.
-        * CreateTopics, DeleteTopics and CreatePartitions have the handlers of a broker alone: the store makes the difference.
+        * CreateTopics, DeleteTopics, CreatePartitions and AlterUserScramCredentials have the handlers of a broker alone: the store
+          makes the difference.
         * Elections and reassignments are events of the controller's machine. ElectLeaders is answered once this broker's own metadata
           shows the new leaders.
         * Brokers of a cluster under ZooKeeper have no features to finalize, as Kafka's have none.
@@ -46,7 +47,12 @@ from semel.core.wire.registry import ApiKey
 from semel.errors import ErrorCode, Refuse
 from semel.types import TopicPartition
 
-_BY_STORE: Final = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
+_BY_STORE: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+)
 _UNCLEAN: Final = 1
 _LATE: Final = Refuse(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
 _NO_FEATURE: Final = "Could not apply finalized feature update because the provided feature is not supported."

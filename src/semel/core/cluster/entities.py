@@ -39,14 +39,15 @@ BROKERS: Final = "brokers"
 USERS: Final = "users"
 CLIENTS: Final = "clients"
 IPS: Final = "ips"
-ConfigRow: TypeAlias = TopicRow | TopicConfigRow | BrokerConfigRow | ClientQuotaRow
-"""The rows that change settings, and that any broker writes itself."""
+ConfigRow: TypeAlias = TopicRow | TopicConfigRow | BrokerConfigRow | ClientQuotaRow | ScramRow
+"""The rows that change settings. Credentials are the controller's to write, the others any broker writes itself."""
 
 _OLDER_TOPIC_CONFIGS: Final = frozenset({"message.format.version", "message.downconversion.enable"})
 """Settings of Kafka 3.9's topics that have no meaning for today's record format."""
 _WHOLE_QUOTAS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
 _QUOTAS: Final = _WHOLE_QUOTAS | {"request_percentage", "controller_mutation_rate"}
 _MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism.SHA_256, "SCRAM-SHA-512": Mechanism.SHA_512}
+_MECHANISM_NAMES: Final = {int(mechanism): name for name, mechanism in _MECHANISMS.items()}
 _CREDENTIAL: Final = re.compile(
     r"salt=(?P<salt>[^,]*),stored_key=(?P<stored>[^,]*),server_key=(?P<server>[^,]*),iterations=(?P<count>[0-9]+)"
 )
@@ -175,6 +176,13 @@ def decode_credential(text: str) -> Credential:
     return Credential(int(found["count"]), salt, stored_key=stored, server_key=server)
 
 
+def encode_credential(credential: Credential) -> str:
+    """The text that Kafka keeps."""
+    iterations, *parts = credential
+    salt, stored, server = (base64.b64encode(part).decode("ascii") for part in parts)
+    return f"salt={salt},stored_key={stored},server_key={server},iterations={iterations}"
+
+
 # Writing
 
 
@@ -198,6 +206,9 @@ def changed(row: ConfigRow, image: MetadataImage) -> Changed | Refuse:
             }
             after = {name: quota_text(name, value) for name, value in values.items()}
             return Changed(quota_path(entity), _difference(before, after))
+        case ScramRow(user, mechanism, credential):
+            text = None if credential is None else encode_credential(credential)
+            return Changed(f"{USERS}/{sanitized(user)}", {_MECHANISM_NAMES[mechanism]: text})
 
 
 def _difference(before: Mapping[str, T], after: Mapping[str, T]) -> dict[str, T | None]:
