@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from semel.broker.replicas.led_partition import LedPartition
 from semel.broker.replicas.replica import Replica
 from semel.core.cluster import documents, paths
+from semel.core.cluster.documents import StateNode
 from semel.core.idempotence.producer_window import ProducerEntry
 from semel.core.replication.epochs import EpochEnd
 from semel.core.wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -188,14 +189,17 @@ class Sightings:
 class Witness:
     """Looks at one world."""
 
-    def __init__(self, world: World, *, trusts_disks: bool = True) -> None:
-        """`trusts_disks`: nobody loses what others were told that it has."""
+    def __init__(self, world: World, *, trusts_disks: bool = True, hears_orders: bool = True) -> None:
+        """`trusts_disks`: nobody loses what others were told that it has. `hears_orders`: `ordered` is told of each."""
         self._world = world
+        self._unheard = -math.inf if hears_orders else math.inf
+        """When an order was given that was not heard."""
         self._trusts_disks = trusts_disks
         self._states: dict[Place, StateSeen] = {}
         self._changed_at = 0.0
         self._committed: dict[Place, EpochEnd] = {}
-        self._alone: dict[Place, tuple[StateSeen, Ends]] = {}
+        self._alone: dict[Place, tuple[StateSeen, float, Ends]] = {}
+        """The last look at a leader without enough others: the state, the life in which it leads, and the ends."""
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
         self._ordered: dict[tuple[int, Place, int], float] = {}
         self._leaders: dict[tuple[int, float, Place, int], bool] = {}
@@ -207,7 +211,7 @@ class Witness:
         """Hear of ZooKeeper's changes from now on."""
         if self._world.zookeeper is None:
             raise TypeError("there is no ZooKeeper in this world")
-        self._world.zookeeper.on_change = self._changed
+        self._world.zookeeper.on_change.append(self._changed)
 
     def _changed(self, machine: Machine) -> None:
         for name in sorted(_children(machine, paths.TOPICS)):
@@ -278,7 +282,7 @@ class Witness:
                 if not led_before.get(key, False):
                     topic = replica.log.topic_partition.topic
                     epoch = replica.leader.leader_epoch
-                    ordered_at = self._ordered.get((host.broker_id, place, epoch), -math.inf)
+                    ordered_at = self._ordered.get((host.broker_id, place, epoch), self._unheard)
                     self.seen.led.append(
                         Led(
                             self._world.now(),
@@ -356,13 +360,15 @@ class Witness:
         if not is_current or leading.partition_epoch != state.partition_epoch or len(state.isr) >= least:
             return
         now = Ends(log.high_watermark, log.log_end_offset)
-        since, before = self._alone.get(place, (state, now))
-        if since is state and before != now:
+        life = next(one for one in self._world.brokers.values() if one.broker_id == broker).alive_since
+        since, led_in, before = self._alone.get(place, (state, life, now))
+        # A later life begins with the high watermark of its checkpoint, and the same state if its controller died with it.
+        if since is state and led_in == life and before != now:
             topic = log.topic_partition.topic
             self.seen.moved_alone.append(
                 MovedAlone(self._world.now(), broker, topic, place, state.isr, before, now)
             )
-        self._alone[place] = state, now
+        self._alone[place] = state, life, now
 
     def look(self) -> list[ReplicaSeen]:
         """Every replica of every broker that runs."""
@@ -440,6 +446,10 @@ class AtRest:
         """It has no work of its own."""
 
     def owes(self) -> str | None:
+        return self.owes_besides(equal_logs=True)
+
+    def owes_besides(self, *, equal_logs: bool) -> str | None:
+        """The same; logs that are still written to need not be equal."""
         zookeeper = self._world.zookeeper
         if zookeeper is None:
             return "a ZooKeeper"
@@ -449,7 +459,7 @@ class AtRest:
             *(f"the end of {path}" for path in _pending(machine)),
         ]
         for one in self._partitions:
-            owed += self._owed_of(machine, one)
+            owed += self._owed_of(machine, one, equal_logs=equal_logs)
         return ", ".join(owed) or None
 
     def _missing(self, machine: Machine) -> list[int]:
@@ -458,7 +468,7 @@ class AtRest:
             host.broker_id for host in self._world.brokers.values() if str(host.broker_id) not in registered
         ]
 
-    def _owed_of(self, machine: Machine, one: TopicPartition) -> list[str]:
+    def _owed_of(self, machine: Machine, one: TopicPartition, *, equal_logs: bool) -> list[str]:
         topic, node = machine.tree.get(paths.topic(one.topic)), machine.tree.get(paths.state(*one))
         if topic is None or node is None:
             return [f"a state of {one}"]
@@ -469,10 +479,10 @@ class AtRest:
             return [f"the exchange of replicas of {one}"]
         if state.leader not in replicas or set(state.isr) != set(replicas):
             return [f"{one} all in sync, not {list(state.isr)} of {list(replicas)} led by {state.leader}"]
-        return self._unfinished(one, replicas, state.leader, state.leader_epoch)
+        return self._unfinished(one, replicas, state, equal_logs=equal_logs)
 
     def _unfinished(
-        self, one: TopicPartition, replicas: tuple[int, ...], leader: int, leader_epoch: int
+        self, one: TopicPartition, replicas: tuple[int, ...], state: StateNode, *, equal_logs: bool
     ) -> list[str]:
         """The members know what ZooKeeper holds, and nothing is pending there."""
         logs: list[tuple[int, int]] = []
@@ -482,13 +492,15 @@ class AtRest:
                     continue
                 logs.append((replica.log.log_end_offset, replica.log.high_watermark))
                 led = replica.leader
-                if (led is not None) != (host.broker_id == leader):
+                if (led is not None) != (host.broker_id == state.leader):
                     return [f"the right role of {one} on broker {host.broker_id}"]
-                if led is not None and (led.leader_epoch != leader_epoch or led.leading.proposal is not None):
+                if led is not None and (
+                    led.leader_epoch != state.leader_epoch or led.leading.proposal is not None
+                ):
                     return [f"peace of the leader of {one}"]
         if len(logs) != len(replicas):
             return [f"{len(replicas)} logs of {one}, not {len(logs)}"]
-        if len({offset for pair in logs for offset in pair}) != 1:
+        if equal_logs and len({offset for pair in logs for offset in pair}) != 1:
             return [f"equal ends and high watermarks of {one}, not {logs}"]
         return []
 

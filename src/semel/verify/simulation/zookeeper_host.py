@@ -28,8 +28,8 @@ class ZooKeeperHost:
         self._host = world.simulation.host(ZOOKEEPER)
         self._pause_seconds = 0.1
         self.server: Final = ZooKeeperServer(machine, self._changed)
-        self.on_change: Callable[[Machine], None] | None = None
-        """Told after everything that may have changed a node: ZooKeeper's own word, whoever hears of it."""
+        self.on_change: Final[list[Callable[[Machine], None]]] = []
+        """Called after everything that may have changed a node: ZooKeeper's own word, whoever hears of it."""
 
     @property
     def machine(self) -> Machine:
@@ -68,5 +68,5 @@ class ZooKeeperHost:
         await self.server.run(runtime, ZOOKEEPER, ZOOKEEPER_PORT)
 
     def _changed(self, _zxid: int) -> None:
-        if self.on_change is not None:
-            self.on_change(self.machine)
+        for told in self.on_change:
+            told(self.machine)

@@ -116,7 +116,7 @@ class Story(BrokerStory):
                     name, epoch, number = (node.data or b"").decode().split()
                     history.add(Wrote(self.world.now(), node.mzxid, name, int(epoch), int(number)))
 
-        zookeeper.on_change = changed
+        zookeeper.on_change.append(changed)
 
     def _admins(self) -> list[Admin]:
         return self.admins

@@ -15,15 +15,15 @@ Rules.  * The same seed gives the same run, to the byte.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 from semel.core.zookeeper.machine import Machine
 from semel.runtime.randomness import seeded_dice
 from semel.types import TopicPartition
 from semel.verify.faults.disturbances import Disturbance, drawn, play
-from semel.verify.faults.replication_disturbances import ReplicationReach, kinds, peaceful_kinds
+from semel.verify.faults.replication_disturbances import Draw, ReplicationReach, kinds, peaceful_kinds
 from semel.verify.history.events import Ending, Place, Reopened
 from semel.verify.simulation import invariants, replication_invariants
 from semel.verify.simulation.actors.admin import TopicPlan
@@ -53,6 +53,8 @@ class Story(BrokerStory):
     """One run."""
 
     name = "replication"
+    hears_orders: ClassVar[bool] = True
+    """Whether the controllers are models, which say what they order."""
 
     def __init__(self, seed: int, *, traced: bool = False) -> None:
         dice = seeded_dice(seed, self.name)
@@ -62,14 +64,14 @@ class Story(BrokerStory):
         """Whether members lose power one at a time, and only while all replicas are in sync."""
         world = World(
             seed,
-            _member_settings(dice),
+            self._settings(dice),
             brokers=MEMBERS,
             clocks_off_ms_max=_CLOCKS_OFF_MS_MAX,
             zookeeper=Machine(tick_ms=dice.choice([100, 500])),
             traced=traced,
         )
         super().__init__(seed, dice, world)
-        self.witness = Witness(world, trusts_disks=not self.is_peaceful)
+        self.witness = Witness(world, trusts_disks=not self.is_peaceful, hears_orders=self.hears_orders)
         self.seconds = dice.uniform(6.0, 25.0)
         self.topics = [
             _topic(dice, f"topic{index}", durable=self.is_durable) for index in range(dice.randint(1, 2))
@@ -78,10 +80,19 @@ class Story(BrokerStory):
             TopicPartition(topic.name, index) for topic in self.topics for index in range(topic.partitions)
         ]
         self.cluster_admin = ClusterAdmin(world, self.topics, factor=MEMBERS)
-        self.controllers = [
-            Controller(world, number, _temper(dice), self.witness.ordered) for number in range(CONTROLLERS)
-        ]
+        self.controllers = self._controllers()
         self.rest = AtRest(world, self.partitions)
+
+    def _settings(self, dice: random.Random) -> dict[str, str | int | bool]:
+        """Of every member."""
+        return member_settings(dice)
+
+    def _controllers(self) -> list[Controller]:
+        """The controllers that are no members."""
+        return [
+            Controller(self.world, number, _temper(self.dice), self.witness.ordered)
+            for number in range(CONTROLLERS)
+        ]
 
     async def _main(self) -> None:
         world = self.world
@@ -102,9 +113,7 @@ class Story(BrokerStory):
         self._start([*producers, *readers])
         await play(world, self._troubles([*producers, *readers]), self.seconds)
         world.make_calm()
-        # Of itself, in some worlds. In peaceful ones the last one in sync may else be the one that has lost its power.
-        if self.is_peaceful or dice.random() < 0.6:
-            await world.settle([self.cluster_admin, *self.controllers, *producers, self.rest], SETTLE_SECONDS)
+        await self._recover()
         await self._end_members(_IN_POWER, at_once=dice.random() < 0.5)
         await world.settle([self.cluster_admin, *self.controllers, *producers, self.rest], SETTLE_SECONDS)
         await world.settle([*readers, self.rest], SETTLE_SECONDS)
@@ -112,6 +121,15 @@ class Story(BrokerStory):
         await world.settle([self.rest], SETTLE_SECONDS)
         watching.cancel()
         self._look_for_the_last_time()
+
+    async def _recover(self) -> None:
+        """All is calm: the cluster has its time."""
+        # Of itself, in some worlds. In peaceful ones the last one in sync may else be the one that has lost its power.
+        if self.is_peaceful or self.dice.random() < 0.6:
+            producers = [one for one in self.world.actors.values() if isinstance(one, Producer)]
+            await self.world.settle(
+                [self.cluster_admin, *self.controllers, *producers, self.rest], SETTLE_SECONDS
+            )
 
     def _look_for_the_last_time(self) -> None:
         for look in self.witness.look():
@@ -139,11 +157,16 @@ class Story(BrokerStory):
             topics=self.topics,
             rest=self.rest,
         )
-        if self.is_peaceful:
-            chosen = peaceful_kinds()
-        else:
-            chosen = kinds(_ALL_ENDINGS if self.is_durable else _IN_POWER)
+        chosen = (
+            peaceful_kinds()
+            if self.is_peaceful
+            else self._kinds(_ALL_ENDINGS if self.is_durable else _IN_POWER)
+        )
         return drawn(dice, reach, count=dice.randint(0, _TROUBLES_MAX), seconds=self.seconds, kinds=chosen)
+
+    def _kinds(self, endings: Sequence[Ending]) -> Mapping[str, Draw]:
+        """The kinds of troubles where not all is peaceful."""
+        return kinds(endings)
 
     def _producers(self) -> list[Producer]:
         return [
@@ -189,7 +212,8 @@ class Story(BrokerStory):
         return [*replication_invariants.judge(history, seen), *invariants.judge_cluster(history, facts)]
 
 
-def _member_settings(dice: random.Random) -> dict[str, str | int | bool]:
+def member_settings(dice: random.Random) -> dict[str, str | int | bool]:
+    """The settings that worlds differ in."""
     return {
         "zookeeper.connect": f"{ZOOKEEPER}:{ZOOKEEPER_PORT}",
         "zookeeper.session.timeout.ms": dice.choice([1500, 3000, 6000]),
