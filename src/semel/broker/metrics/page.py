@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from semel._version import __version__
-from semel.broker.metrics import replication
+from semel.broker.metrics import controlling, replication
 from semel.broker.metrics.counts import RequestRate
 from semel.broker.metrics.text import Family, Labels, family_lines, gap_lines
 from semel.broker.parts import Parts
@@ -127,6 +127,8 @@ class MetricsPage:
         yield from self._partitions()
         if self._parts.membership is not None:
             yield from replication.lines(self._parts.membership, self._parts.partitions)
+            if self._parts.membership.controller is not None:
+                yield from controlling.lines(self._parts.membership.controller)
         yield from self._log_directory(space)
         yield from self._process()
         yield from gap_lines(list(self._parts.metrics.gaps))

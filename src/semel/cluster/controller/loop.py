@@ -25,6 +25,7 @@ from semel.cluster.controller.queues import BrokerQueues
 from semel.cluster.member import Member
 from semel.cluster.zookeeper.client import SessionExpiredError, ZooKeeperUnreachableError
 from semel.core.cluster import paths
+from semel.core.cluster.controller.context import Context
 from semel.core.cluster.controller.effects import Note, Play, PlayNext
 from semel.core.cluster.controller.events import (
     AutoPreferredReplicaLeaderElection,
@@ -81,6 +82,8 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._governing: asyncio.Task[None] | None = None
         self._term: _Term | None = None
+        self._elections_before = self._unclean_before = 0
+        """Of the terms that are over."""
 
     def start(self) -> None:
         """The broker is registered: stand for election from now on."""
@@ -122,6 +125,21 @@ class Controller:
     def epoch(self) -> int | None:
         """The epoch of the present term."""
         return None if self._term is None else self._term.machine.context.epoch
+
+    @property
+    def context(self) -> Context | None:
+        """What the controller knows, while it is this broker: to be looked at."""
+        return None if self._term is None else self._term.machine.context
+
+    @property
+    def elections(self) -> int:
+        """Leaders that were elected here, in all terms."""
+        return self._elections_before + (0 if self._term is None else self._term.machine.term.elections)
+
+    @property
+    def unclean_elections(self) -> int:
+        """Those of them that were not in sync."""
+        return self._unclean_before + (0 if self._term is None else self._term.machine.term.unclean_elections)
 
     async def ask(self, event: Event) -> Any:
         """The machine's answer. Raises `NotActiveError`."""
@@ -214,6 +232,8 @@ class Controller:
             raise SemelError(f"the controller is broken: {error!r}") from error
         finally:
             self._term = None
+            self._elections_before += term.machine.term.elections
+            self._unclean_before += term.machine.term.unclean_elections
             term.end()
 
 

@@ -179,6 +179,8 @@ class Partitions:
                 again.append(one)
                 continue
             outcomes[one] = context.leaderships[one] = written
+            self._term.elections += 1
+            self._term.unclean_elections += written.leader not in states[one].isr
             batch.lead_and_follow(recipients[one], one, written, context.assignment(one), is_new=False)
         return again
 

@@ -29,6 +29,10 @@ class Term:
     context: Context
     settings: Settings
     outbox: list[Effect] = field(default_factory=list)
+    elections: int = 0
+    """Leaders that were elected; those of new partitions do not count, as in Kafka."""
+    unclean_elections: int = 0
+    """Those of them that were not in sync."""
 
     def note(self, text: str, *, is_warning: bool = True) -> None:
         self.outbox.append(Note(text, is_warning))
